@@ -1,0 +1,1 @@
+"""One client protocol; implementations in process and over HTTPS."""

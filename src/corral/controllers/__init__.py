@@ -1,0 +1,1 @@
+"""Reconcilers that act on what decide returns."""

@@ -1,0 +1,1 @@
+"""The dispatch reconcilers, one small file each."""

@@ -1,0 +1,1 @@
+"""The member reconcilers, one small file each."""

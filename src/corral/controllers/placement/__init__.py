@@ -1,0 +1,1 @@
+"""The placement reconcilers, one small file each."""

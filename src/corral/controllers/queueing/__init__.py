@@ -1,0 +1,1 @@
+"""The queueing reconcilers, one small file each."""

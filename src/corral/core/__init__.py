@@ -1,0 +1,1 @@
+"""Values and rules with no I/O: quantities, metadata, selectors, conditions, patches, server-side apply."""

@@ -1,0 +1,69 @@
+"""The admission interface: what a plug-in sees of a write, and what it may do to it.
+
+The server runs plug-ins in order: every `mutate`, then every `validate`. Remote webhooks are one plug-in; Corral's own
+rules are others, and the same plug-ins can be served to a real Kubernetes as webhooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """Who is asking."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: dict[str, list[str]] = field(default_factory=dict)
+
+
+CONTROLLERS = UserInfo("system:corral", ("system:masters", "system:authenticated"))
+
+
+def ignore_warning(message: str) -> None:
+    """The sink of warnings nobody asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRequest:
+    """One write on its way into the store. `obj` is None on DELETE, `old` is None on CREATE; neither may be mutated."""
+
+    operation: str  # CREATE, UPDATE, DELETE, CONNECT
+    resource: Resource
+    subresource: str
+    namespace: str
+    name: str
+    user: UserInfo
+    obj: Obj | None
+    old: Obj | None
+    dry_run: bool = False
+    warn: Callable[[str], None] = ignore_warning
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.resource.group, self.resource.kind
+
+
+class AdmissionPlugin(Protocol):
+    """One rule or set of rules over writes."""
+
+    name: str
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        """Cheap test whether this plug-in cares about the request."""
+        ...
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        """The object to store instead of `request.obj`; return `request.obj` itself when nothing changes."""
+        ...
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        """Raise ApiError to refuse the write."""
+        ...

@@ -1,0 +1,1 @@
+"""Composition roots: an embedded cluster, an embedded fleet, controllers over real Kubernetes."""

@@ -1,0 +1,1 @@
+"""Binding pods to nodes and running them as local processes or simulated."""

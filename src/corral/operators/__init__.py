@@ -1,0 +1,1 @@
+"""What turns jobs into pods in an embedded cluster."""

@@ -1,0 +1,1 @@
+"""What controllers are made of: clock, informers, work queues, reconcilers, events, leader election, metrics."""

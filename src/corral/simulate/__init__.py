@@ -1,0 +1,1 @@
+"""Virtual-time fleets: generators, trace replay, faults, invariants, reports."""

@@ -1,0 +1,1 @@
+"""The ordered object store of one cluster: revisions, watch, durable journal."""

@@ -1,0 +1,1 @@
+"""Builders and virtual-time clusters for testing controllers, ours and yours."""
