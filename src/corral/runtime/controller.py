@@ -1,0 +1,238 @@
+"""Controllers: a reconciler gets a key, reads everything, converges, returns. A manager gives it informers and workers.
+
+Reconcilers are level-triggered and idempotent. Raising means "try again with back-off"; `PermanentError` means trying
+again cannot help until the object changes. Waiting for time to pass is data: `Result(requeue_after=…)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from corral.client.protocol import Client
+from corral.core.errors import ApiError, Conflict, NotFound
+from corral.core.meta import Key, Obj, controller_of, key_of, namespace_of
+from corral.core.resource import Resource
+from corral.runtime.clock import Clock
+from corral.runtime.events import Recorder
+from corral.runtime.informer import Informer
+from corral.runtime.metrics import Metrics
+from corral.runtime.queue import WorkQueue
+from corral.runtime.random import Random
+
+log = logging.getLogger(__name__)
+
+
+class Result(NamedTuple):
+    """What a reconcile asks for next."""
+
+    requeue_after: float | None = None
+
+
+class PermanentError(Exception):
+    """Retrying cannot help; the object has to change first."""
+
+
+class Reconciler(Protocol):
+    """One responsibility over one kind of key."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def reconcile(self, key: Key) -> Result | None: ...
+
+
+KeyMap = Callable[[Obj], Iterable[Key]]
+
+
+def own_key(obj: Obj) -> Iterable[Key]:
+    """The key of the object itself."""
+    return (key_of(obj),)
+
+
+def owner_key(kind: str, group: str | None = None) -> KeyMap:
+    """The key of the controlling owner, when it is of `kind` (and API group, if given)."""
+
+    def owner(obj: Obj) -> Iterable[Key]:
+        reference = controller_of(obj)
+        if reference is None or reference.get("kind") != kind:
+            return ()
+        if group is not None and str(reference.get("apiVersion", "")).rpartition("/")[0] != group:
+            return ()
+        return (Key(namespace_of(obj), str(reference["name"])),)
+
+    return owner
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Changes of `resource` make the keys `map` gives due, when `when(old, new)` says so."""
+
+    resource: Resource
+    map: KeyMap = own_key
+    when: Callable[[Obj | None, Obj | None], bool] | None = None
+    delay: float = 0.0
+
+
+class Controller:
+    """Workers that take keys off one queue and reconcile them."""
+
+    def __init__(self, reconciler: Reconciler, manager: Manager, workers: int) -> None:
+        self.reconciler = reconciler
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self.workers = workers
+        self._reconciles = manager.metrics.reconciles
+        self.name = reconciler.name
+
+    def trigger(self, watch: Watch) -> Callable[[Obj | None, Obj | None], None]:
+        """The informer handler that makes keys due for `watch`."""
+
+        def handler(old: Obj | None, new: Obj | None) -> None:
+            if watch.when is not None and not watch.when(old, new):
+                return
+            for obj in (old, new):
+                if obj is not None:
+                    for key in watch.map(obj):
+                        self.queue.add_after(key, watch.delay)
+
+        return handler
+
+    async def work(self) -> None:
+        """Reconcile keys until the queue is closed."""
+        while (key := await self.queue.get()) is not None:
+            try:
+                await self._reconcile(key)
+            finally:
+                self.queue.done(key)
+
+    async def _reconcile(self, key: Key) -> None:
+        try:
+            result = await self.reconciler.reconcile(key)
+        except (Conflict, NotFound):
+            # Somebody else was faster; the next look sees their change.
+            self._reconciles(self.name, "requeue")
+            self.queue.add_rate_limited(key)
+        except PermanentError as error:
+            self._reconciles(self.name, "error")
+            log.error(
+                "reconcile failed for good", extra={"controller": self.name, "key": str(key), "error": str(error)}
+            )
+            self.queue.forget(key)
+        except ApiError as error:
+            self._reconciles(self.name, "error")
+            log.info("reconcile failed", extra={"controller": self.name, "key": str(key), "error": str(error)})
+            self.queue.add_rate_limited(key)
+        except Exception:  # a worker must survive any bug in one key
+            self._reconciles(self.name, "error")
+            log.exception("reconcile failed unexpectedly", extra={"controller": self.name, "key": str(key)})
+            self.queue.add_rate_limited(key)
+        else:
+            self._reconciles(self.name, "success")
+            self.queue.forget(key)
+            if result is not None and result.requeue_after is not None:
+                self.queue.add_after(key, result.requeue_after)
+
+
+class Manager:
+    """Everything that runs on one client: shared informers, controllers, background tasks."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        *,
+        component: str = "corral",
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.client = client
+        self.clock = clock
+        self.random = random
+        self.metrics = metrics or Metrics()
+        self.recorder = Recorder(client, clock, random, component)
+        self._informers: dict[tuple[Resource, str, str, str], Informer] = {}
+        self.controllers: list[Controller] = []
+        self._background: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._started = False
+
+    def informer(self, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = "") -> Informer:
+        """The shared informer of a kind; started now if the manager is running."""
+        identity = (resource, namespace, labels, fields)
+        informer = self._informers.get(identity)
+        if informer is None:
+            informer = Informer(
+                self.client, resource, self.clock, self.random, namespace=namespace, labels=labels, fields=fields
+            )
+            self._informers[identity] = informer
+            if self._started:
+                self._spawn(informer.run(), f"informer {resource.plural}")
+        return informer
+
+    def add(self, reconciler: Reconciler, *, watches: Sequence[Watch], workers: int = 1) -> Controller:
+        """Run `reconciler` for the keys its watches yield."""
+        controller = Controller(reconciler, self, workers)
+        self.controllers.append(controller)
+        for watch in watches:
+            self.informer(watch.resource).on_change(controller.trigger(watch))
+        if self._started:
+            self._start_workers(controller)
+        return controller
+
+    def run_task(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run `function` beside the controllers, restarted after a failure, until the manager stops."""
+        self._background.append((name, function))
+        if self._started:
+            self._spawn(self._keep(name, function), name)
+
+    async def start(self) -> None:
+        """Start informers, wait until they are in sync, then start workers and tasks."""
+        self._started = True
+        for informer in list(self._informers.values()):
+            self._spawn(informer.run(), f"informer {informer.resource.plural}")
+        self._spawn(self.recorder.run(), "events")
+        for informer in list(self._informers.values()):
+            await informer.synced()
+        for controller in self.controllers:
+            self._start_workers(controller)
+        for name, function in self._background:
+            self._spawn(self._keep(name, function), name)
+
+    async def stop(self) -> None:
+        """Stop everything and wait until it has stopped."""
+        self._started = False
+        for controller in self.controllers:
+            controller.queue.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    @property
+    def idle(self) -> bool:
+        """No controller has a key that is due or being worked on."""
+        return all(controller.queue.idle for controller in self.controllers)
+
+    def _start_workers(self, controller: Controller) -> None:
+        for number in range(controller.workers):
+            self._spawn(controller.work(), f"{controller.name}-{number}")
+
+    async def _keep(self, name: str, function: Callable[[], Awaitable[None]]) -> None:
+        delay = 1.0
+        while True:
+            try:
+                await function()
+                return
+            except Exception:  # a background task must survive any single failure
+                log.exception("task failed, starting it again", extra={"task": name})
+                await self.clock.sleep(delay)
+                delay = min(delay * 2, 60.0)
+
+    def _spawn(self, coroutine: Awaitable[None], name: str) -> None:
+        async def body() -> None:
+            await coroutine
+
+        self._tasks.append(asyncio.get_running_loop().create_task(body(), name=name))

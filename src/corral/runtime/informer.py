@@ -1,0 +1,211 @@
+"""Informers: a local, indexed, always-current copy of one kind, kept by list and watch.
+
+One list, then a watch from the list's own resourceVersion; on 410 or any doubt a fresh list, compared with what is held,
+so that handlers see exactly the differences. Held objects are shared and never mutated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from corral.client.protocol import Client, WatchEvent
+from corral.core.errors import ApiError, Expired
+from corral.core.meta import Key, Obj, key_of, resource_version_of
+from corral.core.resource import Resource
+from corral.runtime.clock import Clock
+from corral.runtime.random import Random
+
+log = logging.getLogger(__name__)
+
+Objects = list[Obj]
+ChangeHandler = Callable[[Obj | None, Obj | None], None]
+IndexFunction = Callable[[Obj], Iterable[str]]
+
+FIRST_RETRY_S = 0.2
+MAX_RETRY_S = 30.0
+LIST_PAGE = 5000
+
+
+class Reader(Protocol):
+    """The reading half of an informer: what reconcilers use."""
+
+    def get(self, key: Key) -> Obj | None: ...
+
+    def list(self, namespace: str = "") -> Objects: ...
+
+    def by_index(self, name: str, value: str) -> Objects: ...
+
+
+class Informer:
+    """A cache of one kind. Handlers get (old, new): old is None for an addition, new is None for a deletion."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        clock: Clock,
+        random: Random,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+    ) -> None:
+        self.resource = resource
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._objects: dict[Key, Obj] = {}
+        self._index_functions: dict[str, IndexFunction] = {}
+        self._indexes: dict[str, dict[str, dict[Key, None]]] = {}
+        self._handlers: list[ChangeHandler] = []
+        self._synced = asyncio.Event()
+        self.last_error: ApiError | None = None
+
+    # Reading
+
+    def get(self, key: Key) -> Obj | None:
+        return self._objects.get(key)
+
+    def list(self, namespace: str = "") -> Objects:
+        """All objects, or those of one namespace, ordered by key."""
+        keys = sorted(key for key in self._objects if not namespace or key.namespace == namespace)
+        return [self._objects[key] for key in keys]
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def by_index(self, name: str, value: str) -> Objects:
+        """Objects whose index `name` yields `value`, ordered by key."""
+        keys = self._indexes[name].get(value)
+        return [self._objects[key] for key in sorted(keys)] if keys else []
+
+    def index_values(self, name: str) -> Sequence[str]:
+        return sorted(self._indexes[name])
+
+    # Set-up
+
+    def add_index(self, name: str, function: IndexFunction) -> None:
+        """Index objects by the strings `function` yields; the same name twice keeps the first."""
+        if name in self._indexes:
+            return
+        self._index_functions[name] = function
+        entries = self._indexes[name] = {}
+        for key, obj in self._objects.items():
+            for value in function(obj):
+                entries.setdefault(value, {})[key] = None
+
+    def on_change(self, handler: ChangeHandler) -> None:
+        """Call `handler` for every change; objects held already are replayed as additions."""
+        self._handlers.append(handler)
+        for obj in tuple(self._objects.values()):
+            handler(None, obj)
+
+    @property
+    def has_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        """Return once the first list has been taken in."""
+        await self._synced.wait()
+
+    # Keeping up
+
+    async def run(self) -> None:
+        """List and watch until cancelled. Failures are retried with jittered back-off, without end."""
+        delay = FIRST_RETRY_S
+        while True:
+            try:
+                version = await self._relist()
+                delay = FIRST_RETRY_S
+                self.last_error = None
+                await self._follow(version)
+            except Expired:
+                continue
+            except ApiError as error:
+                self.last_error = error
+                log.debug("watch failed, listing again", extra={"resource": self.resource.plural, "error": str(error)})
+                await self._clock.sleep(delay * self._random.uniform(0.8, 1.2))
+                delay = min(delay * 2, MAX_RETRY_S)
+
+    async def _relist(self) -> str:
+        found: dict[Key, Obj] = {}
+        token, version = "", ""
+        while True:
+            page = await self._client.list(
+                self.resource,
+                self._namespace,
+                labels=self._labels,
+                fields=self._fields,
+                limit=LIST_PAGE,
+                continue_token=token,
+            )
+            found.update((key_of(obj), obj) for obj in page.items)
+            version = page.resource_version
+            token = page.continue_token
+            if not token:
+                break
+        for key in [key for key in self._objects if key not in found]:
+            self._store(key, None)
+        for key, obj in found.items():
+            held = self._objects.get(key)
+            if held is None or resource_version_of(held) != resource_version_of(obj):
+                self._store(key, obj)
+        self._synced.set()
+        return version
+
+    async def _follow(self, version: str) -> None:
+        """Watch from `version`; a stream that ends by itself is taken up again where it stopped."""
+        while True:
+            seen = version
+            stream = self._client.watch(
+                self.resource,
+                self._namespace,
+                labels=self._labels,
+                fields=self._fields,
+                resource_version=version,
+            )
+            async for event in stream:
+                version = self._take(event) or version
+            if version == seen:
+                # An empty stream that closes at once must not become a busy loop.
+                await self._clock.sleep(FIRST_RETRY_S * self._random.uniform(0.8, 1.2))
+
+    def _take(self, event: WatchEvent) -> str:
+        if event.type in ("ADDED", "MODIFIED"):
+            self._store(key_of(event.obj), event.obj)
+        elif event.type == "DELETED":
+            self._store(key_of(event.obj), None)
+        return resource_version_of(event.obj)
+
+    def _store(self, key: Key, new: Obj | None) -> None:
+        old = self._objects.get(key)
+        if old is None and new is None:
+            return
+        for name, function in self._index_functions.items():
+            self._reindex(self._indexes[name], function, key, old, new)
+        if new is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = new
+        for handler in self._handlers:
+            handler(old, new)
+
+    @staticmethod
+    def _reindex(
+        entries: dict[str, dict[Key, None]], function: IndexFunction, key: Key, old: Obj | None, new: Obj | None
+    ) -> None:
+        before = set(function(old)) if old is not None else set()
+        after = set(function(new)) if new is not None else set()
+        for value in sorted(before - after):
+            keys = entries[value]
+            del keys[key]
+            if not keys:
+                del entries[value]
+        for value in sorted(after - before):
+            entries.setdefault(value, {})[key] = None

@@ -1,0 +1,38 @@
+"""Metrics: one Prometheus registry per process, and the few metrics every controller has."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+
+class Metrics:
+    """A registry and the counters of the controller runtime. Components add their own through `counter`, `gauge`, `histogram`."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._reconciles = self.counter(
+            "corral_reconcile_total", "Reconciles by controller and result", ("controller", "result")
+        )
+        self._bound: dict[tuple[str, str], Counter] = {}
+
+    def reconciles(self, controller: str, result: str) -> None:
+        """Count one reconcile."""
+        bound = self._bound.get((controller, result))
+        if bound is None:
+            bound = self._bound[controller, result] = self._reconciles.labels(controller, result)
+        bound.inc()
+
+    def counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def histogram(
+        self, name: str, text: str, labels: tuple[str, ...] = (), buckets: tuple[float, ...] = Histogram.DEFAULT_BUCKETS
+    ) -> Histogram:
+        return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
+
+    def exposition(self) -> bytes:
+        """The text a scrape gets."""
+        return generate_latest(self.registry)
