@@ -1,1 +1,1 @@
-"""One module per API group: every kind served, its versions, schema, defaults, validation and columns."""
+"""Every kind a Corral cluster serves: names, versions, schemas, defaults, rules and printed columns, by API group."""
