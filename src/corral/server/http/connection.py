@@ -1,0 +1,353 @@
+"""One client connection: an asyncio protocol over httptools that feeds requests to the application, one at a time.
+
+Written by hand because the API needs what ASGI servers do not give together: client certificates, upgrades to SPDY,
+answers without a task when they are ready at once, and a single write per answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import httptools
+
+from corral.core.admission import UserInfo
+from corral.server.http.message import Answer, Request, Response, Stream, Upgrade
+
+MAX_BODY = 3 * 1024 * 1024
+MAX_HEAD = 256 * 1024
+MAX_PIPELINED = 16
+HEAD_TIMEOUT_S = 32.0
+IDLE_TIMEOUT_S = 90.0
+STREAM_BUFFER = 256 * 1024
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+
+
+class Application(Protocol):
+    """What serves requests. `answer_now` may answer without waiting; None sends the request to `answer`."""
+
+    def answer_now(self, request: Request) -> Response | None: ...
+
+    async def answer(self, request: Request) -> Answer: ...
+
+    def refuse(self, code: int, message: str) -> Response:
+        """The answer to a request that never became one."""
+        ...
+
+
+class Shared:
+    """What all connections of one server share: the application, who is connected, and the current Date header."""
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+        self.connections: set[Connection] = set()
+        self.date = ""
+        self.closing = False
+        self._sequence = 0
+        self.audit_prefix = "00000000-0000-4000-8000-"
+
+    def next_audit_id(self) -> str:
+        self._sequence += 1
+        return f"{self.audit_prefix}{self._sequence:012x}"
+
+
+def _peer_user(transport: asyncio.Transport) -> UserInfo | None:
+    """The user of a verified client certificate: common name, with organizations as groups."""
+    certificate: dict[str, Any] = transport.get_extra_info("peercert") or {}
+    attributes = [pair for group in certificate.get("subject", ()) for pair in group]
+    name = next((value for key, value in attributes if key == "commonName"), "")
+    if not name:
+        return None
+    return UserInfo(name, tuple(value for key, value in attributes if key == "organizationName"))
+
+
+class Connection(asyncio.Protocol):
+    """Parses, queues, answers. At most one request is being answered; up to MAX_PIPELINED more may wait."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.loop = asyncio.get_running_loop()
+        self.parser = httptools.HttpRequestParser(self)
+        self.transport: asyncio.Transport
+        self.peer: UserInfo | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.waiting: deque[tuple[Request | Response, bool]] = deque()
+        self.active_since = self.loop.time()
+        self.busy = False
+        self.long_running = False
+        self.upgraded = False
+        self.raw: _Raw | None = None
+        self.refused = False
+        self._can_write: asyncio.Future[None] | None = None
+        self._paused_reading = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self.target = b""
+        self.head_size = 0
+        self.fields: list[tuple[str, str]] = []
+        self.headers: dict[str, str] = {}
+        self.body: list[bytes] = []
+        self.body_size = 0
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.peer = _peer_user(transport)
+        transport.set_write_buffer_limits(high=STREAM_BUFFER)
+        self.shared.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.shared.connections.discard(self)
+        self.waiting.clear()
+        self._wake_writer()
+        if self.raw is not None:
+            self.raw.feed(b"")
+        elif self.task is not None and self.long_running:
+            self.task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self.upgraded:
+            self._feed_raw(data)
+            return
+        if self.refused:
+            return
+        self.active_since = self.loop.time()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            self.upgraded = True
+            self._feed_raw(data[error.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(400, "malformed HTTP request")
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        if self._can_write is None:
+            self._can_write = self.loop.create_future()
+
+    def resume_writing(self) -> None:
+        self._wake_writer()
+
+    def _wake_writer(self) -> None:
+        if self._can_write is not None:
+            if not self._can_write.done():
+                self._can_write.set_result(None)
+            self._can_write = None
+
+    def _feed_raw(self, data: bytes) -> None:
+        if self.raw is None:
+            self.raw = _Raw(self)
+        if data:
+            self.raw.feed(data)
+
+    # httptools callbacks
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+        self._count_head(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value))
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        self.fields.append((key, text))
+        self.headers[key] = text
+
+    def _count_head(self, size: int) -> None:
+        self.head_size += size
+        if self.head_size > MAX_HEAD:
+            self._refuse(431, "request header fields too large")
+
+    def on_headers_complete(self) -> None:
+        if not self.refused and self.headers.get("expect", "").lower() == "100-continue":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self.body_size += len(body)
+        if self.body_size <= MAX_BODY:
+            self.body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self.refused:
+            return
+        keep_alive = self.parser.should_keep_alive()
+        ready: Request | Response
+        if self.body_size > MAX_BODY:
+            ready = self.shared.app.refuse(413, f"Request entity too large: limit is {MAX_BODY}")
+        else:
+            ready = Request(self.parser.get_method().decode("latin-1"), self.target.decode("latin-1"), self.peer)
+            ready.headers, ready.fields, ready.body = self.headers, self.fields, b"".join(self.body)
+        self._reset()
+        if self.busy:
+            self._queue(ready, keep_alive)
+        else:
+            self._begin(ready, keep_alive)
+
+    def _refuse(self, code: int, message: str) -> None:
+        """Answer what cannot be parsed any further and end the connection after the requests before it."""
+        if self.refused:
+            return
+        self.refused = True
+        answer = self.shared.app.refuse(code, message)
+        if self.busy:
+            self._queue(answer, False)
+        else:
+            self._begin(answer, False)
+
+    def _queue(self, ready: Request | Response, keep_alive: bool) -> None:
+        self.waiting.append((ready, keep_alive))
+        if len(self.waiting) >= MAX_PIPELINED and not self._paused_reading:
+            self._paused_reading = True
+            self.transport.pause_reading()
+
+    # answering
+
+    def _begin(self, ready: Request | Response, keep_alive: bool) -> None:
+        answer = ready if isinstance(ready, Response) else self.shared.app.answer_now(ready)
+        if answer is not None:
+            self._send(answer, keep_alive, "" if isinstance(ready, Response) else ready.method)
+            return
+        assert isinstance(ready, Request)
+        self.busy = True
+        self.task = self.loop.create_task(self._answer(ready, keep_alive))
+
+    async def _answer(self, request: Request, keep_alive: bool) -> None:
+        """Answer one request, then those that queued up behind it."""
+        try:
+            answer = await self.shared.app.answer(request)
+            if isinstance(answer, Response):
+                self._send(answer, keep_alive, request.method)
+            elif isinstance(answer, Stream):
+                await self._stream(answer, keep_alive)
+            else:
+                await self._upgrade(answer)
+                keep_alive = False
+        except (ConnectionError, asyncio.CancelledError):
+            self.transport.close()
+            raise
+        finally:
+            self.busy = False
+            self.long_running = False
+            self.task = None
+            self.active_since = self.loop.time()
+        if keep_alive and not self.transport.is_closing():
+            self._next()
+
+    def _next(self) -> None:
+        while self.waiting and not self.busy and not self.transport.is_closing():
+            self._begin(*self.waiting.popleft())
+        if self._paused_reading and len(self.waiting) < MAX_PIPELINED:
+            self._paused_reading = False
+            self.transport.resume_reading()
+
+    def _head(self, status: int, content_type: str, headers: tuple[tuple[str, str], ...], cache: str) -> bytes:
+        shared = self.shared
+        lines = [f"Audit-Id: {shared.next_audit_id()}\r\n"]
+        if cache:
+            lines.append(f"Cache-Control: {cache}\r\n")
+        if content_type:
+            lines.append(f"Content-Type: {content_type}\r\n")
+        lines.append(f"Date: {shared.date}\r\n")
+        lines.extend(f"{name}: {value}\r\n" for name, value in headers)
+        return _STATUS_LINES[status] + "".join(lines).encode("latin-1", "replace")
+
+    def _send(self, answer: Response, keep_alive: bool, method: str) -> None:
+        if self.transport.is_closing():
+            return
+        keep_alive = keep_alive and not self.shared.closing
+        head = self._head(answer.status, answer.content_type, answer.headers, answer.cache)
+        end = b"\r\n" if keep_alive else b"Connection: close\r\n\r\n"
+        body = b"" if method == "HEAD" else answer.body
+        self.transport.write(b"%bContent-Length: %d\r\n%b%b" % (head, len(answer.body), end, body))
+        if not keep_alive:
+            self.transport.close()
+
+    async def _stream(self, answer: Stream, keep_alive: bool) -> None:
+        if self.transport.is_closing():
+            return
+        self.long_running = True
+        head = self._head(answer.status, answer.content_type, answer.headers, "no-cache, private")
+        end = b"\r\n" if keep_alive else b"Connection: close\r\n\r\n"
+        self.transport.write(head + b"Transfer-Encoding: chunked\r\n" + end)
+        await answer.produce(self)
+        self.transport.write(b"0\r\n\r\n")
+        if not keep_alive:
+            self.transport.close()
+
+    async def write(self, data: bytes) -> None:
+        """One chunk of the stream being answered."""
+        if self.transport.is_closing():
+            raise ConnectionResetError("client left")
+        if data:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        await self.drained()
+
+    async def drained(self) -> None:
+        """Wait until the peer has taken enough of what was written."""
+        if self._can_write is not None:
+            await asyncio.shield(self._can_write)
+
+    async def _upgrade(self, answer: Upgrade) -> None:
+        if self.raw is None:
+            self.raw = _Raw(self)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
+        self.transport.write(_STATUS_LINES[101] + b"Connection: Upgrade\r\n" + lines.encode("latin-1") + b"\r\n")
+        try:
+            await answer.run(self.raw)
+        finally:
+            self.transport.close()
+
+    def is_overdue(self, now: float) -> bool:
+        """True when the client has been silent for too long and nothing is being done for it."""
+        if self.busy:
+            return False
+        return now - self.active_since > (HEAD_TIMEOUT_S if self.head_size else IDLE_TIMEOUT_S)
+
+
+class _Raw:
+    """The bytes of an upgraded connection, with back-pressure both ways."""
+
+    LIMIT = 1024 * 1024
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.chunks: deque[bytes] = deque()
+        self.size = 0
+        self.ended = False
+        self.arrived = asyncio.Event()
+
+    def feed(self, data: bytes) -> None:
+        if data:
+            self.chunks.append(data)
+            self.size += len(data)
+            if self.size > self.LIMIT:
+                self.connection.transport.pause_reading()
+        else:
+            self.ended = True
+        self.arrived.set()
+
+    async def read(self) -> bytes:
+        while not self.chunks:
+            if self.ended:
+                return b""
+            self.arrived.clear()
+            await self.arrived.wait()
+        data = b"".join(self.chunks)
+        self.chunks.clear()
+        if self.size > self.LIMIT:
+            self.connection.transport.resume_reading()
+        self.size = 0
+        return data
+
+    async def write(self, data: bytes) -> None:
+        if self.connection.transport.is_closing():
+            raise ConnectionResetError("client left")
+        self.connection.transport.write(data)
+        await self.connection.drained()
