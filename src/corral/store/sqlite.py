@@ -1,0 +1,209 @@
+"""The durable journal: one SQLite file in WAL mode, one connection in one thread, many writes per commit.
+
+The log is the database: one row per version, keyed by revision; the present is the last row of every key. A commit is a
+single multi-row INSERT, so it is atomic without further ado, costs one fsync however many writers wait for it, and the
+thread needs the interpreter lock only before and after. `synchronous=FULL` makes the fsync part of the answer.
+The connection is exclusive: two processes cannot open one state, and SQLite's shared-memory races do not apply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from corral.store.errors import StoreError
+from corral.store.journal import Row, Write
+from corral.store.stored import ObjectKey
+
+log = logging.getLogger(__name__)
+
+GROUP = 512  # writes per commit at most
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS log (
+    revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+    deleted INTEGER NOT NULL, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+class _Forget:
+    """Versions to drop, and how far history then reaches back."""
+
+    __slots__ = ("compacted", "revisions")
+
+    def __init__(self, revisions: Sequence[int], compacted: int):
+        self.revisions = revisions
+        self.compacted = compacted
+
+
+class _Control(Enum):
+    NOTHING = "the queue is empty"
+    RESUME = "the loop knows of the failure; what follows does not build on lost writes"
+    STOP = "no more work"
+
+
+_Item = Write | _Forget | _Control
+
+
+class SqliteJournal:
+    """Writes kept in the file at `path`, which is made when absent."""
+
+    immediate = False
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._queue: SimpleQueue[_Item] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped: asyncio.Future[None] | None = None
+        self._losing = False  # thread only: writes are refused until RESUME
+        self._forgetting = (
+            True  # thread only: a failed DELETE ends deleting, so that no tombstone goes before its object
+        )
+        try:
+            self._connection = _open(path)
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"cannot open {path}: {error}; is another process using it?") from error
+
+    def load(self) -> Iterator[Row]:
+        shared: dict[str, str] = {}  # resource and namespace names are few: keep one string of each
+        rows = self._connection.execute(
+            "SELECT revision, resource, namespace, name, deleted, value FROM log ORDER BY revision"
+        )
+        for revision, resource, namespace, name, deleted, value in rows:
+            key = ObjectKey(shared.setdefault(resource, resource), shared.setdefault(namespace, namespace), name)
+            yield Row(revision, key, bool(deleted), value)
+
+    def floor(self) -> int:
+        found = self._connection.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()
+        return int(found[0]) if found else 0
+
+    def start(self, kept: Callable[[Sequence[Write]], None], failed: Callable[[Exception], None]) -> None:
+        self._kept = kept
+        self._failed = failed
+        self._thread = threading.Thread(target=self._run, name=f"journal {self.path.name}", daemon=True)
+        self._thread.start()
+
+    def append(self, write: Write) -> None:
+        if self._stopped is not None:
+            raise StoreError("the store is closed")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._queue.put(write)
+
+    def forget(self, revisions: Sequence[int], compacted: int) -> None:
+        for start in range(0, len(revisions) or 1, GROUP):
+            self._queue.put(_Forget(revisions[start : start + GROUP], compacted))
+
+    async def close(self) -> None:
+        if self._stopped is None:
+            self._loop = asyncio.get_running_loop()
+            self._stopped = self._loop.create_future()
+            self._queue.put(_Control.STOP)
+        await asyncio.shield(self._stopped)
+
+    # -- on the loop --------------------------------------------------------------------------------------------------
+
+    def _lost(self, error: Exception) -> None:
+        self._failed(error)
+        self._queue.put(_Control.RESUME)
+
+    def _finished(self) -> None:
+        assert self._thread is not None
+        assert self._stopped is not None
+        self._thread.join()
+        self._connection.close()
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    # -- in the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        item: _Item = self._queue.get()
+        while item is not _Control.STOP:
+            following: _Item = _Control.NOTHING
+            if isinstance(item, Write):
+                group = [item]
+                following = self._gather(group)
+                self._keep(group)
+            elif isinstance(item, _Forget):
+                self._drop(item)
+            elif item is _Control.RESUME:
+                self._losing = False
+            item = self._queue.get() if following is _Control.NOTHING else following
+        self._announce(self._finished)
+
+    def _gather(self, group: list[Write]) -> _Item:
+        """Add the writes that are waiting; return what came after them."""
+        take = self._queue.get_nowait
+        try:
+            while len(group) < GROUP:
+                item = take()
+                if not isinstance(item, Write):
+                    return item
+                group.append(item)
+        except Empty:
+            pass
+        return _Control.NOTHING
+
+    def _keep(self, group: list[Write]) -> None:
+        if self._losing:
+            return
+        values: list[object] = []
+        for write in group:
+            stored = write.stored
+            values += (stored.revision, *stored.key, write.deleted, stored.raw)
+        try:
+            self._connection.execute(_insert_statement(len(group)), values)
+        except sqlite3.Error as error:
+            self._losing = True
+            self._announce(self._lost, error)
+        else:
+            self._announce(self._kept, group)
+
+    def _drop(self, item: _Forget) -> None:
+        if not self._forgetting:
+            return
+        execute = self._connection.execute
+        try:
+            execute("BEGIN")
+            execute("DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))", (json.dumps(item.revisions),))
+            execute("INSERT OR REPLACE INTO meta VALUES ('compacted', ?)", (item.compacted,))
+            execute("COMMIT")
+        except sqlite3.Error as error:
+            self._forgetting = False
+            log.warning("old history stays on disk until the next start path=%s error=%s", self.path, error)
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+
+    def _announce(self, callback: Callable[..., None], *args: object) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            pass  # the loop is gone: nobody is left to tell
+
+
+@lru_cache(maxsize=GROUP)
+def _insert_statement(rows: int) -> str:
+    return "INSERT INTO log VALUES " + ",".join(["(?,?,?,?,?,?)"] * rows)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=1.0, isolation_level=None, check_same_thread=False, cached_statements=GROUP
+    )
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA wal_autocheckpoint=1000")
+    connection.executescript(_SCHEMA)
+    return connection

@@ -1,0 +1,339 @@
+"""The store itself: gives revisions, checks expectations, publishes what the journal has kept, and forgets old history.
+
+All methods run on one event loop. Between `put` and the journal's word a write is pending: `head` shows it, so that the
+next writer of the same object builds on it, while `get`, `list` and watches do not. Pending writes are kept or lost
+together and in order, so building on one is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from corral.core.meta import Obj
+from corral.store.bucket import Bucket, Match
+from corral.store.errors import Compacted, Stale, StoreError
+from corral.store.journal import Journal, MemoryJournal, Write
+from corral.store.stored import DecodedCache, Event, ObjectKey, Stored
+from corral.store.watch import StoreWatch
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much history is kept for watches and consistent pages. Beyond `bytes` of superseded versions the oldest half goes early."""
+
+    seconds: float = 300.0
+    bytes: int = 256 << 20
+    step: float = 15.0  # history is trimmed at most this often
+
+
+class Page(NamedTuple):
+    """Part of a list, consistent at `revision`. `last` is where the next page starts behind, None at the end."""
+
+    items: list[Stored]
+    revision: int
+    last: tuple[str, str] | None
+    remaining: int
+
+
+class Store:
+    """All objects of one cluster."""
+
+    def __init__(
+        self,
+        journal: Journal | None = None,
+        *,
+        now: Callable[[], float],
+        retention: Retention | None = None,
+        decoded: int = 4096,
+    ):
+        self._journal: Journal = journal or MemoryJournal()
+        self._now = now
+        self._retention = retention or Retention()
+        self._cache = None if self._journal.immediate else DecodedCache(decoded)
+        self._buckets: dict[str, Bucket] = {}
+        self._pending: dict[ObjectKey, Write] = {}
+        self._unkept: deque[Write] = deque()
+        self._owned: dict[str, dict[ObjectKey, None]] | None = None
+        self._marks: deque[tuple[float, int]] = deque()  # (time, revision): nothing later was published before
+        self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._weigh: Callable[[Stored], int] = _nominal if self._journal.immediate else _measured
+        self._superseded = 0  # bytes of old versions that history holds
+        self._trimmed = now()
+        self._compacted = self._assigned = self._journal.floor()
+        leftover = self._load()
+        self._revision = self._assigned
+        self._journal.start(self._publish, self._lose)
+        if leftover:
+            self._journal.forget(leftover, self._compacted)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """The last revision that is visible."""
+        return self._revision
+
+    @property
+    def compacted(self) -> int:
+        """The oldest revision from which a watch or an exact list can still start."""
+        return self._compacted
+
+    def get(self, key: ObjectKey) -> Stored | None:
+        """The object as kept and visible."""
+        bucket = self._buckets.get(key.resource)
+        return bucket.get(key.namespace, key.name) if bucket is not None else None
+
+    def head(self, key: ObjectKey) -> Stored | None:
+        """The object as the next writer must see it, pending writes included."""
+        write = self._pending.get(key)
+        if write is not None:
+            return None if write.deleted else write.stored
+        return self.get(key)
+
+    def count(self, resource: str, namespace: str = "") -> int:
+        bucket = self._buckets.get(resource)
+        return bucket.count(namespace) if bucket is not None else 0
+
+    def scan(self, resource: str, namespace: str = "") -> Iterator[Stored]:
+        """The visible objects of a resource in key order. Do not write while iterating."""
+        bucket = self._buckets.get(resource)
+        return bucket.scan(namespace) if bucket is not None else iter(())
+
+    def page(
+        self,
+        resource: str,
+        namespace: str = "",
+        *,
+        match: Match | None = None,
+        limit: int = 0,
+        after: tuple[str, str] | None = None,
+        revision: int | None = None,
+    ) -> Page:
+        """Objects in key order as of `revision`; at most `limit` of those that match, from behind `after`."""
+        if revision is not None and revision < self._compacted:
+            raise Compacted(revision, self._compacted)
+        at = self._revision if revision is None else revision
+        bucket = self._buckets.get(resource)
+        if bucket is None:
+            return Page([], at, None, 0)
+        found = bucket.scan(namespace, after, revision)
+        if match is not None:
+            found = filter(match, found)
+        if not limit:
+            return Page(list(found), at, None, 0)
+        items = list(islice(found, limit))
+        # How many match further on is never told, so one is enough to know.
+        following = sum(1 for _ in (found if match is None else islice(found, 1)))
+        last = items[-1].key[1:] if following else None
+        return Page(items, at, last, following)
+
+    def owned_by(self, uid: str) -> list[ObjectKey]:
+        """The keys of visible objects that name `uid` as an owner, oldest reference first."""
+        return list(self._owner_index().get(uid, ()))
+
+    def resources(self) -> list[str]:
+        """Resources that have or had objects, by name."""
+        return sorted(self._buckets)
+
+    # -- watching -----------------------------------------------------------------------------------------------------
+
+    def watch(self, resource: str, namespace: str = "", *, after: int) -> StoreWatch:
+        """Changes later than revision `after`, which may lie in the future."""
+        if after < self._compacted:
+            raise Compacted(after, self._compacted)
+        bucket = self._bucket(resource)
+        return StoreWatch(bucket, bucket.position_after(after), after, namespace)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def put(self, key: ObjectKey, obj: Obj, expected: int | None = None) -> Stored:
+        """Store `obj`, which now belongs to the store, under the next revision. `expected` is the revision the writer
+        saw (0: nothing there); None overwrites."""
+        previous = self._expect(key, expected)
+        revision = self._assigned = self._assigned + 1
+        metadata = {**obj["metadata"], "resourceVersion": str(revision)}
+        stored = Stored(key, revision, obj={**obj, "metadata": metadata}, cache=self._cache)
+        await self._append(Write(stored, previous, deleted=False))
+        return stored
+
+    async def delete(self, key: ObjectKey, expected: int | None = None, obj: Obj | None = None) -> Stored:
+        """Remove the object. What watchers see as its last state is `obj` if given, under the deletion's revision."""
+        previous = self._expect(key, expected)
+        if previous is None:
+            raise Stale(key, expected or 0, None)
+        revision = self._assigned = self._assigned + 1
+        final = obj if obj is not None else previous.obj
+        metadata = {**final["metadata"], "resourceVersion": str(revision)}
+        stored = Stored(key, revision, obj={**final, "metadata": metadata}, cache=self._cache)
+        await self._append(Write(stored, previous, deleted=True))
+        return stored
+
+    async def settled(self) -> None:
+        """Return when everything written so far is visible."""
+        if self._unkept:
+            barrier = asyncio.get_running_loop().create_future()
+            self._barriers.append((self._assigned, barrier))
+            await barrier
+
+    async def close(self) -> None:
+        """Keep what is pending and let go of the journal."""
+        await self._journal.close()
+
+    def compact(self, revision: int) -> None:
+        """Forget history up to `revision`: watches and exact lists can no longer start before it."""
+        revision = min(revision, self._revision)
+        if revision <= self._compacted:
+            return
+        self._compacted = revision
+        self._journal.forget(self._forget(revision), revision)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _bucket(self, resource: str) -> Bucket:
+        bucket = self._buckets.get(resource)
+        if bucket is None:
+            bucket = self._buckets[resource] = Bucket(resource)
+        return bucket
+
+    def _expect(self, key: ObjectKey, expected: int | None) -> Stored | None:
+        current = self.head(key)
+        if expected is not None and expected != (current.revision if current is not None else 0):
+            raise Stale(key, expected, current)
+        return current
+
+    async def _append(self, write: Write) -> None:
+        if self._journal.immediate:
+            self._journal.append(write)
+            return
+        write.done = asyncio.get_running_loop().create_future()
+        self._pending[write.stored.key] = write
+        self._unkept.append(write)
+        write.stored.raw  # encoded here, so that the journal's thread only moves bytes  # noqa: B018
+        self._journal.append(write)
+        await write.done
+
+    def _publish(self, writes: Sequence[Write]) -> None:
+        """The journal has these: show them, in order."""
+        pending = self._pending
+        for write in writes:
+            stored = write.stored
+            self._show(write)
+            if write.done is not None:
+                self._unkept.popleft()
+                if pending.get(stored.key) is write:
+                    del pending[stored.key]
+                if not write.done.done():
+                    write.done.set_result(None)
+        self._revision = writes[-1].stored.revision
+        if self._barriers:
+            self._pass_barriers(self._revision)
+        self._trim()
+
+    def _pass_barriers(self, revision: int) -> None:
+        while self._barriers and self._barriers[0][0] <= revision:
+            _, barrier = self._barriers.popleft()
+            if not barrier.done():
+                barrier.set_result(None)
+
+    def _show(self, write: Write) -> None:
+        stored, previous = write.stored, write.previous
+        if previous is not None:
+            self._superseded += self._weigh(previous)
+        self._bucket(stored.key.resource).publish(Event(_event_type(previous, write.deleted), stored, previous))
+        if self._owned is not None:
+            self._index_owners(stored, previous, write.deleted)
+
+    def _lose(self, error: Exception) -> None:
+        """The journal failed: nothing pending was kept, and nothing that builds on it may be."""
+        lost, self._unkept = self._unkept, deque()
+        self._pending.clear()
+        for write in lost:
+            if write.done is not None and not write.done.done():
+                write.done.set_exception(StoreError(f"the journal could not keep the write: {error}"))
+                write.done.exception()  # a caller that went away leaves nobody to look at it
+        self._pass_barriers(self._assigned)
+
+    def _trim(self) -> None:
+        now = self._now()
+        if self._superseded > self._retention.bytes and len(self._marks) > 1:
+            self.compact(self._marks[len(self._marks) // 2][1])
+        elif now - self._trimmed < self._retention.step:
+            return
+        self._trimmed = now
+        horizon = now - self._retention.seconds
+        while self._marks and self._marks[0][0] <= horizon:
+            self.compact(self._marks.popleft()[1])
+        while self._marks and self._marks[0][1] <= self._compacted:
+            self._marks.popleft()
+        self._marks.append((now, self._revision))
+
+    def _forget(self, revision: int) -> list[int]:
+        """Drop events up to `revision`; return the versions nobody can reach any more, a tombstone after its object."""
+        gone: list[int] = []
+        for bucket in self._buckets.values():
+            for event in bucket.forget(revision):
+                if event.previous is not None:
+                    gone.append(event.previous.revision)
+                    self._superseded -= self._weigh(event.previous)
+                if event.type == "DELETED":
+                    gone.append(event.revision)
+        return gone
+
+    def _load(self) -> list[int]:
+        """Rebuild state and history; return versions that an interrupted compaction left behind."""
+        current: dict[ObjectKey, Stored] = {}
+        for row in self._journal.load():
+            stored = Stored(row.key, row.revision, raw=row.raw, cache=self._cache)
+            previous = current.pop(row.key, None)
+            self._assigned = max(self._assigned, row.revision)
+            if not row.deleted:
+                current[row.key] = stored
+            if previous is not None:
+                self._superseded += self._weigh(previous)
+            self._bucket(row.key.resource).load(Event(_event_type(previous, row.deleted), stored, previous))
+        if self._assigned:
+            self._marks.append((self._now(), self._assigned))
+        return self._forget(self._compacted)
+
+    def _owner_index(self) -> dict[str, dict[ObjectKey, None]]:
+        if self._owned is None:
+            self._owned = {}
+            for bucket in self._buckets.values():
+                for stored in bucket.scan(""):
+                    self._index_owners(stored, None, deleted=False)
+        return self._owned
+
+    def _index_owners(self, stored: Stored, previous: Stored | None, deleted: bool) -> None:
+        assert self._owned is not None
+        new = () if deleted else stored.owners
+        old = previous.owners if previous is not None else ()
+        if new == old:
+            return
+        for uid in old:
+            if uid not in new:
+                keys = self._owned.get(uid, {})
+                keys.pop(stored.key, None)
+                if not keys:
+                    self._owned.pop(uid, None)
+        for uid in new:
+            self._owned.setdefault(uid, {})[stored.key] = None
+
+
+def _event_type(previous: Stored | None, deleted: bool) -> str:
+    if deleted:
+        return "DELETED"
+    return "ADDED" if previous is None else "MODIFIED"
+
+
+def _measured(stored: Stored) -> int:
+    return len(stored.raw)
+
+
+def _nominal(stored: Stored) -> int:
+    """What an old version is taken to weigh where nothing is encoded until somebody asks."""
+    return 2048

@@ -1,0 +1,169 @@
+"""One version of one object, as bytes first and decoded on demand; and the event that made it.
+
+A stored version never changes. Its canonical JSON is encoded once and shared by every reader and watcher; the decoded
+object is shared too, so nobody may mutate it, and it is dropped again when the cache of decoded objects is full.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import msgspec
+
+from corral.core.meta import Obj
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict).decode
+
+
+class ObjectKey(NamedTuple):
+    """Where an object lives: `resource` is the group-resource name, such as `jobs.batch`."""
+
+    resource: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.namespace}/{self.name}" if self.namespace else f"{self.resource} {self.name}"
+
+
+class _OwnerReference(msgspec.Struct):
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] | None = None
+    ownerReferences: list[_OwnerReference] | None = None
+
+
+class _Envelope(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+
+
+class DecodedCache:
+    """Bounds how many decoded objects are kept: first decoded, first dropped."""
+
+    __slots__ = ("_kept", "limit")
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        self._kept: deque[Stored] = deque()
+
+    def keep(self, stored: Stored) -> None:
+        self._kept.append(stored)
+        if len(self._kept) > self.limit:
+            self._kept.popleft().drop_decoded()
+
+
+class Stored:
+    """One version of one object. Made by the store (or by the API for a converted view); immutable."""
+
+    __slots__ = ("_cache", "_labels", "_obj", "_owners", "_raw", "key", "revision")
+
+    def __init__(
+        self,
+        key: ObjectKey,
+        revision: int,
+        *,
+        raw: bytes | None = None,
+        obj: Obj | None = None,
+        cache: DecodedCache | None = None,
+    ):
+        self.key = key
+        self.revision = revision
+        self._raw = raw
+        self._obj = obj
+        self._cache = cache
+        self._labels: dict[str, str] | None = None
+        self._owners: tuple[str, ...] | None = None
+        if cache is not None and obj is not None:
+            cache.keep(self)
+
+    @property
+    def raw(self) -> bytes:
+        """The canonical JSON, encoded at most once."""
+        raw = self._raw
+        if raw is None:
+            raw = self._raw = _encode(self._obj)
+        return raw
+
+    @property
+    def obj(self) -> Obj:
+        """The decoded object, shared by everyone: do not mutate."""
+        obj = self._obj
+        if obj is None:
+            assert self._raw is not None
+            obj = self._obj = _decode(self._raw)
+            if self._cache is not None:
+                self._cache.keep(self)
+        return obj
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels, without decoding the whole object."""
+        if self._labels is None:
+            self._read_metadata()
+        assert self._labels is not None
+        return self._labels
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The uids of the owners, without decoding the whole object."""
+        if self._owners is None:
+            self._read_metadata()
+        assert self._owners is not None
+        return self._owners
+
+    def drop_decoded(self) -> None:
+        """Forget the decoded form; called by the cache."""
+        if self._raw is None:
+            self._raw = _encode(self._obj)
+        self._obj = None
+
+    def _read_metadata(self) -> None:
+        if self._obj is not None:
+            metadata = self._obj.get("metadata") or {}
+            self._labels = metadata.get("labels") or _NO_LABELS
+            self._owners = tuple([ref.get("uid", "") for ref in metadata.get("ownerReferences") or ()])
+        else:
+            assert self._raw is not None
+            decoded = _decode_envelope(self._raw).metadata
+            self._labels = decoded.labels or _NO_LABELS
+            self._owners = tuple([ref.uid for ref in decoded.ownerReferences or ()])
+
+    def __repr__(self) -> str:
+        return f"<Stored {self.key} @{self.revision}>"
+
+
+_NO_LABELS: dict[str, str] = {}
+
+
+class Event:
+    """One change as watchers see it: ADDED, MODIFIED, DELETED or BOOKMARK. Shared by all watchers, so is its line."""
+
+    __slots__ = ("_line", "previous", "stored", "type")
+
+    def __init__(self, type: str, stored: Stored, previous: Stored | None = None):
+        self.type = type
+        self.stored = stored
+        self.previous = previous
+        self._line: bytes | None = None
+
+    @property
+    def line(self) -> bytes:
+        """The watch frame `{"type":…,"object":…}` with its newline, encoded at most once."""
+        line = self._line
+        if line is None:
+            line = self._line = b'{"type":"%b","object":%b}\n' % (self.type.encode(), self.stored.raw)
+        return line
+
+    @property
+    def revision(self) -> int:
+        return self.stored.revision
+
+    def __repr__(self) -> str:
+        return f"<{self.type} {self.stored.key} @{self.stored.revision}>"
