@@ -1,0 +1,359 @@
+"""Decoding Workloads: effective requests, order, and how far through its life a workload is.
+
+The costly part of a Workload is its pod templates, and jobs of one kind come by the thousand with equal ones, so
+what a template means is remembered by its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from corral.core.timestamps import parse_time
+from corral.decide.queueing.amounts import parse_amount
+from corral.decide.queueing.decode import created_at, toleration_from, version_of
+from corral.decide.queueing.model import (
+    UNCONSTRAINED,
+    Amounts,
+    PodConstraints,
+    PodSetInfo,
+    Requirement,
+    SliceLayer,
+    TopologyRequest,
+    WorkloadInfo,
+)
+from corral.decide.queueing.requests import effective_requests, pod_requests
+from corral.decide.queueing.settings import QueueingSettings
+from corral.decide.queueing.topology.encoding import decode_assignment
+
+PREFIX = "kueue.x-k8s.io/"
+GATES_ANNOTATION = PREFIX + "admission-gated-by"
+BOOST_ANNOTATION = PREFIX + "priority-boost"
+REPLACES_ANNOTATION = PREFIX + "workload-slice-replacement-for"
+ELASTIC_ANNOTATION = PREFIX + "elastic-job"
+FLAVORS_ANNOTATION = PREFIX + "workload-allowed-resource-flavors"
+PARENT_LABEL = PREFIX + "concurrent-admission-parent"
+JOB_UID_LABEL = PREFIX + "job-uid"
+
+_MAX_TEMPLATES = 4096
+
+
+class TemplateInfo(msgspec.Struct, frozen=True):
+    """What one pod template means to the scheduler."""
+
+    pod: Amounts
+    effective: Amounts
+    constraints: PodConstraints
+    shape: bytes
+    invalid: str
+
+
+class WorkloadDecoder:
+    """Builds WorkloadInfo values under fixed settings, remembering pod templates it has seen."""
+
+    def __init__(self, settings: QueueingSettings, overheads: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self.settings = settings
+        self.overheads = overheads or {}
+        self._templates: dict[bytes, TemplateInfo] = {}
+        self._encode = msgspec.json.Encoder().encode
+
+    def template(self, spec: Obj) -> TemplateInfo:
+        """The meaning of a pod spec; equal specs cost one dictionary lookup."""
+        content = self._encode(spec)
+        known = self._templates.get(content)
+        if known is None:
+            if len(self._templates) >= _MAX_TEMPLATES:
+                self._templates.clear()
+            known = self._templates[content] = self._read_template(spec)
+        return known
+
+    def _read_template(self, spec: Obj) -> TemplateInfo:
+        requests = pod_requests(spec, self.overheads.get(spec.get("runtimeClassName") or ""))
+        constraints = constraints_from(spec)
+        placement = [spec.get(field) for field in ("nodeSelector", "affinity", "tolerations")]
+        return TemplateInfo(
+            pod=requests,
+            effective=effective_requests(requests, self.settings),
+            constraints=constraints,
+            shape=b"" if constraints == UNCONSTRAINED else msgspec.json.encode(placement, order="sorted"),
+            invalid=_requests_above_limits(spec),
+        )
+
+    def decode(self, obj: Obj) -> WorkloadInfo:
+        """The workload as the scheduler sees it now."""
+        spec, status = spec_of(obj), status_of(obj)
+        found = {entry.get("type"): entry for entry in status.get("conditions") or ()}
+        annotations = annotations_of(obj)
+        reserved, evicted = _true(found, "QuotaReserved"), _true(found, "Evicted")
+        admission = status.get("admission") if reserved else None
+        pod_sets, shapes, invalid = self._pod_sets(spec, status, admission)
+        base = int(spec.get("priority") or 0)
+        priority = base + (_boost(annotations) if self.settings.features.priority_boost else 0)
+        flavors = annotations.get(FLAVORS_ANNOTATION) if self.settings.features.concurrent_admission else None
+        replaces = annotations.get(REPLACES_ANNOTATION) if self.settings.features.elastic_slices else None
+        checks = {check.get("name", ""): check.get("state", "Pending") for check in status.get("admissionChecks") or ()}
+        requeue_at = (status.get("requeueState") or {}).get("requeueAt")
+        created = created_at(obj)
+        finished = _true(found, "Finished")
+        on_hold = _hold_reason(found, annotations)
+        unhealthy = tuple(node.get("name", "") for node in status.get("unhealthyNodes") or ())
+        return WorkloadInfo(
+            key=key_of(obj),
+            uid=uid_of(obj),
+            queue=spec.get("queueName") or "",
+            priority=priority,
+            base_priority=base,
+            created=created,
+            order_time=self._order_time(found, created),
+            pod_sets=pod_sets,
+            shape=(shapes, priority, replaces, flavors),
+            active=spec.get("active") is not False,
+            reserving=admission is not None,
+            admitted=_true(found, "Admitted"),
+            finished=finished,
+            evicted=evicted,
+            deleting=is_deleting(obj),
+            cluster_queue=admission.get("clusterQueue", "") if admission else "",
+            reserved_at=_transition(found.get("QuotaReserved")) if reserved else None,
+            requeue_at=parse_time(requeue_at) if requeue_at else None,
+            requeue_blocked=(found.get("Requeued") or {}).get("status") == "False",
+            on_hold=on_hold,
+            check_states=checks,
+            failed_checks=any(state in ("Retry", "Rejected") for state in checks.values()),
+            gated_preemption=_has_closed_gate(spec, status),
+            pods_ready=_true(found, "PodsReady"),
+            replaces=_replaced_key(obj, replaces),
+            elastic=annotations.get(ELASTIC_ANNOTATION) == "true",
+            allowed_flavors=None if flavors is None else frozenset(flavors.split(",")),
+            variant_of=labels_of(obj).get(PARENT_LABEL, "") if self.settings.features.concurrent_admission else "",
+            unhealthy_nodes=unhealthy,
+            invalid=invalid,
+            needs_second_pass=not (finished or evicted or admission is None or on_hold)
+            and _needs_second_pass(pod_sets, checks, unhealthy, _true(found, "Admitted")),
+            job_uid=labels_of(obj).get(JOB_UID_LABEL, ""),
+            generation=generation_of(obj),
+            version=version_of(obj),
+            obj=obj,
+        )
+
+    def _order_time(self, found: Mapping[Any, Obj], created: float) -> float:
+        evicted = found.get("Evicted") or {}
+        if evicted.get("status") == "True":
+            by_timeout = evicted.get("reason") == "PodsReadyTimeout" and self.settings.eviction_timestamp
+            if by_timeout or evicted.get("reason") == "AdmissionCheck":
+                return _transition(evicted) or created
+        preempted = found.get("Preempted") or {}
+        if (
+            not self.settings.features.priority_sorting_within_cohort
+            and preempted.get("status") == "True"
+            and preempted.get("reason") == "InCohortReclaimWhileBorrowing"
+        ):
+            # One millisecond later than the preemptor, so that the preemptor stays ahead.
+            return (_transition(preempted) or created) + 0.001
+        return created
+
+    def _pod_sets(
+        self, spec: Obj, status: Obj, admission: Obj | None
+    ) -> tuple[tuple[PodSetInfo, ...], tuple[Any, ...], str]:
+        reclaimable: dict[str, int] = {}
+        if self.settings.features.reclaimable_pods:
+            reclaimable = {pods["name"]: pods.get("count", 0) for pods in status.get("reclaimablePods") or ()}
+        assigned = {entry["name"]: entry for entry in (admission or {}).get("podSetAssignments") or ()}
+        decoded: list[PodSetInfo] = []
+        shapes: list[Any] = []
+        invalid: list[str] = []
+        pod_sets = spec.get("podSets") or ()
+        for pod_set in pod_sets:
+            name = pod_set.get("name") or "main"
+            template = self.template((pod_set.get("template") or {}).get("spec") or {})
+            total = pod_set.get("count", 1)
+            count = total - min(total, reclaimable.get(name, 0))
+            topology = topology_request_from(pod_set.get("topologyRequest"))
+            entry = assigned.get(name)
+            if entry is None:
+                info = _pending_pod_set(name, pod_set, template, count, topology)
+            else:
+                info = _admitted_pod_set(name, pod_set, template, count, topology, entry)
+            decoded.append(info)
+            effective = tuple(sorted(info.requests.items()))
+            shapes.append((name, count, effective, info.min_count, template.shape, topology))
+            if template.invalid:
+                invalid.append(template.invalid)
+        return tuple(decoded), tuple(shapes), ", ".join(invalid)
+
+
+def _pending_pod_set(
+    name: str, pod_set: Obj, template: TemplateInfo, count: int, topology: TopologyRequest | None
+) -> PodSetInfo:
+    requests = template.effective
+    return PodSetInfo(
+        name=name,
+        count=count,
+        spec_count=pod_set.get("count", 1),
+        min_count=pod_set.get("minCount"),
+        per_pod=requests,
+        requests=requests if count == 1 else {resource: amount * count for resource, amount in requests.items()},
+        pod_requests=template.pod,
+        constraints=template.constraints,
+        topology=topology,
+    )
+
+
+def _admitted_pod_set(
+    name: str, pod_set: Obj, template: TemplateInfo, count: int, topology: TopologyRequest | None, entry: Obj
+) -> PodSetInfo:
+    admitted = entry.get("count")
+    admitted = pod_set.get("count", 1) if admitted is None else admitted
+    usage = {name: parse_amount(name, quantity) for name, quantity in (entry.get("resourceUsage") or {}).items()}
+    per_pod = {resource: amount // admitted for resource, amount in usage.items()} if admitted else dict(usage)
+    if count < admitted:
+        usage = {resource: amount * count for resource, amount in per_pod.items()}
+    return PodSetInfo(
+        name=name,
+        count=min(count, admitted),
+        spec_count=pod_set.get("count", 1),
+        min_count=pod_set.get("minCount"),
+        per_pod=per_pod,
+        requests=usage,
+        pod_requests=template.pod,
+        constraints=template.constraints,
+        topology=topology,
+        flavors=entry.get("flavors") or {},
+        topology_assignment=decode_assignment(entry.get("topologyAssignment")),
+        delayed_topology=entry.get("delayedTopologyRequest") or "",
+    )
+
+
+def constraints_from(spec: Obj) -> PodConstraints:
+    """Node selector, required node affinity and tolerations of a pod spec."""
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    selector, tolerations = spec.get("nodeSelector"), spec.get("tolerations")
+    terms = affinity.get("nodeSelectorTerms")
+    if not (selector or tolerations or terms):
+        return UNCONSTRAINED
+    return PodConstraints(
+        node_selector=selector or {},
+        affinity_terms=tuple(map(_term_from, terms or ())),
+        tolerations=tuple(map(toleration_from, tolerations or ())),
+    )
+
+
+def _term_from(term: Obj) -> tuple[Requirement, ...]:
+    fields = [_requirement_from(entry) for entry in term.get("matchExpressions") or ()]
+    # A field selector can only name the node; it is matched like a label nobody else uses.
+    fields += [_requirement_from({**entry, "key": "metadata.name"}) for entry in term.get("matchFields") or ()]
+    return tuple(fields)
+
+
+def _requirement_from(entry: Obj) -> Requirement:
+    return Requirement(entry.get("key") or "", entry.get("operator") or "", tuple(entry.get("values") or ()))
+
+
+def topology_request_from(obj: Obj | None) -> TopologyRequest | None:
+    """The `topologyRequest` of a pod set."""
+    if not obj:
+        return None
+    layers = obj.get("podsetSliceRequiredTopologyConstraints")
+    if layers:
+        slices = tuple(SliceLayer(layer.get("topology", ""), layer.get("size", 0)) for layer in layers)
+    elif obj.get("podSetSliceRequiredTopology"):
+        slices = (SliceLayer(obj["podSetSliceRequiredTopology"], obj.get("podSetSliceSize") or 0),)
+    else:
+        slices = ()
+    return TopologyRequest(
+        required=obj.get("required") or "",
+        preferred=obj.get("preferred") or "",
+        unconstrained=bool(obj.get("unconstrained")),
+        group=obj.get("podSetGroupName") or "",
+        slices=slices,
+    )
+
+
+def _true(found: Mapping[Any, Obj], kind: str) -> bool:
+    return (found.get(kind) or {}).get("status") == "True"
+
+
+def _transition(entry: Obj | None) -> float | None:
+    text = (entry or {}).get("lastTransitionTime")
+    return parse_time(text) if text else None
+
+
+def _boost(annotations: Mapping[str, str]) -> int:
+    try:
+        return int(annotations.get(BOOST_ANNOTATION, "0"))
+    except ValueError:
+        return 0
+
+
+def _hold_reason(found: Mapping[Any, Obj], annotations: Mapping[str, str]) -> str:
+    if annotations.get(GATES_ANNOTATION):
+        return "AdmissionGated"
+    reserved = found.get("QuotaReserved") or {}
+    return "OnHold" if reserved.get("status") == "False" and reserved.get("reason") == "OnHold" else ""
+
+
+def _has_closed_gate(spec: Obj, status: Obj) -> bool:
+    gates = spec.get("preemptionGates")
+    if not gates:
+        return False
+    open_gates = {gate.get("name") for gate in status.get("preemptionGates") or () if gate.get("position") == "Open"}
+    return any(gate.get("name") not in open_gates for gate in gates)
+
+
+def _replaced_key(obj: Obj, name: str | None) -> Key | None:
+    if not name:
+        return None
+    key = Key.parse(name)
+    return key if key.namespace else Key(key_of(obj).namespace, name)
+
+
+def _needs_second_pass(
+    pod_sets: tuple[PodSetInfo, ...], checks: Mapping[str, str], unhealthy: tuple[str, ...], admitted: bool
+) -> bool:
+    delayed = any(pod_set.delayed_topology == "Pending" for pod_set in pod_sets)
+    if delayed and not admitted and checks and all(state == "Ready" for state in checks.values()):
+        return True
+    return any(
+        domain.values[-1] in unhealthy
+        for pod_set in pod_sets
+        if pod_set.topology_assignment is not None
+        for domain in pod_set.topology_assignment.domains
+    )
+
+
+def _requests_above_limits(spec: Obj) -> str:
+    """Upstream's complaint about containers that request more than their limit, else empty."""
+    complaints: list[str] = []
+    groups = (("initContainers", spec.get("initContainers")), ("containers", spec.get("containers")))
+    for field, containers in groups:
+        for index, container in enumerate(containers or ()):
+            _compare_limits(container.get("resources") or {}, f"{field}[{index}]", complaints)
+    _compare_limits(spec.get("resources") or {}, "", complaints)
+    return ", ".join(complaints)
+
+
+def _compare_limits(resources: Obj, path: str, complaints: list[str]) -> None:
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    above = sorted(
+        name
+        for name, quantity in requests.items()
+        if name in limits and parse_amount(name, quantity) > parse_amount(name, limits[name])
+    )
+    if above:
+        complaints.append(f"{path}[{', '.join(above)}]")
