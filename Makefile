@@ -1,0 +1,56 @@
+# Every target makes what it needs. The two a newcomer wants: make demo, make test.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+KUBE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral/kube
+JOBS ?= 2
+PYTEST := KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m pytest -q
+
+.PHONY: help install demo test lint format bench soak docs kube-tools build clean
+
+help:            ## say what each target does
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+install: $(STAMP) ## make the environment in .venv
+
+$(STAMP): pyproject.toml constraints.txt tools/build_schemas.py
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,clients]'
+	touch $@
+
+demo: install    ## run jobs end to end on a manager and two workers, and exit
+	$(BIN)/corral demo
+
+test: install    ## run every test but the soaks
+	$(PYTEST) -n $(JOBS) --dist loadfile tests
+
+lint: install    ## formatting, lint, types, layers
+	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install  ## put the code into form
+	$(BIN)/ruff format src tests bench tools
+	$(BIN)/ruff check --fix src tests bench tools
+
+bench: install   ## run the benchmarks; results go to bench/RESULTS.md by hand
+	$(BIN)/python -m bench
+
+soak: install    ## the long runs: crash tests, fault simulation with many seeds
+	CORRAL_SOAK=1 $(PYTEST) -n $(JOBS) -m soak --timeout 0 tests
+
+docs: install    ## check that every command and link in the documentation holds
+	$(PYTEST) tests/docs
+
+kube-tools:      ## build real kube-apiserver, etcd and kubectl for comparison (needs Go)
+	tools/kube-tools $(KUBE)
+
+build: install   ## build the wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:           ## remove what the targets made
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,232 @@
+"""`corral up`, `down`, `status` and `kubectl-config`: a fleet of clusters on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from corral.fleet import config
+from corral.fleet.state import FleetFolder, FleetStatus, is_running
+
+START_TIMEOUT_S = 60.0
+
+state_option = click.option(
+    "--state", type=click.Path(path_type=Path), envvar="CORRAL_HOME", help="Folder of the fleet (default ~/.corral)."
+)
+
+
+def folder_of(state: Path | None) -> FleetFolder:
+    return FleetFolder(state.absolute()) if state else FleetFolder.default()
+
+
+@click.command()
+@click.option("--workers", type=click.IntRange(0, 100), default=None, help="Worker clusters beside the manager.")
+@click.option(
+    "--fleet", "members", type=click.IntRange(0, 100), default=0, help="Member clusters of a placement fleet."
+)
+@click.option("--nodes", type=click.IntRange(1), default=1, help="Virtual nodes in each worker.")
+@click.option("--cpu", default="8", help="CPUs of each node.")
+@click.option("--memory", default="32Gi", help="Memory of each node.")
+@click.option(
+    "--gpu", multiple=True, metavar="RESOURCE=COUNT", help="Extended resource of each node, e.g. nvidia.com/gpu=4."
+)
+@click.option(
+    "-f", "--file", "file", type=click.Path(path_type=Path), help="A fleet.yaml instead of the options above."
+)
+@click.option("--simulated", is_flag=True, help="Simulate pods instead of running processes.")
+@click.option("--bare", is_flag=True, help="Do not create queues; start with empty clusters.")
+@click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C stops the fleet.")
+@state_option
+def up(
+    workers: int | None,
+    members: int,
+    nodes: int,
+    cpu: str,
+    memory: str,
+    gpu: tuple[str, ...],
+    file: Path | None,
+    simulated: bool,
+    bare: bool,
+    foreground: bool,
+    state: Path | None,
+) -> None:
+    """Start a manager and worker clusters, each its own process, and print what to do next."""
+    folder = folder_of(state)
+    if folder.read_status() is not None:
+        raise click.ClickException(f"a fleet is already running in {folder.root}; `corral down` stops it")
+    spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, file, simulated, bare)
+    folder.create()
+    folder.write_spec(spec)
+    if foreground:
+        _supervise(spec, folder)
+        return
+    started = time.monotonic()
+    supervisor = _spawn(spec, folder)
+    status = _await_ready(folder, supervisor)
+    _print_next_steps(spec, folder, status, time.monotonic() - started)
+
+
+def _wanted(
+    folder: FleetFolder,
+    workers: int | None,
+    members: int,
+    nodes: int,
+    cpu: str,
+    memory: str,
+    gpu: tuple[str, ...],
+    file: Path | None,
+    simulated: bool,
+    bare: bool,
+) -> config.FleetSpec:
+    try:
+        if file is not None:
+            return config.load(file)
+        if workers is None and not members and (known := folder.read_spec()) is not None:
+            return known
+        extended = dict(entry.partition("=")[::2] for entry in gpu)
+        if any(not count for count in extended.values()):
+            raise click.BadParameter("write it as RESOURCE=COUNT, e.g. nvidia.com/gpu=4", param_hint="--gpu")
+        default = 0 if members else 2
+        return config.standard(
+            workers=default if workers is None else workers,
+            members=members,
+            nodes=nodes,
+            cpu=cpu,
+            memory=memory,
+            extended=extended,
+            runtime="simulated" if simulated else "process",
+            queues=not bare,
+        )
+    except config.FleetError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _supervise(spec: config.FleetSpec, folder: FleetFolder) -> None:
+    from corral.fleet.process import run_cluster
+    from corral.fleet.setup import introduce
+    from corral.fleet.supervisor import Supervisor
+    from corral.runtime import logs
+
+    logs.set_up(verbosity=1)
+    Supervisor(spec, folder, run_cluster, introduce).run()
+
+
+def _spawn(spec: config.FleetSpec, folder: FleetFolder) -> int:
+    """Start the supervisor in a session of its own, so that it outlives this command."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        log = os.open(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        _supervise(spec, folder)
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _await_ready(folder: FleetFolder, supervisor: int) -> FleetStatus:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        status = folder.read_status()
+        if status is not None and status.supervisor == supervisor and status.ready:
+            return status
+        ended, _ = os.waitpid(supervisor, os.WNOHANG)
+        if ended:
+            raise click.ClickException(
+                f"the fleet did not start; see {folder.supervisor_log} and {folder.root / 'logs'}"
+            )
+        time.sleep(0.02)
+    raise click.ClickException(f"the fleet was not ready within {START_TIMEOUT_S:.0f} s; see {folder.root / 'logs'}")
+
+
+def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, status: FleetStatus, seconds: float) -> None:
+    for cluster in status.clusters:
+        roles = ", ".join(spec.cluster(cluster.name).roles) or "cluster"
+        click.echo(f"{cluster.name:<12} {cluster.url:<28} {roles}")
+    if status.problem:
+        click.echo(f"Warning: {status.problem}", err=True)
+    click.echo(f"Ready in {seconds:.1f} s. State is in {folder.root}\n")
+    click.echo(f"  export KUBECONFIG={folder.kubeconfig}")
+    click.echo("  kubectl config get-contexts")
+    if spec.queues and spec.with_role(config.MANAGER):
+        click.echo("  kubectl create -f examples/job.yaml     # queued on the manager, run on a worker")
+        click.echo("  corral explain job/NAME                 # where it went, or why it waits")
+    click.echo("  corral status | corral down")
+
+
+@click.command()
+@click.option("--delete", is_flag=True, help="Also delete the fleet's state.")
+@state_option
+def down(delete: bool, state: Path | None) -> None:
+    """Stop the fleet. Its state is kept for the next `corral up` unless --delete is given."""
+    folder = folder_of(state)
+    status = folder.read_status()
+    if status is None:
+        click.echo(f"No fleet is running in {folder.root}.")
+    else:
+        os.kill(status.supervisor, signal.SIGTERM)
+        deadline = time.monotonic() + 30
+        while is_running(status.supervisor) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        click.echo(f"Stopped {len(status.clusters)} clusters.")
+    if delete and folder.spec_file.exists():
+        shutil.rmtree(folder.root)
+        click.echo(f"Deleted {folder.root}.")
+
+
+@click.command()
+@state_option
+def status(state: Path | None) -> None:
+    """Show each cluster: its address, process, restarts and whether it answers."""
+    from corral.client.sync import SyncClient
+    from corral.core.errors import ApiError
+
+    folder = folder_of(state)
+    found = folder.read_status()
+    if found is None:
+        raise click.ClickException(f"no fleet is running in {folder.root}; `corral up` starts one")
+    rows = [("CLUSTER", "URL", "PID", "RESTARTS", "STATE")]
+    for cluster in found.clusters:
+        answer = "starting"
+        if cluster.url:
+            try:
+                SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster.name)).call("GET", "/readyz")
+                answer = "ready"
+            except ApiError as error:
+                answer = f"not answering: {error}"
+        elif cluster.last_exit:
+            answer = f"restarting ({cluster.last_exit})"
+        rows.append((cluster.name, cluster.url, str(cluster.pid), str(cluster.restarts), answer))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if found.problem:
+        click.echo(f"Warning: {found.problem}", err=True)
+
+
+@click.command("kubectl-config")
+@click.option("--path", is_flag=True, help="Print only the file's path.")
+@state_option
+def kubectl_config(path: bool, state: Path | None) -> None:
+    """Print how to point kubectl at the fleet."""
+    folder = folder_of(state)
+    if not folder.kubeconfig.exists():
+        raise click.ClickException(f"no kubeconfig in {folder.root}; `corral up` writes one")
+    click.echo(str(folder.kubeconfig) if path else f"export KUBECONFIG={folder.kubeconfig}")

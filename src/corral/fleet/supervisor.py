@@ -1,0 +1,217 @@
+"""The process behind `corral up`: starts one process per cluster, restarts those that crash, and says so.
+
+It stays single-threaded and plain, and forks: a child shares the imported code with its parent, so a cluster starts in
+a fraction of a second and costs little memory. When all clusters are ready it introduces them to each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from corral.client import kubeconfig
+from corral.fleet.config import ClusterSpec, FleetSpec
+from corral.fleet.state import ClusterStatus, FleetFolder, FleetStatus
+
+log = logging.getLogger(__name__)
+
+RESTART_DELAYS_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+STEADY_AFTER_S = 60.0
+STOP_TIMEOUT_S = 20.0
+
+RunCluster = Callable[[FleetSpec, ClusterSpec, FleetFolder, int, int], None]
+Introduce = Callable[[FleetSpec, FleetFolder], None]
+
+
+@dataclass
+class _Child:
+    spec: ClusterSpec
+    port: int
+    pid: int = 0
+    url: str = ""
+    ready_pipe: int = -1
+    started_at: float = 0.0
+    restarts: int = 0
+    restart_at: float | None = None
+    last_exit: str = ""
+
+    def status(self) -> ClusterStatus:
+        return ClusterStatus(self.spec.name, self.pid, self.port, self.url, self.restarts, self.last_exit)
+
+
+class Supervisor:
+    """Runs the clusters of one fleet until told to stop."""
+
+    def __init__(self, fleet: FleetSpec, folder: FleetFolder, run: RunCluster, introduce: Introduce) -> None:
+        self._fleet = fleet
+        self._folder = folder
+        self._run = run
+        self._introduce = introduce
+        previous = folder.last_status()
+        known = {entry.name: entry.port for entry in (previous.clusters if previous else [])}
+        self._children = [
+            _Child(spec, spec.port or free_port(fleet.address, known.get(spec.name, 0))) for spec in fleet.clusters
+        ]
+        self._stopping = False
+        self._ready = False
+        self._problem = ""
+
+    def run(self) -> None:
+        """Start everything and keep it running until SIGTERM or SIGINT."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop)
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for child in self._children:
+            self._start(child)
+        self._write_status()
+        while not self._stopping:
+            self._wait(wake_read)
+            self._collect()
+            self._restart_due()
+            if not self._ready and all(child.url for child in self._children):
+                self._finish_setup()
+        self._stop_all()
+
+    def _on_stop(self, *_: object) -> None:
+        self._stopping = True
+
+    def _wait(self, wake: int) -> None:
+        pipes = [child.ready_pipe for child in self._children if child.ready_pipe >= 0]
+        due = [child.restart_at for child in self._children if child.restart_at is not None]
+        timeout = max(0.0, min(due) - time.monotonic()) if due else 60.0
+        readable, _, _ = select.select([wake, *pipes], [], [], timeout)
+        if wake in readable:
+            os.read(wake, 4096)
+        for child in self._children:
+            if child.ready_pipe in readable:
+                self._read_ready(child)
+
+    def _read_ready(self, child: _Child) -> None:
+        message = os.read(child.ready_pipe, 4096).decode()
+        os.close(child.ready_pipe)
+        child.ready_pipe = -1
+        if message:
+            child.url = message.strip()
+            self._write_status()
+
+    def _start(self, child: _Child) -> None:
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            self._become(child, write)
+        os.close(write)
+        child.pid, child.ready_pipe, child.url = pid, read, ""
+        child.started_at = time.monotonic()
+        child.restart_at = None
+
+    def _become(self, child: _Child, ready: int) -> None:
+        """In the forked process: turn into the cluster, and never return."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            descriptor = os.open(self._folder.log(child.spec.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(descriptor, 1)
+            os.dup2(descriptor, 2)
+            self._run(self._fleet, child.spec, self._folder, child.port, ready)
+            code = 0
+        except BaseException:  # the child must end here, whatever happened
+            logging.getLogger(__name__).exception("cluster process failed")
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _collect(self) -> None:
+        while True:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            child = next((child for child in self._children if child.pid == pid), None)
+            if child is not None:
+                self._exited(child, wait_status)
+
+    def _exited(self, child: _Child, wait_status: int) -> None:
+        code = os.waitstatus_to_exitcode(wait_status)
+        child.last_exit = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        child.pid, child.url = 0, ""
+        if child.ready_pipe >= 0:
+            os.close(child.ready_pipe)
+            child.ready_pipe = -1
+        if self._stopping:
+            return
+        if time.monotonic() - child.started_at > STEADY_AFTER_S:
+            child.restarts = 0
+        delay = RESTART_DELAYS_S[min(child.restarts, len(RESTART_DELAYS_S) - 1)]
+        child.restarts += 1
+        child.restart_at = time.monotonic() + delay
+        log.warning(
+            "cluster process ended, restarting it",
+            extra={"cluster": child.spec.name, "how": child.last_exit, "in_seconds": delay},
+        )
+        self._write_status()
+
+    def _restart_due(self) -> None:
+        now = time.monotonic()
+        for child in self._children:
+            if child.restart_at is not None and child.restart_at <= now:
+                self._start(child)
+                self._write_status()
+
+    def _finish_setup(self) -> None:
+        documents = [kubeconfig.load(self._folder.admin_kubeconfig(child.spec.name)) for child in self._children]
+        current = documents[0]["current-context"]
+        kubeconfig.write(kubeconfig.merged(documents, current), self._folder.kubeconfig)
+        try:
+            self._introduce(self._fleet, self._folder)
+            self._problem = ""
+        except Exception as error:  # a fleet that could not be introduced is still a set of clusters
+            log.exception("setting up the fleet failed")
+            self._problem = f"setting up the fleet failed: {error}"
+        self._ready = True
+        self._write_status()
+
+    def _write_status(self) -> None:
+        clusters = [child.status() for child in self._children]
+        self._folder.write_status(FleetStatus(os.getpid(), self._ready, self._problem, clusters))
+
+    def _stop_all(self) -> None:
+        running = [child for child in self._children if child.pid]
+        for child in running:
+            os.kill(child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while any(child.pid for child in running) and time.monotonic() < deadline:
+            self._collect()
+            time.sleep(0.02)
+        for child in running:
+            if child.pid:
+                os.kill(child.pid, signal.SIGKILL)
+
+
+def free_port(address: str, wanted: int = 0) -> int:
+    """`wanted` if it is free, else any free port."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise OSError(f"no free port on {address}")
