@@ -1,0 +1,1 @@
+"""Pure decisions of the apps operators: ReplicaSet, Deployment, StatefulSet, DaemonSet. Values in, values out."""

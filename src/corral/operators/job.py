@@ -1,0 +1,221 @@
+"""The Job operator: acts on what `decide.jobs.job*` decide, one Job at a time.
+
+Pod changes are answered about a second later, in one batch, as Kubernetes does; a change of the Job's spec is answered
+at once. The order of writes is fixed: pods, status that names the finished pods, their finalizers, status that counts
+them. Dying between any two of them costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.client.protocol import Client
+from corral.core.errors import ApiError, NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    controller_of,
+    generation_of,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_status,
+    without_finalizer,
+)
+from corral.core.selectors import from_label_selector
+from corral.decide.jobs.failure import NO_BACKOFF, Backoff
+from corral.decide.jobs.job import TRACKING, View, assess, finish_of, is_ours, is_tracked
+from corral.decide.jobs.job_pods import PodPlan, plan_pods
+from corral.decide.jobs.job_status import Events, plan_status, settle
+from corral.kinds.batch import JOBS
+from corral.kinds.core import PODS
+from corral.operators.children import Children, slow_start
+from corral.operators.expectations import Expectations
+from corral.runtime.clock import Clock
+from corral.runtime.controller import Manager, Result, Watch, owner_key
+
+MANAGER = "kube-controller-manager"
+POD_BATCH_S = 1.0
+LABEL_NAME = "batch.kubernetes.io/job-name"
+LABEL_UID = "batch.kubernetes.io/controller-uid"
+
+
+def _spec_changed(old: Obj | None, new: Obj | None) -> bool:
+    return old is None or new is None or generation_of(old) != generation_of(new)
+
+
+def _only_status_changed(old: Obj | None, new: Obj | None) -> bool:
+    return not _spec_changed(old, new)
+
+
+def _stray_key(pod: Obj) -> list[Key]:
+    """The Job whose accounting a pod without controller still carries."""
+    name = labels_of(pod).get(LABEL_NAME)
+    return [Key(namespace_of(pod), name)] if name and is_tracked(pod) and controller_of(pod) is None else []
+
+
+class JobController:
+    """Runs batch/v1 Jobs."""
+
+    name = "job"
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._backoffs: dict[Key, Backoff] = {}
+        self._released: dict[str, Key] = {}
+
+    def setup(self, manager: Manager) -> None:
+        self._jobs = manager.informer(JOBS)
+        self._pods = manager.informer(PODS)
+        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        self._pods.add_index("job-strays", lambda pod: map(str, _stray_key(pod)))
+        self._pods.add_index("job-owner", lambda pod: map(str, owner_key("Job", "batch")(pod)))
+        self._pods.on_change(self._note_released)
+        self._recorder = manager.recorder.named("job-controller")
+        self._children = Children(self._client, self._recorder, PODS, MANAGER)
+        self._expectations = Expectations(self._pods, self._clock)
+        manager.add(
+            self,
+            watches=[
+                Watch(JOBS, when=_spec_changed),
+                Watch(JOBS, when=_only_status_changed, delay=POD_BATCH_S),
+                Watch(PODS, map=owner_key("Job", "batch"), delay=POD_BATCH_S),
+                Watch(PODS, map=_stray_key),
+            ],
+            workers=5,
+        )
+
+    def _note_released(self, old: Obj | None, new: Obj | None) -> None:
+        for pod in (old, new):
+            if pod is not None and (new is None or uid_of(new) != uid_of(pod) or not is_tracked(new)):
+                self._released.pop(uid_of(pod), None)
+
+    async def reconcile(self, key: Key) -> Result | None:
+        job = self._jobs.get(key)
+        if job is not None and not is_ours(job):
+            return None
+        await self._release_strays(key, job)
+        if job is None:
+            self._expectations.forget(key)
+            self._backoffs.pop(key, None)
+            return None
+        if finish_of(job) is not None:
+            self._backoffs.pop(key, None)
+            await self._release(key, [pod for pod in self._owned(job) if is_tracked(pod)])
+            return None
+        return await self._sync(key, {"apiVersion": "batch/v1", "kind": "Job", **job})
+
+    def _owned(self, job: Obj) -> list[Obj]:
+        return self._pods.by_index("controller-uid", uid_of(job))
+
+    async def _sync(self, key: Key, job: Obj) -> Result | None:
+        view = View(
+            job,
+            await self._claim(job),
+            self._clock.now(),
+            current=self._expectations.met(key),
+            released=frozenset(uid for uid, owner in self._released.items() if owner == key),
+            backoff=self._backoffs.get(key, NO_BACKOFF),
+        )
+        facts = assess(view)
+        plan = plan_pods(view, facts)
+        created, deleted, failure = await self._act(key, job, plan)
+        status = plan_status(view, facts, plan, len(created), deleted)
+        self._say(job, status.events)
+        if status.write:
+            job = await self._write(job, status.status)
+            self._backoffs[key] = facts.backoff
+        released = await self._release(key, status.release)
+        settlement = settle(view, status, released)
+        if settlement.write:
+            await self._write(job, settlement.status)
+            self._say(job, settlement.events)
+        if failure is not None:
+            raise failure
+        waits = [wait for wait in (plan.wait_s, facts.deadline_in) if wait is not None]
+        return Result(requeue_after=min(waits)) if waits else None
+
+    async def _claim(self, job: Obj) -> list[Obj]:
+        selector = from_label_selector(spec_of(job).get("selector") or {})
+        strays = self._pods.by_index("job-strays", str(key_of(job)))
+        mine = await self._children.claim(job, selector, [*self._owned(job), *strays])
+        return sorted(mine, key=name_of)
+
+    async def _act(self, key: Key, job: Obj, plan: PodPlan) -> tuple[list[Obj], list[Obj], ApiError | None]:
+        """Carry out the pod plan; what was made, what was deleted, and the first failure."""
+        deleted: list[Obj] = []
+        failure: ApiError | None = None
+        doomed: Sequence[Obj] = plan.delete
+        if plan.release_first:
+            released = set(await self._release(key, plan.delete))
+            doomed = [pod for pod in plan.delete if uid_of(pod) in released]
+        for pod in doomed:
+            self._expectations.removing(key, pod)
+            try:
+                await self._children.delete(job, pod)
+                deleted.append(pod)
+            except ApiError as error:
+                self._expectations.give_up(key, pod)
+                failure = failure or error
+
+        async def make(body: Obj) -> Obj:
+            pod = await self._children.create(job, body)
+            self._expectations.made(key, pod)
+            return pod
+
+        created, refusal = await slow_start(plan.create, make)
+        return created, deleted, failure or refusal
+
+    async def _release(self, key: Key, pods: Sequence[Obj]) -> list[str]:
+        """Remove the tracking finalizer; the uids of the pods that no longer have it."""
+        released = []
+        for pod in pods:
+            uid = uid_of(pod)
+            if is_tracked(pod) and uid not in self._released:
+                self._released[uid] = key
+                try:
+                    await self._remove_finalizer(pod)
+                except NotFound:
+                    pass
+                except ApiError:
+                    self._released.pop(uid, None)
+                    continue
+                self._forget_if_seen(pod)
+            released.append(uid)
+        return released
+
+    def _forget_if_seen(self, pod: Obj) -> None:
+        seen = self._pods.get(key_of(pod))
+        if seen is None or uid_of(seen) != uid_of(pod) or not is_tracked(seen):
+            self._released.pop(uid_of(pod), None)
+
+    async def _remove_finalizer(self, pod: Obj) -> None:
+        kept = without_finalizer(pod, TRACKING)["metadata"].get("finalizers")
+        patch = {"metadata": {"uid": uid_of(pod), "finalizers": kept}}
+        await self._client.patch(PODS, name_of(pod), namespace_of(pod), patch, manager=MANAGER)
+
+    async def _release_strays(self, key: Key, job: Obj | None) -> None:
+        """Free pods whose Job is gone or was replaced by another of the same name."""
+        uid = uid_of(job) if job is not None else ""
+        orphans = [pod for pod in self._pods.by_index("job-strays", str(key)) if labels_of(pod).get(LABEL_UID) != uid]
+        children = [
+            pod
+            for pod in self._pods.by_index("job-owner", str(key))
+            if is_tracked(pod) and (controller_of(pod) or {}).get("uid") != uid
+        ]
+        await self._release(key, [*orphans, *children])
+
+    async def _write(self, job: Obj, status: Obj) -> Obj:
+        if status == status_of(job):
+            return job
+        written = await self._client.update(JOBS, with_status(job, status), subresource="status", manager=MANAGER)
+        return {"apiVersion": "batch/v1", "kind": "Job", **written}
+
+    def _say(self, job: Obj, events: Events) -> None:
+        for kind, reason, message in events:
+            self._recorder.event(job, kind, reason, message)
