@@ -1,0 +1,230 @@
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386) on JSON-shaped values.
+
+Nothing is mutated: a patched document is a new one that shares every untouched part with the old, so a patch costs
+what it touches. Where a merge changes nothing, the very same object comes back, which lets callers see a no-op by
+identity.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+Json = Any
+
+MAX_OPERATIONS: Final = 10_000
+_MAX_COPIED_NODES: Final = 500_000
+_INDEX: Final = re.compile("0|[1-9][0-9]{0,9}", re.ASCII)
+_MISSING: Final = object()
+
+
+class PatchError(ValueError):
+    """The patch cannot be applied to this document."""
+
+
+class PatchTestFailed(PatchError):
+    """A `test` operation did not hold."""
+
+
+def json_equal(a: Json, b: Json) -> bool:
+    """Equality of JSON values: true is not 1, but 1 is 1.0."""
+    if a is b:
+        return True
+    if isinstance(a, bool) or isinstance(b, bool):
+        return False
+    if isinstance(a, dict):
+        return isinstance(b, dict) and len(a) == len(b) and all(k in b and json_equal(v, b[k]) for k, v in a.items())
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(json_equal, a, b))
+    return bool(a == b)
+
+
+def json_patch(document: Json, operations: Sequence[Mapping[str, Json]]) -> Json:
+    """`document` after `operations`; raises PatchError, and then nothing has happened."""
+    if len(operations) > MAX_OPERATIONS:
+        raise PatchError(f"the allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
+    copied = 0
+    for operation in operations:
+        document, nodes = _apply(document, operation)
+        copied += nodes
+        if copied > _MAX_COPIED_NODES:
+            raise PatchError("the copy operations of the patch make the document too large")
+    return document
+
+
+def _apply(document: Json, operation: Mapping[str, Json]) -> tuple[Json, int]:
+    """The document after one operation, and how many nodes a copy duplicated."""
+    if not isinstance(operation, Mapping):
+        raise PatchError("an operation must be an object")
+    path = _pointer(operation, "path")
+    match operation.get("op"):
+        case "add":
+            return _edit(document, path, "add", _value(operation)), 0
+        case "replace":
+            return _edit(document, path, "replace", _value(operation)), 0
+        case "remove":
+            return _edit(document, path, "remove", None), 0
+        case "test":
+            _test(document, path, operation)
+            return document, 0
+        case "move":
+            source = _pointer(operation, "from")
+            if path[: len(source)] == source and path != source:
+                raise PatchError("a value cannot be moved into itself")
+            value = _read(document, source)
+            return (
+                document if path == source else _edit(_edit(document, source, "remove", None), path, "add", value)
+            ), 0
+        case "copy":
+            value = _read(document, _pointer(operation, "from"))
+            return _edit(document, path, "add", value), _count_nodes(value)
+        case op:
+            raise PatchError(f"unexpected kind: {op}")
+
+
+def _value(operation: Mapping[str, Json]) -> Json:
+    if "value" not in operation:
+        raise PatchError("the operation has no value")
+    return operation["value"]
+
+
+def _test(document: Json, path: list[str], operation: Mapping[str, Json]) -> None:
+    wanted = operation.get("value")
+    try:
+        found = _read(document, path)
+    except PatchError:
+        # A missing value is taken as null, as the library behind the Kubernetes API server does.
+        if wanted is None:
+            return
+        raise
+    if not json_equal(found, wanted):
+        raise PatchTestFailed(f"testing value {operation.get('path')} failed: test failed")
+
+
+def _pointer(operation: Mapping[str, Json], name: str) -> list[str]:
+    pointer = operation.get(name)
+    if not isinstance(pointer, str):
+        raise PatchError(f"the operation has no {name}")
+    if pointer and not pointer.startswith("/"):
+        raise PatchError(f"{pointer!r} is not a JSON pointer")
+    parts = pointer.split("/")[1:]
+    if "~" not in pointer:
+        return parts
+    if re.search("~(?![01])", pointer):
+        raise PatchError(f"{pointer!r} is not a JSON pointer")
+    return [part.replace("~1", "/").replace("~0", "~") for part in parts]
+
+
+def _position(token: str, length: int, *, end: bool) -> int:
+    """The list index `token` names; `end` allows one past the last."""
+    if end and token == "-":
+        return length
+    if not _INDEX.fullmatch(token):
+        raise PatchError(f"{token!r} is not an array index")
+    position = int(token)
+    if position > length or (position == length and not end):
+        raise PatchError(f"index {position} is out of bounds")
+    return position
+
+
+def _read(document: Json, path: list[str]) -> Json:
+    for token in path:
+        document = _step(document, token)
+    return document
+
+
+def _step(container: Json, token: str) -> Json:
+    if isinstance(container, dict):
+        value = container.get(token, _MISSING)
+        if value is _MISSING:
+            raise PatchError(f"the path has no member {token!r}")
+        return value
+    if isinstance(container, list):
+        return container[_position(token, len(container), end=False)]
+    raise PatchError(f"the path leads through a scalar at {token!r}")
+
+
+def _edit(document: Json, path: list[str], how: str, value: Json) -> Json:
+    """A copy of `document` with one place changed, copying only the containers on the way."""
+    if not path:
+        if how == "remove":
+            raise PatchError("the whole document cannot be removed")
+        return value
+    token, rest = path[0], path[1:]
+    if rest:
+        inner = _edit(_step(document, token), rest, how, value)
+        return _put(document, token, "replace", inner)
+    return _put(document, token, how, value)
+
+
+def _put(container: Json, token: str, how: str, value: Json) -> Json:
+    if isinstance(container, dict):
+        if how != "add" and token not in container:
+            raise PatchError(f"the path has no member {token!r}")
+        result = dict(container)
+        if how == "remove":
+            del result[token]
+        else:
+            result[token] = value
+        return result
+    if isinstance(container, list):
+        position = _position(token, len(container), end=how == "add")
+        tail = container[position:] if how == "add" else container[position + 1 :]
+        return [*container[:position], *([] if how == "remove" else [value]), *tail]
+    raise PatchError(f"the path leads through a scalar at {token!r}")
+
+
+def _count_nodes(value: Json) -> int:
+    """How many values `value` is made of; counting stops once it is certainly too many."""
+    nodes, pending = 0, [value]
+    while pending and nodes <= _MAX_COPIED_NODES:
+        item = pending.pop()
+        nodes += 1
+        if isinstance(item, dict):
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+    return nodes
+
+
+def merge_patch(document: Json, patch: Json) -> Json:
+    """`document` with `patch` merged in: null removes, objects merge, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    known = isinstance(document, dict)
+    result: dict[str, Json] = document if known else {}
+    owned = not known
+    for name, value in patch.items():
+        old = result.get(name, _MISSING)
+        if value is None:
+            if old is _MISSING:
+                continue
+        else:
+            value = merge_patch(old, value)
+            if value is old or (old is not _MISSING and json_equal(value, old)):
+                continue
+        if not owned:
+            result, owned = dict(result), True
+        if value is None:
+            del result[name]
+        else:
+            result[name] = value
+    return result
+
+
+def merge_diff(old: Json, new: Json) -> Json:
+    """The merge patch that turns `old` into `new`; {} when nothing differs.
+
+    A merge patch cannot say "set to null": a null inside `new` reads as absent.
+    """
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    patch: dict[str, Json] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name, _MISSING)
+        if before is _MISSING:
+            patch[name] = value
+        elif before is not value and not json_equal(before, value):
+            patch[name] = merge_diff(before, value)
+    return patch
