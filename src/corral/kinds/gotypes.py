@@ -45,16 +45,22 @@ def _split(name: str) -> tuple[str, str]:
 
 
 @cache
-def fields_of(name: str) -> tuple[Field, ...]:
-    """The fields of the struct `name`, in Go order, with inlined structs flattened."""
+def own_fields_of(name: str) -> tuple[Field, ...]:
+    """The fields of the struct `name` as declared, inlined structs being one field each."""
     package, short = _split(name)
+    return tuple(
+        Field(go_name, json_name, _qualified(go_type, package), number, flags.replace("i", ""), "i" in flags)
+        for go_name, json_name, go_type, number, flags in _package(package)["structs"][short]
+    )
+
+
+@cache
+def fields_of(name: str) -> tuple[Field, ...]:
+    """The fields of the struct `name`, in Go order, with inlined structs flattened as in JSON."""
     found: list[Field] = []
-    for go_name, json_name, go_type, number, flags in _package(package)["structs"][short]:
-        qualified = _qualified(go_type, package)
-        if "i" in flags and is_struct(qualified.lstrip("*")):
-            found.extend(fields_of(qualified.lstrip("*")))
-        else:
-            found.append(Field(go_name, json_name, qualified, number, flags, "i" in flags))
+    for field in own_fields_of(name):
+        target = field.type.lstrip("*")
+        found += fields_of(target) if field.inline and is_struct(target) else (field,)
     return tuple(found)
 
 
