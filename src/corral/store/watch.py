@@ -57,7 +57,7 @@ class StoreWatch:
                 return batch
 
     async def next(self) -> list[Event]:
-        """The next batch, waiting for one; empty when the watch was closed or interrupted."""
+        """The next batch, waiting for one; may be empty when the watch was closed or interrupted."""
         batch = self.poll()
         while not batch and not self._closed:
             self._sleep()
@@ -67,9 +67,9 @@ class StoreWatch:
             finally:
                 self._waiter = None
                 self._rouse()
+            batch = self.poll()
             if interrupted:
                 break
-            batch = self.poll()
         return batch
 
     def wake(self, position: int) -> None:

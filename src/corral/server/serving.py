@@ -1,0 +1,70 @@
+"""What a cluster serves right now: a requested resource resolved to its kind, version and place in the store."""
+
+from __future__ import annotations
+
+from corral.core.errors import NotFound
+from corral.core.resource import Resource
+from corral.kinds.definition import KindDef, VersionDef
+from corral.kinds.registry import Registry
+from corral.store import Event, ObjectKey, Stored
+
+# Two APIs over one set of objects: the newer group is a view of what the older one stores.
+_STORED_AS = {"events.events.k8s.io": "events"}
+
+
+class Served:
+    """One kind in one served version."""
+
+    __slots__ = ("api_version", "bucket", "kind", "resource", "stored_as", "version")
+
+    def __init__(self, kind: KindDef, version: VersionDef):
+        self.kind = kind
+        self.version = version
+        self.resource = kind.resource(version.name)
+        self.api_version = kind.api_version(version.name)
+        self.bucket = _STORED_AS.get(kind.group_resource, kind.group_resource)
+        self.stored_as = kind.api_version(kind.storage_version.name)
+
+    def key(self, namespace: str, name: str) -> ObjectKey:
+        return ObjectKey(self.bucket, namespace if self.kind.namespaced else "", name)
+
+    def view(self, stored: Stored) -> Stored:
+        """`stored` in this version."""
+        if self.api_version == self.stored_as:
+            return stored
+        obj = self.kind.at_version(stored.obj, self.version.name)
+        return stored if obj is stored.obj else Stored(stored.key, stored.revision, obj=obj)
+
+    def event_view(self, event: Event) -> Event:
+        """`event` with its object in this version."""
+        if self.api_version == self.stored_as:
+            return event
+        return Event(event.type, self.view(event.stored), event.previous)
+
+
+class Serving:
+    """Resolves resources against the registry, remembering the answers until it changes."""
+
+    def __init__(self, registry: Registry):
+        self.registry = registry
+        self._known: dict[tuple[str, str, str], Served] = {}
+        self._revision = -1
+
+    def find(self, resource: Resource) -> Served:
+        """What serves `resource`; NotFound when nothing does."""
+        if self._revision != self.registry.revision:
+            self._known.clear()
+            self._revision = self.registry.revision
+        path = (resource.group, resource.version, resource.plural)
+        served = self._known.get(path)
+        if served is None:
+            kind = self.registry.get(resource.group, resource.plural)
+            version = kind.version(resource.version) if kind is not None else None
+            if kind is None or version is None or not version.served:
+                raise NotFound("the server could not find the requested resource", details={})
+            served = self._known[path] = Served(kind, version)
+        return served
+
+    def storage(self, kind: KindDef) -> Served:
+        """`kind` in the version it is stored in, served or not."""
+        return Served(kind, kind.storage_version)
