@@ -1,0 +1,70 @@
+"""What /proc tells about running programs: their children, their memory, the mark we gave them."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def children_of(pid: int) -> list[int]:
+    """The direct children of every thread of `pid`."""
+    found: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+    except OSError:
+        pass  # it ended while we looked
+    return found
+
+
+def descendants_of(pid: int) -> list[int]:
+    """`pid` and every process below it."""
+    found = [pid]
+    for process in found:
+        found += children_of(process)
+    return found
+
+
+def has_mark(pid: int, mark: bytes) -> bool:
+    """Whether the environment of `pid` contains the line `mark`."""
+    try:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def exceeds(pid: int, limit: int) -> bool:
+    """Whether the program and its children hold more than `limit` bytes.
+
+    Resident sizes are cheap but count shared pages once per process; only when they are over the limit are the
+    proportional sizes added up.
+    """
+    processes = descendants_of(pid)
+    return sum(map(_resident, processes)) > limit and sum(map(_proportional, processes)) > limit
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return _resident(pid)
+
+
+def has_input(descriptor: int) -> bool:
+    """Whether reading `descriptor` would not wait."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,453 @@
+"""The supervisor: a small process that owns the pods' processes and outlives the control plane.
+
+It starts programs, keeps their logs, notices their end, writes the exit to disk before it tells anybody, and enforces
+memory limits. The control plane connects by a Unix socket in the state folder, sends one JSON object per line, and may go
+away and come back at any time. If nobody comes back for `--orphan-seconds`, or the state folder is gone, everything is
+killed: nothing is ever leaked. It uses the machine's clock directly: it is a world of its own, outside any simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from corral.node.process import kernel, memory
+from corral.node.process.launch import Launch, Surroundings, spawn
+from corral.node.process.logfile import LogFile
+from corral.node.process.sockets import PodPorts, answer
+
+SOCKET_NAME = "supervisor.sock"
+READ_BYTES = 64 * 1024
+IDLE_EXIT_S = 30.0
+MEMORY_CHECK_S = 0.25
+MARK = "CORRAL_RUN"
+
+Message = dict[str, Any]
+
+
+class Run:
+    """One started program."""
+
+    def __init__(self, launch: Launch, log: LogFile | None, client: Connection) -> None:
+        self.launch = launch
+        self.pid = 0
+        self.log = log
+        self.client = client
+        self.outputs: dict[int, str] = {}
+        self.stdin: int | None = None
+        self.listener: int | None = None
+        self.report: socket.socket | None = None
+        self.seq: object = None
+        self.started_at = time.time()
+        self.out_of_memory = False
+        self.failure = ""
+
+
+class Connection:
+    """One control plane (or one exec session) on the socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.buffer = b""
+        self.descriptors: list[int] = []
+        self.out = b""
+
+
+class Supervisor:
+    """The loop."""
+
+    def __init__(self, state: Path, orphan_s: float) -> None:
+        self.state = state
+        self.orphan_s = orphan_s
+        self.selector = selectors.DefaultSelector()
+        self.runs: dict[str, Run] = {}
+        self.by_pid: dict[int, Run] = {}
+        self.pods: dict[str, PodPorts] = {}
+        self.connections: list[Connection] = []
+        self.alone_since = time.monotonic()
+        self.memory_due = 0.0
+        self.stopping = False
+        self.around = self._look_around()
+
+    def _look_around(self) -> Surroundings:
+        is_real_root = os.geteuid() == 0
+        root = self.state / "root"
+        root.mkdir(exist_ok=True)
+        can_isolate = os.environ.get("CORRAL_ISOLATION") != "none"
+        if can_isolate:
+            try:
+                if not is_real_root:
+                    kernel.become_root_of_new_users()
+                kernel.unshare(kernel.NEW_MOUNTS)
+                kernel.detach_propagation()
+            except OSError:
+                can_isolate = False
+        watches = os.environ.get("CORRAL_SOCKETS") != "shared" and kernel.can_watch_socket_calls()
+        return Surroundings(str(root), can_isolate, watches, is_real_root)
+
+    # The loop
+
+    def serve(self, server: socket.socket) -> None:
+        """Run until told to stop or abandoned."""
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        server.setblocking(False)
+        self.selector.register(server, selectors.EVENT_READ, lambda: self._accept(server))
+        self.selector.register(wake_read, selectors.EVENT_READ, lambda: self._woken(wake_read))
+        while not self._finished():
+            for key, _ in self.selector.select(self._patience()):
+                if self.selector.get_map().get(key.fd) is key:  # an earlier reaction may have closed it
+                    key.data()
+            self._reap()
+            self._check_memory()
+
+    def _finished(self) -> bool:
+        if self.stopping:
+            return not self.by_pid
+        if self.connections:
+            return False
+        alone = time.monotonic() - self.alone_since
+        if not (self.state / SOCKET_NAME).exists() or (self.runs and alone > self.orphan_s):
+            self._stop()
+            return not self.by_pid
+        return not self.runs and alone > IDLE_EXIT_S
+
+    def _patience(self) -> float | None:
+        if any(run.launch.memory for run in self.runs.values()):
+            return MEMORY_CHECK_S
+        return 1.0 if self.stopping else None if self.connections else 5.0
+
+    @staticmethod
+    def _woken(descriptor: int) -> None:
+        try:
+            os.read(descriptor, 4096)
+        except BlockingIOError:
+            pass
+
+    def _stop(self) -> None:
+        self.stopping = True
+        for run in self.runs.values():
+            self._signal(run, signal.SIGKILL)
+
+    # Connections
+
+    def _accept(self, server: socket.socket) -> None:
+        sock, _ = server.accept()
+        sock.setblocking(False)
+        connection = Connection(sock)
+        self.connections.append(connection)
+        self.selector.register(sock, selectors.EVENT_READ, lambda: self._receive(connection))
+
+    def _receive(self, connection: Connection) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(connection.sock, READ_BYTES, 3)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        if not data:
+            self._hang_up(connection)
+            return
+        connection.descriptors += descriptors
+        *lines, connection.buffer = (connection.buffer + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            try:
+                reply = self._obey(connection, message)
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                reply = {"error": f"{type(error).__name__}: {error}"}
+            if reply is not None:
+                self._send(connection, {"seq": message.get("seq"), **reply})
+
+    def _send(self, connection: Connection, message: Message) -> None:
+        if connection not in self.connections:
+            return
+        connection.out += json.dumps(message).encode() + b"\n"
+        self._flush(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        try:
+            sent = connection.sock.send(connection.out)
+            connection.out = connection.out[sent:]
+        except BlockingIOError:
+            pass
+        except OSError:
+            connection.out = b""
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
+        react = (lambda: self._flush(connection)) if connection.out else (lambda: self._receive(connection))
+        self.selector.modify(connection.sock, events, react)
+
+    def _hang_up(self, connection: Connection) -> None:
+        self.selector.unregister(connection.sock)
+        connection.sock.close()
+        self.connections.remove(connection)
+        for descriptor in connection.descriptors:
+            os.close(descriptor)
+        for run in [run for run in self.runs.values() if run.launch.inside and run.client is connection]:
+            self._signal(run, signal.SIGKILL)  # an exec session whose user went away
+        self.alone_since = time.monotonic()
+
+    # Orders
+
+    def _obey(self, connection: Connection, message: Message) -> Message | None:
+        operation = message["op"]
+        if operation == "start":
+            return self._start(connection, Launch.from_json(message["launch"]), message.get("seq"))
+        if operation == "signal":
+            run = self.runs.get(message["id"])
+            if run is not None:
+                self._signal(run, message["signal"], group=message.get("group", True))
+            return {"found": run is not None}
+        if operation == "stdin":
+            return self._feed(self.runs[message["id"]], message.get("data"))
+        if operation == "list":
+            return {"runs": [self._describe(run) for run in self.runs.values()], "isolated": self.around.can_isolate}
+        if operation == "stop":
+            self._stop()
+            return {}
+        return {"error": f"unknown operation {operation}"}
+
+    def _describe(self, run: Run) -> Message:
+        return {"id": run.launch.id, "pid": run.pid, "startedAt": run.started_at}
+
+    def _start(self, connection: Connection, launch: Launch, seq: object) -> Message | None:
+        known = self.runs.get(launch.id)
+        if known is not None:
+            return {"pid": known.pid, "startedAt": known.started_at}
+        inner = self.runs.get(launch.inside)
+        if launch.inside and inner is None:
+            return {"error": "container not found"}
+        given, connection.descriptors = connection.descriptors, []
+        run, streams = self._prepare(connection, launch, given)
+        enter = inner.pid if inner is not None and self.around.can_isolate else None
+        run.pid, run.report = spawn(launch, streams, self.around, enter)
+        run.seq = seq
+        for descriptor in sorted({*streams}):
+            os.close(descriptor)
+        self.runs[launch.id] = self.by_pid[run.pid] = run
+        run.report.setblocking(False)
+        self.selector.register(run.report, selectors.EVENT_READ, lambda: self._reported(run))
+        return None
+
+    def _prepare(self, connection: Connection, launch: Launch, given: list[int]) -> tuple[Run, tuple[int, int, int]]:
+        """The run and its three streams: those the client passed, or pipes into the log."""
+        if launch.inside:
+            first, second, third = given if len(given) == 3 else given * 3
+            return Run(launch, None, connection), (first, second, third)
+        directory = Path(launch.directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "launch.json").write_text(json.dumps(launch.to_json()))
+        run = Run(launch, LogFile(directory / "log"), connection)
+        if launch.tty:
+            ours, theirs = os.openpty()
+            run.stdin = os.dup(ours)
+            self._listen(run, ours, "stdout")
+            return run, (theirs, theirs, theirs)
+        out_ours, out_theirs = os.pipe2(os.O_CLOEXEC)
+        err_ours, err_theirs = os.pipe2(os.O_CLOEXEC)
+        self._listen(run, out_ours, "stdout")
+        self._listen(run, err_ours, "stderr")
+        if launch.stdin:
+            in_theirs, run.stdin = os.pipe2(os.O_CLOEXEC)
+        else:
+            in_theirs = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        return run, (in_theirs, out_theirs, err_theirs)
+
+    def _listen(self, run: Run, descriptor: int, stream: str) -> None:
+        os.set_blocking(descriptor, False)
+        os.set_inheritable(descriptor, False)
+        run.outputs[descriptor] = stream
+        self.selector.register(descriptor, selectors.EVENT_READ, lambda: self._pump(run, descriptor))
+
+    def _reported(self, run: Run) -> None:
+        """The child told us something: a listener for its socket calls, a failure, or by closing that it runs."""
+        if run.report is None:
+            return
+        try:
+            data, descriptors, _, _ = socket.recv_fds(run.report, 4096, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        if descriptors:
+            self._watch_sockets(run, descriptors[0])
+        run.failure += data.removeprefix(b"+").decode(errors="replace")
+        if data:
+            return
+        self.selector.unregister(run.report)
+        run.report.close()
+        run.report = None
+        answer = {"error": run.failure} if run.failure else {"pid": run.pid, "startedAt": run.started_at}
+        self._send(run.client, {"seq": run.seq, **answer})
+
+    def _watch_sockets(self, run: Run, listener: int) -> None:
+        run.listener = listener
+        pod = self.pods.setdefault(run.launch.address, PodPorts(run.launch.address))
+        self.selector.register(listener, selectors.EVENT_READ, lambda: answer(listener, pod))
+
+    def _feed(self, run: Run, data: str | None) -> Message:
+        if run.stdin is None:
+            return {"error": "the container has no standard input"}
+        if data is None:
+            os.close(run.stdin)
+            run.stdin = None
+        else:
+            os.write(run.stdin, data.encode("latin-1"))
+        return {}
+
+    # Running programs
+
+    def _pump(self, run: Run, descriptor: int) -> bool:
+        """Move what one output has into the log; False at its end."""
+        try:
+            data = os.read(descriptor, READ_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""  # a terminal whose other side is gone
+        if not data:
+            self._forget(descriptor)
+            del run.outputs[descriptor]
+            return False
+        if run.log is not None:
+            run.log.write(run.outputs[descriptor], data)
+        return True
+
+    def _signal(self, run: Run, number: int, *, group: bool = True) -> None:
+        try:
+            (os.killpg if group else os.kill)(run.pid, number)
+        except ProcessLookupError:
+            try:
+                os.kill(run.pid, number)  # not yet the leader of its group
+            except ProcessLookupError:
+                pass
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            run = self.by_pid.pop(pid, None)
+            if run is not None:
+                self._ended(run, status)
+
+    def _ended(self, run: Run, status: int) -> None:
+        finished_at = time.time()
+        while run.report is not None:
+            self._reported(run)
+        self._sweep(run)
+        self._close(run)
+        self.runs.pop(run.launch.id, None)
+        code = os.waitstatus_to_exitcode(status)
+        ending: Message = {
+            "id": run.launch.id,
+            "code": 128 - code if code < 0 else code,
+            "oom": run.out_of_memory,
+            "startedAt": run.started_at,
+            "finishedAt": finished_at,
+            "failure": run.failure,
+        }
+        if run.launch.inside:
+            self._send(run.client, {"event": "exit", **ending})
+            return
+        write_whole(Path(run.launch.directory) / "exit.json", json.dumps(ending))
+        for connection in self.connections:
+            self._send(connection, {"event": "exit", **ending})
+
+    def _close(self, run: Run) -> None:
+        """Take in the last output and let go of every descriptor."""
+        for descriptor in list(run.outputs):
+            while self._pump(run, descriptor) and memory.has_input(descriptor):
+                pass
+            if descriptor in run.outputs:
+                self._forget(descriptor)
+                del run.outputs[descriptor]
+        if run.log is not None:
+            run.log.close()
+        if run.stdin is not None:
+            os.close(run.stdin)
+        if run.listener is not None:
+            self._forget(run.listener)
+        if not any(other.launch.address == run.launch.address for other in self.runs.values() if other is not run):
+            self.pods.pop(run.launch.address, None)
+
+    def _forget(self, descriptor: int) -> None:
+        self.selector.unregister(descriptor)
+        os.close(descriptor)
+
+    def _sweep(self, run: Run) -> None:
+        """Kill whatever the ended program left behind: a container ends with its first process."""
+        try:
+            os.killpg(run.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        if run.launch.inside:
+            return
+        for inner in [inner for inner in self.runs.values() if inner.launch.inside == run.launch.id]:
+            self._signal(inner, signal.SIGKILL)
+        mark = f"{MARK}={run.launch.id}".encode()
+        for pid in memory.children_of(os.getpid()):
+            if pid not in self.by_pid and memory.has_mark(pid, mark):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def _check_memory(self) -> None:
+        now = time.monotonic()
+        limited = [run for run in self.runs.values() if run.launch.memory]
+        if not limited or now < self.memory_due:
+            return
+        for run in limited:
+            if memory.exceeds(run.pid, run.launch.memory or 0):
+                run.out_of_memory = True
+                self._signal(run, signal.SIGKILL)
+        # Looking costs time of its own: never more than a fiftieth of it.
+        self.memory_due = now + max(MEMORY_CHECK_S, 50 * (time.monotonic() - now))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that readers see whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="corral-supervisor")
+    parser.add_argument("state", type=Path)
+    parser.add_argument("--orphan-seconds", type=float, default=600.0)
+    options = parser.parse_args()
+    os.chdir(options.state)  # socket addresses are short; a relative name always fits
+    server = socket.socket(socket.AF_UNIX)
+    Path(SOCKET_NAME).unlink(missing_ok=True)
+    server.bind(SOCKET_NAME)
+    server.listen(128)
+    Path(SOCKET_NAME).chmod(0o600)
+    kernel.adopt_orphans()
+    supervisor = Supervisor(Path(options.state).absolute(), options.orphan_seconds)
+    gc.collect()
+    gc.freeze()  # forked children share these pages
+    (supervisor.state / "supervisor.pid").write_text(str(os.getpid()))
+    supervisor.serve(server)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
