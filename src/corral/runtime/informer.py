@@ -65,6 +65,7 @@ class Informer:
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {}
         self._handlers: list[ChangeHandler] = []
         self._synced = asyncio.Event()
+        self._error_handlers: list[Callable[[ApiError], None]] = []
         self.last_error: ApiError | None = None
 
     # Reading
@@ -106,6 +107,10 @@ class Informer:
         for obj in tuple(self._objects.values()):
             handler(None, obj)
 
+    def on_error(self, handler: Callable[[ApiError], None]) -> None:
+        """Call `handler` whenever the list or the watch fails, other than for an expired version."""
+        self._error_handlers.append(handler)
+
     @property
     def has_synced(self) -> bool:
         return self._synced.is_set()
@@ -129,6 +134,8 @@ class Informer:
                 continue
             except ApiError as error:
                 self.last_error = error
+                for handler in self._error_handlers:
+                    handler(error)
                 log.debug("watch failed, listing again", extra={"resource": self.resource.plural, "error": str(error)})
                 await self._clock.sleep(delay * self._random.uniform(0.8, 1.2))
                 delay = min(delay * 2, MAX_RETRY_S)

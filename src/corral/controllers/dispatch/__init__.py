@@ -1,1 +1,28 @@
-"""The dispatch reconcilers, one small file each."""
+"""The dispatch controllers of a manager: connections to workers, admission checks, Workloads, garbage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.controllers.dispatch.admission_checks import MultiKueueChecks
+from corral.controllers.dispatch.clusters import Connect, MultiKueueClusters
+from corral.controllers.dispatch.garbage import CollectGarbage
+from corral.controllers.dispatch.remotes import Remotes
+from corral.controllers.dispatch.settings import DispatchSettings
+from corral.controllers.dispatch.workloads import DispatchWorkloads
+from corral.jobs.adapter import JobAdapter
+from corral.runtime.controller import Manager
+
+
+def set_up_dispatch(
+    manager: Manager, settings: DispatchSettings, connect: Connect, adapters: Sequence[JobAdapter]
+) -> Remotes:
+    """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops."""
+    remotes = Remotes()
+    workloads = DispatchWorkloads(settings, remotes, adapters)
+    kinds = [adapter.resource for adapter in adapters]
+    MultiKueueClusters(settings, remotes, connect, kinds, workloads.wake).setup(manager)
+    MultiKueueChecks().setup(manager)
+    workloads.setup(manager)
+    CollectGarbage(settings, remotes).setup(manager)
+    return remotes

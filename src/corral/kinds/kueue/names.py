@@ -61,6 +61,8 @@ RESOURCE_IN_USE: Final = f"{GROUP}/resource-in-use"
 
 # Controllers
 MULTIKUEUE_CONTROLLER: Final = f"{GROUP}/multikueue"
+MULTIKUEUE_MANAGER: Final = "manager"
+"""Field manager of what a manager writes on workers and mirrors from them."""
 PROVISIONING_CONTROLLER: Final = f"{GROUP}/provisioning-request"
 
 # Priority class sources

@@ -1,0 +1,154 @@
+"""MultiKueueCluster: connects to the worker it describes, keeps the connection, and says so in its Active condition.
+
+A changed kubeconfig is taken up at once, without a restart; a worker that cannot be reached is tried again after 5, 10,
+20 … 320 seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from corral.client.kubeconfig import Access, KubeconfigError
+from corral.client.protocol import Client
+from corral.controllers.dispatch.access import AccessProblem, load_document, safe_access, secret_name
+from corral.controllers.dispatch.remotes import Remote, Remotes
+from corral.controllers.dispatch.settings import DispatchSettings
+from corral.core import conditions
+from corral.core.errors import ApiError
+from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, status_of
+from corral.core.resource import Resource
+from corral.kinds.core import SECRETS
+from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, names
+from corral.runtime.controller import Controller, Manager, Result, Watch
+
+Connect = Callable[[Access], Client]
+
+
+class MultiKueueClusters:
+    """Keeps `Remotes` in line with the MultiKueueCluster objects."""
+
+    name = "multikueue_cluster"
+
+    def __init__(
+        self,
+        settings: DispatchSettings,
+        remotes: Remotes,
+        connect: Connect,
+        kinds: Sequence[Resource],
+        wake: Callable[[Key], None],
+    ) -> None:
+        self._settings = settings
+        self._remotes = remotes
+        self._connect = connect
+        self._kinds = kinds
+        self._wake = wake
+
+    def setup(self, manager: Manager) -> None:
+        self._manager = manager
+        self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
+        self._secrets = manager.informer(SECRETS, namespace=self._settings.namespace)
+        self._clusters.add_index("secret", lambda obj: (secret_name(obj),) if secret_name(obj) else ())
+        self._controller: Controller = manager.add(
+            self, watches=[Watch(MULTI_KUEUE_CLUSTERS, when=_spec_changed)], workers=4
+        )
+        self._secrets.on_change(self._secret_changed)
+
+    def _secret_changed(self, old: Obj | None, new: Obj | None) -> None:
+        obj = new or old
+        assert obj is not None
+        for cluster in self._clusters.by_index("secret", name_of(obj)):
+            self._controller.queue.add(key_of(cluster))
+
+    async def reconcile(self, key: Key) -> Result | None:
+        cluster = self._clusters.get(key)
+        if cluster is None or is_deleting(cluster):
+            await self._drop(key.name)
+            return None
+        try:
+            text = load_document(cluster, self._settings.namespace, self._secrets.get)
+            access = safe_access(text)
+        except AccessProblem as problem:
+            await self._drop(key.name)
+            await self._report(cluster, False, problem.reason, problem.message)
+            if not problem.wait:
+                raise
+            return None
+        remote = await self._remote(key.name, text, access)
+        if remote.connected:
+            await self._report(cluster, True, "Active", "Connected")
+            return None
+        left = remote.retry_at - self._manager.clock.now()
+        if left > 0:
+            return Result(left)
+        return await self._try(cluster, remote)
+
+    async def _remote(self, name: str, text: bytes, access: Access) -> Remote:
+        """The worker behind this kubeconfig; a changed one replaces the old connection."""
+        fingerprint = hashlib.sha256(text).digest()
+        known = self._remotes.get(name)
+        if known is not None and known.fingerprint == fingerprint:
+            return known
+        lost_since = known.lost_since if known is not None and not known.connected else None
+        await self._drop(name)
+        try:
+            client = self._connect(access)
+        except (KubeconfigError, ValueError) as error:
+            raise ApiError(f"client of cluster {name}: {error}") from error
+        remote = Remote(
+            name,
+            client,
+            fingerprint,
+            clock=self._manager.clock,
+            random=self._manager.random,
+            origin=self._settings.origin,
+            kinds=self._kinds,
+            wake=self._wake,
+            lost=lambda lost: self._controller.queue.add(Key("", lost)),
+        )
+        if lost_since is not None:
+            remote.lost_since = lost_since
+        self._remotes.put(remote)
+        return remote
+
+    async def _try(self, cluster: Obj, remote: Remote) -> Result | None:
+        settings = self._settings
+        await remote.disconnect()
+        try:
+            await remote.connect(
+                min(settings.watch_timeout * 2.0**remote.attempts, 600.0),
+                settings.probe_interval,
+                settings.probe_timeout,
+            )
+        except ApiError as error:
+            await self._report(cluster, False, "ClientConnectionFailed", str(error))
+            return Result(remote.back_off())
+        await self._report(cluster, True, "Active", "Connected")
+        return None
+
+    async def _drop(self, name: str) -> None:
+        remote = self._remotes.pop(name)
+        if remote is not None:
+            await remote.close()
+
+    async def _report(self, cluster: Obj, ok: bool, reason: str, message: str) -> None:
+        known = self._clusters.get(key_of(cluster)) or cluster
+        entry = conditions.condition(names.ACTIVE, ok, reason, message, generation_of(known))
+        now = self._manager.clock.timestamp()
+        held = status_of(known).get("conditions") or []
+        updated = conditions.set_condition(held, entry, now)
+        if updated == held:
+            return
+        status = {**status_of(known), "conditions": updated}
+        await self._manager.client.patch(
+            MULTI_KUEUE_CLUSTERS,
+            name_of(known),
+            namespace_of(known),
+            {"status": status},
+            subresource="status",
+            manager="kueue",
+        )
+
+
+def _spec_changed(old: Obj | None, new: Obj | None) -> bool:
+    return old is None or new is None or generation_of(old) != generation_of(new) or is_deleting(new)

@@ -1,0 +1,27 @@
+"""Dispatch metrics: connections, copies, admissions and redispatches, by cluster and reason."""
+
+from __future__ import annotations
+
+from corral.runtime.metrics import Metrics
+
+
+class DispatchMetrics:
+    """The counters of one manager."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._copies = metrics.counter("corral_dispatch_copies_total", "Workload copies made, by worker", ("cluster",))
+        self._admitted = metrics.counter(
+            "corral_dispatch_admitted_total", "Workloads admitted by a worker, by worker", ("cluster",)
+        )
+        self._redispatched = metrics.counter(
+            "corral_dispatch_redispatched_total", "Workloads sent back for another worker", ("cluster", "reason")
+        )
+
+    def copied(self, cluster: str) -> None:
+        self._copies.labels(cluster).inc()
+
+    def admitted(self, cluster: str) -> None:
+        self._admitted.labels(cluster).inc()
+
+    def redispatched(self, cluster: str, reason: str) -> None:
+        self._redispatched.labels(cluster, reason.split('"')[0].strip(": ")).inc()

@@ -1,0 +1,134 @@
+"""Acting on a worker: making, mirroring and removing the job that runs a Workload there.
+
+Nothing without our origin label is ever changed or deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from corral.client.protocol import Client
+from corral.controllers.dispatch.remotes import Remote
+from corral.core.errors import AlreadyExists, ApiError, Conflict, NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    finalizers_of,
+    key_of,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_metadata,
+    without_finalizer,
+)
+from corral.core.resource import Resource
+from corral.decide.dispatch.copy import is_ours
+from corral.jobs.adapter import JobAdapter
+from corral.kinds.kueue import WORKLOADS, names
+
+log = logging.getLogger(__name__)
+
+
+class NotOurs(Exception):
+    """A worker has an object of that name which this manager did not make."""
+
+    def __init__(self, cluster: str, resource: Resource, key: Key) -> None:
+        super().__init__(
+            f"{resource.kind} {key} already exists on cluster {cluster} and was not created by this manager; "
+            "delete it there or submit the job under another name"
+        )
+
+
+async def sync_job(client: Client, remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str) -> bool:
+    """Make the job on the worker, or copy its status to the manager. False when the copy has to wait."""
+    key = key_of(job)
+    found = remote.job(adapter.resource, key)
+    if found is None:
+        found = await _create_job(remote, adapter, job, workload, origin)
+    if not is_ours(found, origin):
+        raise NotOurs(remote.name, adapter.resource, key)
+    updated = adapter.sync_status(job, found)
+    if updated is None:
+        return job.get("status") == found.get("status")
+    await client.update(adapter.resource, updated, subresource="status", manager=names.MULTIKUEUE_MANAGER)
+    return True
+
+
+async def _create_job(remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str) -> Obj:
+    wanted = adapter.remote_object(job, workload, origin)
+    try:
+        return await remote.client.create(adapter.resource, wanted, manager=names.MULTIKUEUE_MANAGER)
+    except AlreadyExists:
+        return await remote.client.get(adapter.resource, name_of(wanted), namespace_of(wanted))
+
+
+async def create_copy(remote: Remote, copy: Obj, origin: str) -> bool:
+    """Make the Workload's copy on a worker; True when it is new."""
+    try:
+        await remote.client.create(WORKLOADS, copy, manager=names.MULTIKUEUE_MANAGER)
+    except AlreadyExists:
+        held = await remote.client.get(WORKLOADS, name_of(copy), namespace_of(copy))
+        if not is_ours(held, origin):
+            raise NotOurs(remote.name, WORKLOADS, key_of(copy)) from None
+        return False
+    return True
+
+
+async def remove(
+    remote: Remote, key: Key, origin: str, adapter: JobAdapter | None = None, job: Key | None = None
+) -> None:
+    """Delete the job and then the copy of Workload `key` from a worker; what is gone already is fine."""
+    jobs = remote.jobs_of(key)
+    if not jobs and adapter is not None and job is not None:
+        jobs = await _live_job(remote, adapter.resource, job)
+    for resource, obj in jobs:
+        if is_ours(obj, origin):
+            await _delete(remote, resource, obj)
+    copy = remote.workloads.get(key)
+    if copy is None:
+        return
+    if not is_ours(copy, origin):
+        return
+    if names.RESOURCE_IN_USE in finalizers_of(copy):
+        copy = await _strip_finalizer(remote, copy)
+        if copy is None:
+            return
+    remote.note_deleted(copy)
+    await _delete(remote, WORKLOADS, copy)
+
+
+async def _live_job(remote: Remote, resource: Resource, key: Key) -> list[tuple[Resource, Obj]]:
+    """The job read from the worker itself: it may be too new for our watch to have shown it."""
+    if not remote.supports(resource):
+        return []
+    try:
+        return [(resource, await remote.client.get(resource, key.name, key.namespace))]
+    except NotFound:
+        return []
+
+
+async def _strip_finalizer(remote: Remote, copy: Obj) -> Obj | None:
+    try:
+        return await remote.client.update(
+            WORKLOADS, without_finalizer(copy, names.RESOURCE_IN_USE), manager=names.MULTIKUEUE_MANAGER
+        )
+    except NotFound:
+        return None
+    except Conflict:
+        fresh = await remote.client.get(WORKLOADS, name_of(copy), namespace_of(copy))
+        bare = with_metadata(without_finalizer(fresh, names.RESOURCE_IN_USE))
+        return await remote.client.update(WORKLOADS, bare, manager=names.MULTIKUEUE_MANAGER)
+
+
+async def _delete(remote: Remote, resource: Resource, obj: Obj) -> None:
+    try:
+        await remote.client.delete(
+            resource, name_of(obj), namespace_of(obj), propagation="Background", uid=uid_of(obj) or None
+        )
+    except NotFound:
+        pass
+    except Conflict:
+        log.info("object was replaced while being deleted", extra={"cluster": remote.name, "name": name_of(obj)})
+    except ApiError:
+        remote.forget_deleted(obj)
+        raise

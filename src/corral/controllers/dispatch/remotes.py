@@ -1,0 +1,231 @@
+"""The workers a manager is connected to: one client and one set of watches each.
+
+Only objects with our origin label are watched. A worker that lacks the CRD of one job kind loses that kind only. A watch
+that fails or a probe that is not answered means the worker is lost, and since when is remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from corral.client.protocol import Client
+from corral.core import conditions
+from corral.core.errors import ApiError, ConnectionFailed, NotFound, Timeout
+from corral.core.meta import Key, Obj, annotations_of, key_of, labels_of, namespace_of, uid_of
+from corral.core.resource import Resource
+from corral.jobs.adapter import prebuilt_workload
+from corral.kinds.kueue import WORKLOADS, names
+from corral.runtime.clock import Clock
+from corral.runtime.informer import Informer
+from corral.runtime.random import Random
+
+log = logging.getLogger(__name__)
+
+BY_WORKLOAD = "workload"
+FIRST_RECONNECT_S = 5.0
+MAX_RECONNECT_STEP = 7
+
+
+class Remote:
+    """One worker cluster, connected or not."""
+
+    def __init__(
+        self,
+        name: str,
+        client: Client,
+        fingerprint: bytes,
+        *,
+        clock: Clock,
+        random: Random,
+        origin: str,
+        kinds: Sequence[Resource],
+        wake: Callable[[Key], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.client = client
+        self.fingerprint = fingerprint
+        self.connected = False
+        self.lost_since = clock.now()
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.admitted_at: dict[str, float] = {}
+        self._clock, self._random = clock, random
+        self._selector = f"{names.MULTIKUEUE_ORIGIN}={origin}"
+        self._kinds = kinds
+        self._wake, self._lost = wake, lost
+        self._deleted: set[str] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.workloads = self._informer(WORKLOADS)
+        self.jobs: dict[Resource, Informer] = {}
+
+    # Reading
+
+    def workload(self, key: Key) -> Obj | None:
+        """The copy of a Workload, unless we have deleted it and only the news has not come back yet."""
+        found = self.workloads.get(key) if self.connected else None
+        return None if found is None or uid_of(found) in self._deleted else found
+
+    def supports(self, resource: Resource) -> bool:
+        """Whether this worker serves a kind of job."""
+        return resource in self.jobs and self.jobs[resource].has_synced
+
+    def job(self, resource: Resource, key: Key) -> Obj | None:
+        return self.jobs[resource].get(key) if resource in self.jobs else None
+
+    def jobs_of(self, workload: Key) -> list[tuple[Resource, Obj]]:
+        """Our job objects on the worker that run under a Workload."""
+        value = str(workload)
+        return [
+            (resource, obj) for resource, informer in self.jobs.items() for obj in informer.by_index(BY_WORKLOAD, value)
+        ]
+
+    def jobs_by_workload(self) -> list[str]:
+        """The Workloads, as `namespace/name`, that our jobs on the worker belong to."""
+        return sorted({value for informer in self.jobs.values() for value in informer.index_values(BY_WORKLOAD)})
+
+    def note_deleted(self, obj: Obj) -> None:
+        self._deleted.add(uid_of(obj))
+
+    def forget_deleted(self, obj: Obj) -> None:
+        """The delete failed; the object is there after all."""
+        self._deleted.discard(uid_of(obj))
+
+    # Connecting
+
+    async def connect(self, timeout: float, probe_interval: float, probe_timeout: float) -> None:
+        """Reach the worker and take in its copies; raises ApiError when that fails."""
+        self.attempts += 1
+        try:
+            async with asyncio.timeout(timeout):
+                await self.client.list(WORKLOADS, labels=self._selector, limit=1)
+                self._start(probe_interval, probe_timeout)
+                await self.workloads.synced()
+                await self._kinds_known()
+        except TimeoutError as error:
+            await self.disconnect()
+            raise Timeout(f"the watches of cluster {self.name} were not established within {timeout:.0f} s") from error
+        except ApiError:
+            await self.disconnect()
+            raise
+        self.connected, self.attempts, self.retry_at = True, 0, 0.0
+
+    def back_off(self) -> float:
+        """Seconds until the next attempt, counted from now."""
+        delay = FIRST_RECONNECT_S * 2.0 ** (min(self.attempts, MAX_RECONNECT_STEP) - 1)
+        self.retry_at = self._clock.now() + delay
+        return delay
+
+    async def disconnect(self) -> None:
+        """Stop watching."""
+        if self.connected:
+            self.connected, self.lost_since = False, self._clock.now()
+        tasks, self._tasks = self._tasks, []
+        current = asyncio.current_task()
+        for task in tasks:
+            if task is not current:
+                task.cancel()
+        await asyncio.gather(*(task for task in tasks if task is not current), return_exceptions=True)
+
+    async def close(self) -> None:
+        await self.disconnect()
+        await self.client.close()
+
+    def _start(self, probe_interval: float, probe_timeout: float) -> None:
+        self._deleted.clear()
+        self.workloads = self._informer(WORKLOADS)
+        self.workloads.on_change(self._workload_changed)
+        self.workloads.on_error(self._failed)
+        self.jobs = {}
+        for resource in self._kinds:
+            informer = self.jobs[resource] = self._informer(resource)
+            informer.add_index(BY_WORKLOAD, _workload_index)
+            informer.on_change(self._job_changed)
+            informer.on_error(self._job_watch_failed)
+        loop = asyncio.get_running_loop()
+        for watched in (self.workloads, *self.jobs.values()):
+            self._tasks.append(loop.create_task(watched.run(), name=f"{self.name} {watched.resource.plural}"))
+        self._tasks.append(loop.create_task(self._probe(probe_interval, probe_timeout), name=f"{self.name} probe"))
+
+    def _informer(self, resource: Resource) -> Informer:
+        return Informer(self.client, resource, self._clock, self._random, labels=self._selector)
+
+    async def _kinds_known(self) -> None:
+        """Wait until every kind is either in sync or known to be missing."""
+        while not all(informer.has_synced or informer.last_error for informer in self.jobs.values()):
+            await self._clock.sleep(0.01)
+
+    def _workload_changed(self, old: Obj | None, new: Obj | None) -> None:
+        obj = new or old
+        assert obj is not None
+        if new is None:
+            self._deleted.discard(uid_of(obj))
+            self.admitted_at.pop(uid_of(obj), None)
+        elif conditions.is_true(new, names.ADMITTED):
+            self.admitted_at.setdefault(uid_of(new), self._clock.now())
+        self._wake(key_of(obj))
+
+    def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
+        obj = new or old
+        assert obj is not None
+        for key in _workload_keys(obj):
+            self._wake(key)
+
+    def _failed(self, error: ApiError) -> None:
+        if self.connected:
+            self.connected, self.lost_since = False, self._clock.now()
+            log.warning("worker lost", extra={"cluster": self.name, "error": str(error)})
+            self._lost(self.name)
+
+    def _job_watch_failed(self, error: ApiError) -> None:
+        if isinstance(error, ConnectionFailed):
+            self._failed(error)
+        elif not isinstance(error, NotFound):
+            log.info("job kind cannot be watched", extra={"cluster": self.name, "error": str(error)})
+
+    async def _probe(self, interval: float, timeout: float) -> None:
+        """Ask for a sign of life now and then: a hung worker keeps its connections open."""
+        while True:
+            await self._clock.sleep(interval)
+            try:
+                async with asyncio.timeout(timeout):
+                    await self.client.raw("GET", "/version")
+            except (ApiError, TimeoutError) as error:
+                self._failed(ConnectionFailed(f"no answer from cluster {self.name}: {error or 'timed out'}"))
+                return
+
+
+class Remotes:
+    """All workers of a manager by name."""
+
+    def __init__(self) -> None:
+        self._remotes: dict[str, Remote] = {}
+
+    def get(self, name: str) -> Remote | None:
+        return self._remotes.get(name)
+
+    def put(self, remote: Remote) -> None:
+        self._remotes[remote.name] = remote
+
+    def pop(self, name: str) -> Remote | None:
+        return self._remotes.pop(name, None)
+
+    def connected(self) -> list[Remote]:
+        return [self._remotes[name] for name in sorted(self._remotes) if self._remotes[name].connected]
+
+    async def close(self) -> None:
+        for name in sorted(self._remotes):
+            await self._remotes[name].close()
+        self._remotes.clear()
+
+
+def _workload_keys(obj: Obj) -> Iterable[Key]:
+    name = prebuilt_workload(obj) or annotations_of(obj).get(names.WORKLOAD) or ""
+    group = labels_of(obj).get(names.POD_GROUP_NAME)
+    return [Key(namespace_of(obj), value) for value in (name, group) if value]
+
+
+def _workload_index(obj: Obj) -> Iterable[str]:
+    return dict.fromkeys(str(key) for key in _workload_keys(obj))

@@ -1,0 +1,61 @@
+"""The `multiKueue` part of the configuration, and Corral's own dispatch options beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from corral.core.meta import Obj
+from corral.core.timestamps import parse_duration
+from corral.decide.dispatch.model import ALL_AT_ONCE
+from corral.decide.dispatch.nominate import DEFAULT_STEP, ROUND_S
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchSettings:
+    """How a manager dispatches. Times are seconds."""
+
+    namespace: str = "kueue-system"
+    origin: str = "multikueue"
+    dispatcher: str = ALL_AT_ONCE
+    step: int = DEFAULT_STEP
+    round_s: float = ROUND_S
+    gc_interval: float = 60.0
+    worker_lost_timeout: float = 900.0
+    external_frameworks: tuple[str, ...] = ()
+    watch_timeout: float = 60.0
+    probe_interval: float = 10.0
+    probe_timeout: float = 15.0
+    give_up_after: float | None = None
+    """Hand a Workload back to the queue when no worker took it for so long; never when None."""
+    say_why: bool = True
+    """Show on the manager's Workload why each worker does not take it."""
+    propagate: bool = False
+    """Copy the ConfigMaps, Secrets and runtimes a job names to the worker that runs it."""
+    fencing: bool = False
+    """Tell workers to suspend copies when they lose this manager for longer than the lost timeout."""
+
+
+def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") -> DispatchSettings:
+    """The settings in a `config.kueue.x-k8s.io` Configuration document."""
+    part: Obj = configuration.get("multiKueue") or {}
+    own: Obj = configuration.get("corral") or {}
+    incremental: Obj = part.get("incrementalDispatcherConfig") or {}
+    give_up = own.get("giveUpAfter")
+    return DispatchSettings(
+        namespace=str(configuration.get("namespace") or namespace),
+        origin=str(part.get("origin") or "multikueue"),
+        dispatcher=str(part.get("dispatcherName") or ALL_AT_ONCE),
+        step=int(incremental.get("stepSize") or DEFAULT_STEP),
+        gc_interval=_seconds(part.get("gcInterval"), 60.0),
+        worker_lost_timeout=_seconds(part.get("workerLostTimeout"), 900.0),
+        external_frameworks=tuple(entry["name"] for entry in part.get("externalFrameworks") or []),
+        give_up_after=None if give_up is None else _seconds(give_up, 0.0),
+        say_why=bool(own.get("sayWhy", True)),
+        propagate=bool(own.get("propagateDependencies", False)),
+        fencing=bool(own.get("fencing", False)),
+    )
+
+
+def _seconds(value: Any, default: float) -> float:
+    return default if value is None else parse_duration(str(value))

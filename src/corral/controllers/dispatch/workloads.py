@@ -1,0 +1,416 @@
+"""Dispatching Workloads: from quota on the manager to a job on one worker, its status back, and nothing left behind.
+
+`decide.dispatch.machine` says what comes next; this reconciler does that one thing and waits to be woken again by the
+manager's Workload, by the copies and jobs on the workers, or by a change of the configured clusters.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from corral.controllers.dispatch.admission_checks import config_name
+from corral.controllers.dispatch.metrics import DispatchMetrics
+from corral.controllers.dispatch.mirror import NotOurs, create_copy, remove, sync_job
+from corral.controllers.dispatch.remotes import Remote, Remotes
+from corral.controllers.dispatch.settings import DispatchSettings
+from corral.core import conditions
+from corral.core.errors import ApiError
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    controller_of,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_status,
+)
+from corral.core.resource import Resource
+from corral.decide.dispatch import model, nominate
+from corral.decide.dispatch.copy import remote_workload
+from corral.decide.dispatch.machine import check_state, next_step
+from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
+from corral.jobs import lifecycle
+from corral.jobs import workload as wl
+from corral.jobs.adapter import JobAdapter, managed_by
+from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
+from corral.runtime.controller import Controller, Manager, Result, Watch
+
+log = logging.getLogger(__name__)
+
+BY_CHECK = "admissionCheck"
+DEFERRED_S = 2.0
+ADMISSION_MANAGER = "kueue-admission"
+
+
+class DispatchWorkloads:
+    """Moves every Workload with a MultiKueue check through its life on the workers."""
+
+    name = "multikueue_workload"
+
+    def __init__(self, settings: DispatchSettings, remotes: Remotes, adapters: Sequence[JobAdapter]) -> None:
+        self._settings = settings
+        self._remotes = remotes
+        self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
+
+    def setup(self, manager: Manager) -> None:
+        self._manager = manager
+        self._metrics = DispatchMetrics(manager.metrics)
+        self._workloads = manager.informer(WORKLOADS)
+        self._checks = manager.informer(ADMISSION_CHECKS)
+        self._configs = manager.informer(MULTI_KUEUE_CONFIGS)
+        self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
+        self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
+        self._workloads.add_index(BY_CHECK, lambda obj: [state["name"] for state in wl.check_states_of(obj)])
+        self.controller: Controller = manager.add(
+            self,
+            watches=[
+                Watch(WORKLOADS),
+                Watch(ADMISSION_CHECKS, map=self._of_check),
+                Watch(MULTI_KUEUE_CONFIGS, map=self._of_config),
+                Watch(MULTI_KUEUE_CLUSTERS, map=self._of_cluster, when=_activity_changed),
+            ],
+            workers=8,
+        )
+        for resource in self._jobs:
+            self._jobs[resource].on_change(self._job_changed)
+
+    def wake(self, key: Key) -> None:
+        """Something about this Workload changed on a worker."""
+        self.controller.queue.add(key)
+
+    def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
+        obj = new or old
+        assert obj is not None
+        name = annotations_of(obj).get(names.WORKLOAD)
+        if name:
+            self.wake(Key(namespace_of(obj), name))
+
+    def _of_check(self, check: Obj) -> Iterable[Key]:
+        return [key_of(obj) for obj in self._workloads.by_index(BY_CHECK, name_of(check))]
+
+    def _of_config(self, config: Obj) -> Iterable[Key]:
+        checks = [check for check in self._checks.list() if config_name(check) == name_of(config)]
+        return [key for check in checks for key in self._of_check(check)]
+
+    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
+        configs = [
+            config for config in self._configs.list() if name_of(cluster) in (spec_of(config).get("clusters") or ())
+        ]
+        return [key for config in configs for key in self._of_config(config)]
+
+    # One Workload
+
+    async def reconcile(self, key: Key) -> Result | None:
+        workload = self._workloads.get(key)
+        if workload is None or is_deleting(workload):
+            await self._remove_everywhere(key)
+            return None
+        check = self._check_of(workload)
+        if not check or check_state(workload, check).get("state") == names.REJECTED:
+            return None
+        adapter, job_key = self._owner(workload)
+        if adapter is None or job_key is None:
+            if not conditions.is_true(workload, names.FINISHED):
+                await self._reject(workload, check, f"No multikueue adapter found{_owner_kind(workload)}")
+            return None
+        job = self._jobs[adapter.resource].get(job_key)
+        if job is not None and (problem := _not_managed(adapter, job)):
+            await self._reject(workload, check, f"The owner is not managed by Kueue: {problem}")
+            return None
+        view = self._view(workload, check)
+        return await self._act(_Subject(workload, check, adapter, job_key, job), next_step(view))
+
+    async def _act(self, subject: _Subject, step: model.Step) -> Result | None:
+        match step:
+            case model.Nothing(_, again):
+                return Result(again) if again is not None else None
+            case model.CleanUp(clusters, again):
+                await self._clean_up(subject, clusters)
+                return Result(again) if again else None
+            case model.Finish(cluster, condition):
+                await self._finish(subject, cluster, condition)
+                return None
+            case model.SendBack(message, event_type, event_message):
+                await self._send_back(subject, message, event_type, event_message)
+                return None
+            case model.SyncStatus(cluster):
+                return None if await self._sync(subject, cluster) else Result(DEFERRED_S)
+            case model.Deactivate(cluster, message):
+                return await self._deactivate(subject, cluster, message)
+            case model.UpdateSpec(cluster, spec):
+                await self._update_spec(subject, cluster, spec)
+                return None
+            case model.Run(cluster, drop):
+                return await self._run(subject, cluster, drop)
+            case _:
+                return await self._nominate(subject)
+
+    def _view(self, workload: Obj, check: str) -> model.DispatchView:
+        key = key_of(workload)
+        configured = self._clusters_of(check)
+        remotes: dict[str, model.RemoteView] = {}
+        for name in configured:
+            remote = self._remotes.get(name)
+            if remote is None:
+                continue
+            copy = remote.workload(key)
+            seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
+            remotes[name] = model.RemoteView(remote.connected, copy, remote.lost_since, seen)
+        strays = {
+            remote.name: copy
+            for remote in self._remotes.connected()
+            if remote.name not in remotes and (copy := remote.workload(key)) is not None
+        }
+        now = self._manager.clock.now()
+        return model.DispatchView(workload, check, remotes, now, self._settings.worker_lost_timeout, strays)
+
+    def _check_of(self, workload: Obj) -> str:
+        for state in wl.check_states_of(workload):
+            check = self._checks.get(Key("", state["name"]))
+            if check is not None and spec_of(check).get("controllerName") == names.MULTIKUEUE_CONTROLLER:
+                return str(state["name"])
+        return ""
+
+    def _clusters_of(self, check: str) -> list[str]:
+        found = self._checks.get(Key("", check))
+        config = self._configs.get(Key("", config_name(found))) if found else None
+        return list(spec_of(config).get("clusters") or []) if config else []
+
+    def _owner(self, workload: Obj) -> tuple[JobAdapter | None, Key | None]:
+        reference = controller_of(workload) or next(iter(owner_references_of(workload)), None)
+        if reference is None:
+            return None, None
+        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+        adapter = self._adapters.get((group, str(reference.get("kind"))))
+        return adapter, Key(namespace_of(workload), str(reference["name"]))
+
+    # What the steps do
+
+    async def _remove_everywhere(self, key: Key) -> None:
+        for remote in self._remotes.connected():
+            if remote.workloads.get(key) is not None or remote.jobs_of(key):
+                await remove(remote, key, self._settings.origin)
+
+    async def _clean_up(self, subject: _Subject, clusters: Sequence[str]) -> None:
+        for name in clusters:
+            await self._remove_from(subject, name)
+
+    async def _remove_from(self, subject: _Subject, cluster: str) -> None:
+        remote = self._remotes.get(cluster)
+        if remote is not None and remote.connected:
+            await remove(remote, key_of(subject.workload), self._settings.origin, subject.adapter, subject.job_key)
+
+    async def _sync(self, subject: _Subject, cluster: str) -> bool:
+        """Make or mirror the job on `cluster`; True when nothing is left to copy."""
+        if subject.job is None:
+            return True
+        remote = self._connected(cluster)
+        return await sync_job(
+            self._manager.client, remote, subject.adapter, subject.job, name_of(subject.workload), self._settings.origin
+        )
+
+    async def _finish(self, subject: _Subject, cluster: str, condition: Obj) -> None:
+        await self._sync(subject, cluster)
+        now = self._manager.clock.timestamp()
+        reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
+        await self._write(lifecycle.finish(subject.workload, reason, message, now), ADMISSION_MANAGER)
+
+    async def _send_back(self, subject: _Subject, message: str, event_type: str, event_message: str) -> None:
+        await self._set_check(subject.workload, subject.check, names.RETRY, message)
+        self._metrics.redispatched(status_of(subject.workload).get("clusterName") or "", message.split(",")[0])
+        if event_type:
+            self._manager.recorder.event(subject.workload, event_type, "MultiKueue", event_message)
+
+    async def _deactivate(self, subject: _Subject, cluster: str, message: str) -> Result | None:
+        remote = self._connected(cluster)
+        copy = remote.workload(key_of(subject.workload))
+        if copy is not None and not conditions.is_true(copy, names.DEACTIVATION_TARGET):
+            now = self._manager.clock.timestamp()
+            target = lifecycle.deactivation_target(copy, "EvictedOnManagerCluster", message, now)
+            await remote.client.update(WORKLOADS, target, subresource="status", manager=names.MULTIKUEUE_MANAGER)
+        return None if await self._sync(subject, cluster) else Result(DEFERRED_S)
+
+    async def _update_spec(self, subject: _Subject, cluster: str, spec: Obj) -> None:
+        key = key_of(subject.workload)
+        await self._connected(cluster).client.patch(
+            WORKLOADS, key.name, key.namespace, {"spec": spec}, manager=names.MULTIKUEUE_MANAGER
+        )
+
+    async def _run(self, subject: _Subject, cluster: str, drop: Sequence[str]) -> Result | None:
+        await self._clean_up(subject, drop)
+        try:
+            done = await self._sync(subject, cluster)
+        except NotOurs as problem:
+            await self._explain(subject.workload, subject.check, str(problem))
+            raise
+        state = check_state(subject.workload, subject.check)
+        if state.get("state") not in (names.RETRY, names.REJECTED):
+            await self._mark_ready(subject, cluster)
+        return Result(self._settings.worker_lost_timeout if done else DEFERRED_S)
+
+    async def _mark_ready(self, subject: _Subject, cluster: str) -> None:
+        workload = self._workloads.get(key_of(subject.workload)) or subject.workload
+        state = check_state(workload, subject.check)
+        if state.get("state") == names.READY and status_of(workload).get("clusterName") == cluster:
+            return
+        message = f'The workload was admitted on "{cluster}"'
+        status = {**status_of(workload), "clusterName": cluster}
+        status.pop("nominatedClusterNames", None)
+        await self._set_check(with_status(workload, status), subject.check, names.READY, message)
+        self._metrics.admitted(cluster)
+        self._manager.recorder.event(workload, "Normal", "MultiKueue", message)
+
+    # Nomination
+
+    async def _nominate(self, subject: _Subject) -> Result | None:
+        nomination = self._nomination(subject)
+        if nomination is None:
+            return None
+        workload = await self._write_nomination(subject.workload, nomination)
+        problems: list[str] = []
+        for name in self._clusters_of(subject.check):
+            remote = self._remotes.get(name)
+            if remote is None or not remote.connected:
+                if name in nomination.clusters:
+                    problems.append(f"{name}: cannot be reached")
+                continue
+            await self._follow_nomination(subject, remote, name in nomination.clusters, problems)
+        waiting = self._waiting(key_of(workload), nomination.clusters, problems)
+        if self._settings.say_why:
+            await self._explain(workload, subject.check, waiting)
+        return Result(nomination.again_after) if nomination.again_after is not None else None
+
+    def _nomination(self, subject: _Subject) -> Nomination | None:
+        workload, settings = subject.workload, self._settings
+        configured = self._clusters_of(subject.check)
+        usable = [name for name in configured if self._takes(name, subject.adapter.resource)]
+        if settings.dispatcher == model.ALL_AT_ONCE:
+            return nominate.all_at_once(workload, usable)
+        if settings.dispatcher == model.INCREMENTAL:
+            now = self._manager.clock.now()
+            return nominate.incremental(workload, configured, now, step=settings.step, round_s=settings.round_s)
+        return Nomination(nominate.nominated(workload))
+
+    def _takes(self, cluster: str, resource: Resource) -> bool:
+        remote = self._remotes.get(cluster)
+        return remote is not None and remote.connected and remote.supports(resource)
+
+    async def _write_nomination(self, workload: Obj, nomination: Nomination) -> Obj:
+        if nomination.new_round:
+            patch = {"metadata": {"annotations": {ROUND_ANNOTATION: self._manager.clock.timestamp()}}}
+            key = key_of(workload)
+            workload = await self._manager.client.patch(
+                WORKLOADS, key.name, key.namespace, patch, manager=ADMISSION_MANAGER
+            )
+        if nomination.clusters == nominate.nominated(workload):
+            return workload
+        status = {**status_of(workload), "nominatedClusterNames": list(nomination.clusters)}
+        return await self._write(with_status(workload, status), ADMISSION_MANAGER)
+
+    async def _follow_nomination(self, subject: _Subject, remote: Remote, wanted: bool, problems: list[str]) -> None:
+        held = remote.workload(key_of(subject.workload))
+        if not wanted:
+            if held is not None:
+                await self._remove_from(subject, remote.name)
+            return
+        if held is not None:
+            return
+        try:
+            copy = remote_workload(subject.workload, self._settings.origin)
+            if await create_copy(remote, copy, self._settings.origin):
+                self._metrics.copied(remote.name)
+        except NotOurs as problem:
+            problems.append(str(problem))
+        except ApiError as error:
+            problems.append(f"{remote.name}: {error}")
+            self.controller.queue.add_rate_limited(key_of(subject.workload))
+
+    def _waiting(self, key: Key, clusters: Iterable[str], problems: Sequence[str]) -> str:
+        """Why each asked worker has not taken the Workload, one sentence each."""
+        reasons = list(problems)
+        for name in clusters:
+            remote = self._remotes.get(name)
+            copy = remote.workload(key) if remote is not None else None
+            entry = conditions.find(copy, names.QUOTA_RESERVED) if copy else None
+            if entry is not None and entry.get("status") == "False" and entry.get("message"):
+                reasons.append(f"{name}: {entry['message']}")
+        return "; ".join(sorted(reasons))
+
+    async def _explain(self, workload: Obj, check: str, message: str) -> None:
+        """Show on the Workload and in an Event what keeps it waiting."""
+        workload = self._workloads.get(key_of(workload)) or workload
+        state = check_state(workload, check)
+        if state.get("state") != names.PENDING or (state.get("message") or "") == message:
+            return
+        await self._set_check(workload, check, names.PENDING, message)
+        if message:
+            self._manager.recorder.event(workload, "Normal", "WaitingForWorker", message)
+
+    # Writing
+
+    async def _reject(self, workload: Obj, check: str, why: str) -> None:
+        previous = check_state(workload, check).get("state")
+        await self._set_check(workload, check, names.REJECTED, f'{why}, Previously: "{previous}"')
+
+    async def _set_check(self, workload: Obj, check: str, state: str, message: str) -> Obj:
+        now = self._manager.clock.timestamp()
+
+        def changed(entry: Obj) -> Obj:
+            if entry.get("name") != check:
+                return entry
+            since = entry.get("lastTransitionTime") if entry.get("state") == state else now
+            return {**entry, "state": state, "message": message, "lastTransitionTime": since or now}
+
+        states = [changed(entry) for entry in wl.check_states_of(workload)]
+        return await self._write(
+            with_status(workload, {**status_of(workload), "admissionChecks": states}), ADMISSION_MANAGER
+        )
+
+    async def _write(self, workload: Obj, manager: str) -> Obj:
+        return await self._manager.client.update(WORKLOADS, workload, subresource="status", manager=manager)
+
+    def _connected(self, cluster: str) -> Remote:
+        remote = self._remotes.get(cluster)
+        if remote is None or not remote.connected:
+            raise ApiError(f"cluster {cluster}: no remote client for nominated cluster")
+        return remote
+
+
+class _Subject:
+    """A Workload with all that was found out about it."""
+
+    __slots__ = ("adapter", "check", "job", "job_key", "workload")
+
+    def __init__(self, workload: Obj, check: str, adapter: JobAdapter, job_key: Key, job: Obj | None) -> None:
+        self.workload, self.check, self.adapter, self.job_key, self.job = workload, check, adapter, job_key, job
+
+
+def _not_managed(adapter: JobAdapter, job: Obj) -> str:
+    """Why this manager may not dispatch a job; empty when it may."""
+    if adapter.managed_by_path is None:
+        return ""
+    value = managed_by(adapter, job)
+    if value == names.MULTIKUEUE_CONTROLLER:
+        return ""
+    path = ".".join(str(part) for part in adapter.managed_by_path)
+    return f'Expecting {path} to be "{names.MULTIKUEUE_CONTROLLER}" not "{value}"'
+
+
+def _owner_kind(workload: Obj) -> str:
+    reference: Mapping[str, str] | None = controller_of(workload) or next(iter(owner_references_of(workload)), None)
+    if reference is None:
+        return ""
+    return f' for owner kind "{reference.get("apiVersion")}, Kind={reference.get("kind")}"'
+
+
+def _activity_changed(old: Obj | None, new: Obj | None) -> bool:
+    if old is None or new is None:
+        return True
+    return conditions.is_true(old, names.ACTIVE) != conditions.is_true(new, names.ACTIVE)

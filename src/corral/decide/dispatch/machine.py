@@ -1,0 +1,199 @@
+"""The life of a dispatched Workload: from the manager's view to the one next step.
+
+The rules are MultiKueue's, first match wins, with three differences that are deliberate. Once a Workload has a cluster,
+only that cluster's copy counts: a stale copy on a worker that comes back is removed instead of taking over. No worker is
+asked while an eviction on the manager is not over. A copy on a worker that the config no longer lists is removed.
+"""
+
+from __future__ import annotations
+
+from corral.core import conditions
+from corral.core.meta import Obj, spec_of, status_of
+from corral.core.timestamps import parse_time
+from corral.decide.dispatch.model import (
+    CleanUp,
+    Deactivate,
+    DispatchView,
+    Finish,
+    Nominate,
+    Nothing,
+    Run,
+    SendBack,
+    Step,
+    SyncStatus,
+    UpdateSpec,
+)
+
+OUT_OF_SYNC = "OutOfSync"
+FOLLOWED_FIELDS = ("priority", "priorityClassRef")
+
+
+def next_step(view: DispatchView) -> Step:
+    """The next thing to do about this Workload."""
+    local = view.workload
+    if conditions.is_true(local, "Finished") or not conditions.is_true(local, "QuotaReserved"):
+        return _clean_up(view)
+    stale = _stale(view)
+    if stale:
+        return CleanUp(stale, again_after=0.0)
+    ended = _first_with(view, "Finished")
+    if ended:
+        return _finished(view, ended)
+    evicted = _first_with(view, "Evicted")
+    if evicted:
+        step = _evicted(view, evicted)
+        if step is not None:
+            return step
+    differing = _differing_spec(view)
+    if differing is not None:
+        return differing
+    return _placed(view) or _unplaced(view)
+
+
+def check_state(workload: Obj, check: str) -> Obj:
+    """The state of `check` on a Workload, empty when it has none."""
+    states = status_of(workload).get("admissionChecks") or []
+    return next((state for state in states if state.get("name") == check), {})
+
+
+def _clean_up(view: DispatchView) -> Step:
+    holding = tuple(name for name, remote in view.remotes.items() if remote.workload is not None)
+    away = any(not remote.connected for remote in view.remotes.values())
+    again = view.worker_lost_timeout if away else None
+    if not holding and not view.strays:
+        return Nothing("no copies are left on reachable workers", again)
+    return CleanUp((*holding, *view.strays), again)
+
+
+def _stale(view: DispatchView) -> tuple[str, ...]:
+    """Copies that must not count: on clusters taken out of the config, and beside the cluster the Workload has."""
+    chosen = status_of(view.workload).get("clusterName")
+    beside = [
+        name for name, remote in view.remotes.items() if chosen and name != chosen and remote.workload is not None
+    ]
+    return (*view.strays, *beside)
+
+
+def _first_with(view: DispatchView, kind: str) -> str:
+    """The worker whose copy got condition `kind` first; empty when none has it."""
+    found = [
+        (_since(remote.workload, kind), remote.admitted_at, name)
+        for name, remote in view.remotes.items()
+        if remote.workload is not None and conditions.is_true(remote.workload, kind)
+    ]
+    return min(found)[2] if found else ""
+
+
+def _since(workload: Obj, kind: str) -> float:
+    entry = conditions.find(workload, kind) or {}
+    time = entry.get("lastTransitionTime")
+    return parse_time(time) if time else 0.0
+
+
+def _copy(view: DispatchView, cluster: str) -> Obj:
+    return view.remotes[cluster].workload or {}
+
+
+def _finished(view: DispatchView, cluster: str) -> Step:
+    condition = conditions.find(_copy(view, cluster), "Finished") or {}
+    if condition.get("reason") != OUT_OF_SYNC:
+        return Finish(cluster, condition)
+    if check_state(view.workload, view.check).get("state") != "Ready":
+        return Nothing(f"the copy on {cluster} is out of sync and is being replaced")
+    message = (
+        f'Remote workload on worker cluster "{cluster}" is out of sync with its user job, resetting for re-dispatch'
+    )
+    return SendBack(message + _previously(view), "Warning", message)
+
+
+def _evicted(view: DispatchView, cluster: str) -> Step | None:
+    if conditions.is_true(view.workload, "Evicted"):
+        return SyncStatus(cluster)
+    if check_state(view.workload, view.check).get("state") == "Ready":
+        message = f'Workload evicted on worker cluster: "{cluster}", resetting for re-admission'
+        return SendBack(f'{message}. Previously: "Ready"', "Normal", message)
+    return None
+
+
+def _previously(view: DispatchView) -> str:
+    return f', Previously: "{check_state(view.workload, view.check).get("state")}"'
+
+
+def _differing_spec(view: DispatchView) -> Step | None:
+    wanted = _comparable(spec_of(view.workload))
+    for name, remote in view.remotes.items():
+        if remote.workload is None:
+            continue
+        have = _comparable(spec_of(remote.workload))
+        if have == wanted:
+            continue
+        followed = {field: wanted.get(field) for field in FOLLOWED_FIELDS}
+        if _without(have, FOLLOWED_FIELDS) == _without(wanted, FOLLOWED_FIELDS):
+            return UpdateSpec(name, followed)
+        return CleanUp((name,), again_after=0.0)
+    return None
+
+
+def _comparable(spec: Obj) -> Obj:
+    return _without(spec, ("preemptionGates",))
+
+
+def _without(spec: Obj, fields: tuple[str, ...]) -> Obj:
+    return {name: value for name, value in spec.items() if name not in fields}
+
+
+def _placed(view: DispatchView) -> Step | None:
+    """What to do when a worker has admitted its copy, or should have."""
+    cluster = _winner(view)
+    if cluster:
+        if conditions.is_true(view.workload, "Evicted"):
+            reason = (conditions.find(view.workload, "Evicted") or {}).get("message", "")
+            return Deactivate(cluster, f"Evicted on manager: {reason}")
+        others = [name for name, remote in view.remotes.items() if name != cluster and remote.workload is not None]
+        return Run(cluster, tuple(others))
+    if check_state(view.workload, view.check).get("state") != "Ready":
+        return None
+    return _lost(view)
+
+
+def _winner(view: DispatchView) -> str:
+    """The worker that admitted first; the one the Workload already has, if it still holds it."""
+    chosen = status_of(view.workload).get("clusterName")
+    if chosen:
+        remote = view.remotes.get(chosen)
+        copy = remote.workload if remote else None
+        return chosen if copy is not None and conditions.is_true(copy, "Admitted") else ""
+    return _first_with(view, "Admitted")
+
+
+def _lost(view: DispatchView) -> Step:
+    """The check is Ready, but no worker holds an admitted copy."""
+    if conditions.is_true(view.workload, "Evicted"):
+        return Nothing("the eviction is under way")
+    cluster = status_of(view.workload).get("clusterName")
+    if not cluster:
+        message = "Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it"
+        return SendBack(message + _previously(view))
+    remote = view.remotes.get(cluster)
+    if remote is not None and not remote.connected:
+        left = remote.lost_since + view.worker_lost_timeout - view.now
+        if left > 0:
+            return Nothing(f"worker {cluster} cannot be reached; waiting for it", left)
+        return SendBack("Admitting remote lost" + _previously(view))
+    return SendBack("Admitting remote no longer exists" + _previously(view))
+
+
+def _unplaced(view: DispatchView) -> Step:
+    if conditions.is_true(view.workload, "Evicted"):
+        return Nothing("the eviction is under way")
+    state = check_state(view.workload, view.check)
+    if state.get("state") != "Pending" or status_of(view.workload).get("clusterName"):
+        return Nothing("not waiting for a cluster")
+    others = [
+        other
+        for other in status_of(view.workload).get("admissionChecks") or []
+        if other.get("name") != view.check and other.get("state") != "Ready"
+    ]
+    if others:
+        return Nothing(f"waiting for admission check {others[0].get('name')}")
+    return Nominate()

@@ -1,0 +1,113 @@
+"""What the dispatch decisions look at, and the steps they answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from corral.core.meta import Obj
+
+ALL_AT_ONCE = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
+INCREMENTAL = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
+LATE_BINDING = "corral.dev/late-binding"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteView:
+    """One worker as seen from the manager: whether it can be reached, and its copy of the Workload.
+
+    `admitted_at` is when the manager first saw the copy admitted; times on the wire have whole seconds, too coarse to
+    tell who was first.
+    """
+
+    connected: bool
+    workload: Obj | None = None
+    lost_since: float = 0.0
+    admitted_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchView:
+    """A Workload on the manager, the check that dispatches it, and every configured worker in the order of the config."""
+
+    workload: Obj
+    check: str
+    remotes: Mapping[str, RemoteView]
+    now: float
+    worker_lost_timeout: float
+    strays: Mapping[str, Obj] = field(default_factory=dict)
+    """Copies on connected workers that the config does not list any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next. The subclasses are all there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Step):
+    """Wait; something else has to happen first. `again_after` seconds from now look again, if set."""
+
+    why: str
+    again_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp(Step):
+    """Remove the copies and jobs from these workers; look again later for those out of reach."""
+
+    clusters: tuple[str, ...]
+    again_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish(Step):
+    """Copy the job's last status from `cluster` and finish the Workload with the copy's Finished condition."""
+
+    cluster: str
+    condition: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class SendBack(Step):
+    """Set the check to Retry: the Workload is evicted, requeued and dispatched anew."""
+
+    message: str
+    event_type: str = ""
+    event_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncStatus(Step):
+    """Copy the job's status from `cluster`, nothing else: the Workload is being evicted on both sides."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivate(Step):
+    """Ask the worker to stop its copy, because the manager evicts the Workload; keep copying its status."""
+
+    cluster: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSpec(Step):
+    """Bring fields of the copy's spec in line with the manager's."""
+
+    cluster: str
+    spec: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Step):
+    """The Workload runs on `cluster`: drop the other copies, make or mirror the job, mark the check Ready."""
+
+    cluster: str
+    drop: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate(Step):
+    """No worker has it yet: let the dispatcher name workers, and make the copies follow."""
