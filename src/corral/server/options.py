@@ -98,3 +98,9 @@ class Warnings:
 
     def __call__(self, message: str) -> None:
         self.messages.setdefault(message)
+
+
+PLAIN_WRITE = WriteOptions()
+PLAIN_DELETE = DeleteOptions()
+PLAIN_LIST = ListOptions()
+PLAIN_WATCH = WatchOptions()

@@ -1,0 +1,171 @@
+"""The Kubernetes API of one cluster, minus HTTP: every verb on every kind, from a user to the store and back.
+
+    api = Api(Store(now=clock.now), builtin_registry(), clock=clock, random=random, plugins=[...])
+    stored = await api.create(user, CONFIG_MAPS, "default", {"metadata": {"name": "a"}, "data": {"k": "v"}})
+
+The caller is already known and allowed: authentication and authorization belong to HTTP. Objects passed in are copied
+where they are kept; objects handed out are shared and must not be mutated. Every refusal is a `core.errors.ApiError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from corral.core.admission import AdmissionPlugin, UserInfo
+from corral.core.errors import MethodNotAllowed, NotFound
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.kinds.registry import Registry
+from corral.server.admission import Chain
+from corral.server.deletion import Deleter, success
+from corral.server.intake import Writing
+from corral.server.options import (
+    PLAIN_DELETE,
+    PLAIN_LIST,
+    PLAIN_WATCH,
+    PLAIN_WRITE,
+    Clock,
+    DeleteOptions,
+    Listing,
+    ListOptions,
+    Random,
+    WatchOptions,
+    WriteOptions,
+)  # fmt: skip
+from corral.server.read import Reader
+from corral.server.serving import Served, Serving
+from corral.server.shape import Shapes
+from corral.server.watching import Watch
+from corral.server.write import Writer
+from corral.store import Event, Store, Stored
+
+SubresourceHandler = Callable[[UserInfo, str, str, Obj, WriteOptions], Awaitable[Obj]]
+"""Answers a POST to a subresource: (user, namespace, name, body, options)."""
+
+
+class Api:
+    """One cluster's API over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        clock: Clock,
+        random: Random,
+        plugins: Sequence[AdmissionPlugin] = (),
+    ):
+        self.store = store
+        self.registry = registry
+        self.clock = clock
+        self.random = random
+        self.chain = Chain(plugins)
+        self.serving = Serving(registry)
+        self.shapes = Shapes()
+        self.posts: dict[tuple[str, str], SubresourceHandler] = {}
+        """POST handlers by (group-resource, subresource); others may add theirs, such as serviceaccounts/token."""
+        self._reader = Reader(store, clock)
+        self._writer = Writer(store, self.chain, clock, random)
+        self._deleter = Deleter(store, self.chain, clock)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(
+        self,
+        user: UserInfo,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        subresource: str = "",
+        resource_version: str = "",
+    ) -> Stored:
+        served = self._find(resource, "get")
+        return await self._reader.get(served, namespace, name, resource_version)
+
+    async def list(self, user: UserInfo, resource: Resource, options: ListOptions = PLAIN_LIST) -> Listing:
+        return await self._reader.list(self._find(resource, "list"), options)
+
+    def watch(self, user: UserInfo, resource: Resource, options: WatchOptions = PLAIN_WATCH) -> Watch:
+        return Watch(self.store, self._find(resource, "watch"), options)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, user: UserInfo, resource: Resource, namespace: str, obj: Obj, options: WriteOptions = PLAIN_WRITE
+    ) -> Stored:
+        """Create an object. `namespace` may be left to the object; answers the stored object."""
+        served = self._find(resource, "create")
+        return await self._writer.create(self._begin(user, served, namespace, "", options), obj)
+
+    async def update(
+        self,
+        user: UserInfo,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        obj: Obj,
+        options: WriteOptions = PLAIN_WRITE,
+        subresource: str = "",
+    ) -> tuple[Stored, bool]:
+        """Replace an object; the flag says that it was created, which few kinds allow."""
+        served = self._find(resource, "update")
+        return await self._writer.update(self._begin(user, served, namespace, name, options, subresource), obj)
+
+    async def delete(
+        self,
+        user: UserInfo,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        options: DeleteOptions = PLAIN_DELETE,
+    ) -> Obj:
+        """Delete an object: answers a Status when it is gone, else the object, which finalizers or its grace still hold."""
+        served = self._find(resource, "delete")
+        writing = self._begin(user, served, namespace, name, _as_write(options))
+        stored, gone = await self._deleter.delete(writing, options)
+        # Pods are shown even when they are gone.
+        return success(writing, stored) if gone and served.bucket != "pods" else stored.obj
+
+    async def delete_collection(
+        self,
+        user: UserInfo,
+        resource: Resource,
+        options: ListOptions = PLAIN_LIST,
+        delete: DeleteOptions = PLAIN_DELETE,
+    ) -> Sequence[Stored]:
+        """Delete everything a list would show; answers the objects as they were or are."""
+        served = self._find(resource, "deletecollection")
+        listing = await self._reader.list(served, options)
+        deleted = []
+        for stored in listing.items:
+            writing = self._begin(user, served, stored.key.namespace, stored.key.name, _as_write(delete))
+            try:
+                deleted.append((await self._deleter.delete(writing, delete))[0])
+            except NotFound:
+                continue  # somebody else was faster
+        return deleted
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _find(self, resource: Resource, verb: str) -> Served:
+        served = self.serving.find(resource)
+        if verb not in served.kind.verbs:
+            raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
+        return served
+
+    def _begin(
+        self, user: UserInfo, served: Served, namespace: str, name: str, options: WriteOptions, subresource: str = ""
+    ) -> Writing:
+        shape = self.shapes.of(served.kind, served.version)
+        return Writing(user, served, shape, namespace, name, options, subresource)
+
+
+def _as_write(options: DeleteOptions) -> WriteOptions:
+    return WriteOptions(dry_run=options.dry_run, warn=options.warn)
+
+
+__all__ = [
+    "Api", "DeleteOptions", "Event", "ListOptions", "Listing", "Stored", "Watch", "WatchOptions",
+    "WriteOptions",
+]  # fmt: skip

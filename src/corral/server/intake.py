@@ -1,0 +1,260 @@
+"""The single steps of taking in an object: reading what was sent, giving it its system metadata, checking it.
+
+These are plain functions over one private object; `write.py` calls them in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corral.core import errors, validation
+from corral.core.admission import AdmissionRequest, UserInfo
+from corral.core.errors import BadRequest, Cause, Conflict
+from corral.core.meta import Obj
+from corral.server.options import WriteOptions
+from corral.server.serving import Served
+from corral.server.shape import Shape
+from corral.store import ObjectKey
+
+_METADATA_ORDER = (
+    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers",
+    "managedFields",
+)  # fmt: skip
+_KEPT_BY_SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_ENVELOPE = frozenset({"apiVersion", "kind", "metadata"})
+# Registering a node is reporting its status.
+_STATUS_ON_CREATE = frozenset({"nodes"})
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """One write request on its way through. `patched` is set while the object is what a patch made of the stored one."""
+
+    user: UserInfo
+    served: Served
+    shape: Shape
+    namespace: str
+    name: str
+    options: WriteOptions
+    subresource: str = ""
+    patched: bool = False
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.served.key(self.namespace, self.name)
+
+    def admission(self, operation: str, obj: Obj | None, old: Obj | None) -> AdmissionRequest:
+        return AdmissionRequest(
+            operation, self.served.resource, self.subresource, self.namespace, self.name, self.user, obj, old,
+            self.options.dry_run, self.options.warn,
+        )  # fmt: skip
+
+
+def read(writing: Writing, sent: Obj) -> Obj:
+    """A private, canonical, defaulted copy of what was sent; complains about unknown fields as asked."""
+    shape, options = writing.shape, writing.options
+    check_kind(writing, sent)
+    obj, complaints = shape.read(sent)
+    if complaints and options.field_validation != "Ignore":
+        if options.field_validation == "Strict":
+            raise shape.unreadable(f"strict decoding error: {', '.join(complaints)}")
+        for complaint in complaints:
+            options.warn(complaint)
+    return complete(writing, obj)
+
+
+def reread(writing: Writing, changed: Obj) -> Obj:
+    """What admission made of an object, private and defaulted again."""
+    obj, _ = writing.shape.read(changed)
+    return complete(writing, obj)
+
+
+def complete(writing: Writing, obj: Obj) -> Obj:
+    served = writing.served
+    metadata = obj.get("metadata")
+    if metadata is None:
+        metadata = {}
+    whole = {"apiVersion": served.api_version, "kind": served.kind.kind, "metadata": metadata}
+    whole.update((field, value) for field, value in obj.items() if field not in _ENVELOPE)
+    writing.shape.default(whole)
+    return whole
+
+
+def check_kind(writing: Writing, sent: Obj) -> None:
+    """Refuse an object of another kind or version than the request is for; either may be left out."""
+    served = writing.served
+    kind, version = sent.get("kind") or "", sent.get("apiVersion") or ""
+    if (not kind or kind == served.kind.kind) and (not version or version == served.api_version):
+        return
+    if served.kind.builtin:
+        raise wrong_kind(served, kind or served.kind.kind, version or served.api_version)
+    metadata = sent.get("metadata") or {}
+    causes = []
+    if version and version != served.api_version:
+        causes.append(validation.invalid("apiVersion", version, f"must be {served.api_version}"))
+    if kind and kind != served.kind.kind:
+        causes.append(validation.invalid("kind", kind, f"must be {served.kind.kind}"))
+    name = metadata.get("name") if isinstance(metadata, dict) else ""
+    raise errors.invalid(served.kind.kind, str(name or ""), causes, group=served.kind.group)
+
+
+def wrong_kind(served: Served, kind: str, api_version: str) -> BadRequest:
+    version = api_version.rpartition("/")[2]
+    want = served.kind.kind
+    return BadRequest(
+        f'{kind} in version "{version}" cannot be handled as a {want}: no kind "{kind}" is registered for version '
+        f'"{api_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    )
+
+
+def check_name(writing: Writing, metadata: Obj) -> None:
+    """The object sent to a URL must carry the URL's name."""
+    name = metadata.get("name") or ""
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({writing.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != writing.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({writing.name})")
+
+
+def namespace_of_new(writing: Writing, metadata: Obj) -> str:
+    """The namespace an object goes to, taken from the request where the object is silent."""
+    if not writing.served.kind.namespaced:
+        return ""
+    sent = metadata.get("namespace") or ""
+    if sent and writing.namespace and sent != writing.namespace:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    namespace: str = writing.namespace or sent
+    metadata["namespace"] = namespace
+    return namespace
+
+
+def begin_life(writing: Writing, metadata: Obj, uid: str, now: str) -> None:
+    """System metadata of a new object; what the caller put there is ignored."""
+    for field in ("selfLink", *_KEPT_BY_SYSTEM):
+        metadata.pop(field, None)
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = now
+
+
+def prepare_new(writing: Writing, obj: Obj) -> None:
+    """Last changes before a new object is checked."""
+    kind = writing.served.kind
+    if writing.served.version.status and kind.plural not in _STATUS_ON_CREATE:
+        obj.pop("status", None)
+    kind.prepare_create(obj)
+    if kind.has_generation:
+        obj["metadata"]["generation"] = 1
+
+
+def carry_over(writing: Writing, obj: Obj, old: Obj) -> None:
+    """Put back what this request may not change: system metadata, and status or everything else."""
+    metadata, before = obj["metadata"], old["metadata"]
+    for field in (*_KEPT_BY_SYSTEM, "resourceVersion"):
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
+    metadata.pop("selfLink", None)
+    if writing.subresource == "status":
+        managed = metadata.get("managedFields")
+        for field in [field for field in obj if field not in ("status", "metadata")]:
+            del obj[field]
+        obj.update((field, value) for field, value in old.items() if field != "status")
+        obj["metadata"] = {**before}
+        if managed is not None:
+            obj["metadata"]["managedFields"] = managed
+    elif writing.served.version.status and not writing.subresource:
+        if "status" in old:
+            obj["status"] = old["status"]
+        else:
+            obj.pop("status", None)
+
+
+def prepare_changed(writing: Writing, obj: Obj, old: Obj) -> None:
+    """Last changes before a changed object is checked."""
+    if writing.subresource == "status":
+        writing.served.kind.prepare_status(obj, old)
+    else:
+        writing.served.kind.prepare_update(obj, old)
+
+
+def same(obj: Obj, old: Obj) -> bool:
+    """Whether nothing changed, the times in managedFields aside."""
+    if obj.keys() != old.keys() or any(obj[field] != old[field] for field in obj if field != "metadata"):
+        return False
+    new, before = obj["metadata"], old["metadata"]
+    if new == before:
+        return True
+    if any(new.get(field) != before.get(field) for field in {*new, *before} if field != "managedFields"):
+        return False
+    return _timeless(new) == _timeless(before)
+
+
+def _timeless(metadata: Obj) -> list[Obj]:
+    entries = metadata.get("managedFields") or []
+    return [{field: value for field, value in entry.items() if field != "time"} for entry in entries]
+
+
+def raise_generation(writing: Writing, obj: Obj, old: Obj) -> None:
+    """A change of what is wanted, as opposed to what is observed, makes a new generation."""
+    kind = writing.served.kind
+    if not kind.has_generation or writing.subresource == "status":
+        return
+    observed = {"metadata", "status"} if writing.served.version.status else {"metadata"}
+    fields = {**obj, **old}
+    if any(obj.get(field) != old.get(field) for field in fields if field not in observed):
+        obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+
+
+def check_new(writing: Writing, obj: Obj) -> list[Cause]:
+    """Everything wrong with a new object."""
+    kind = writing.served.kind
+    causes = validation.check_metadata(obj["metadata"], namespaced=kind.namespaced, check_name=kind.check_name)
+    return causes + writing.shape.check(obj)
+
+
+def check_changed(writing: Writing, obj: Obj, old: Obj) -> list[Cause]:
+    """Everything wrong with a changed object."""
+    causes = validation.check_metadata_update(obj["metadata"], old["metadata"])
+    if writing.subresource == "status":
+        return causes + writing.shape.check_status(obj, old)
+    return causes + writing.shape.check_update(obj, old)
+
+
+def ordered(served: Served, obj: Obj) -> Obj:
+    """`obj` as the store keeps it: in the storage version, metadata in the usual order."""
+    if served.api_version != served.stored_as:
+        obj = served.kind.at_version(obj, served.kind.storage_version.name)
+    return in_order(obj)
+
+
+def in_order(obj: Obj) -> Obj:
+    """`obj` with its metadata in the usual order and room for the revision."""
+    metadata = {"resourceVersion": "", **obj["metadata"]}
+    return {**obj, "metadata": {field: metadata[field] for field in _METADATA_ORDER if field in metadata}}
+
+
+def may_go(served: Served, obj: Obj) -> bool:
+    """Whether nothing holds back an object that is being deleted."""
+    metadata = obj["metadata"]
+    if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
+        return False
+    return served.bucket != "namespaces" or not (obj.get("spec") or {}).get("finalizers")
+
+
+def uid_conflict(writing: Writing, sent: str, found: str) -> Conflict:
+    key = "/".join(part for part in ("/registry", writing.served.bucket, writing.namespace, writing.name) if part)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
+        f"failed: UID in precondition: {sent}, UID in object meta: {found}"
+    )
+    return errors.conflict(writing.served.resource, writing.name, why)
+
+
+def unconditional(writing: Writing) -> errors.Invalid:
+    """A change of this kind must say which version it is based on."""
+    cause = validation.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+    return errors.invalid(writing.served.resource.plural, writing.name, [cause], group=writing.served.kind.group)

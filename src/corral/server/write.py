@@ -1,0 +1,193 @@
+"""Creating and replacing objects: from what a caller sent to what the store keeps.
+
+The order is upstream's: read and default, system metadata, mutating admission, names, last preparations, validation,
+validating admission, store. A write that changes nothing makes no revision. A write on its way to disk counts as
+present, so an error or a no-op that was decided by one waits until that one is visible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NoReturn
+
+from corral.core import errors, names
+from corral.core.errors import ApiError, Cause
+from corral.core.meta import Obj
+from corral.server import intake, revisions
+from corral.server.admission import Chain
+from corral.server.intake import Writing
+from corral.server.managed import TRACKED, Management
+from corral.server.options import Clock, Random
+from corral.server.serving import Served
+from corral.store import Stale, Store, Stored, StoreError
+
+NAME_ATTEMPTS = 8
+
+
+class Writer:
+    """Create and update over one store."""
+
+    def __init__(self, store: Store, chain: Chain, clock: Clock, random: Random):
+        self._store = store
+        self._chain = chain
+        self._clock = clock
+        self._random = random
+
+    # -- create -------------------------------------------------------------------------------------------------------
+
+    async def create(self, writing: Writing, sent: Obj, management: Management = TRACKED) -> Stored:
+        """Store a new object, read from what was `sent`."""
+        obj = intake.read(writing, sent)
+        metadata = obj["metadata"]
+        writing = replace(
+            writing, namespace=intake.namespace_of_new(writing, metadata), name=metadata.get("name") or ""
+        )
+        if metadata.get("resourceVersion"):
+            raise ApiError("resourceVersion should not be set on objects to be created", code=500, reason="")
+        intake.begin_life(writing, metadata, self._random.uid(), self._clock.timestamp())
+        obj = await self._mutate(writing, "CREATE", obj, None)
+        metadata = obj["metadata"]
+        base = "" if metadata.get("name") else metadata.get("generateName") or ""
+        if base:
+            metadata["name"] = names.generate_name(base, self._random.suffix())
+        intake.prepare_new(writing, obj)
+        obj = management.create(writing, obj, self._clock.timestamp())
+        if not base:
+            return await self._insert(writing, obj)
+        return await self._insert_generated(writing, obj, base)
+
+    async def _insert_generated(self, writing: Writing, obj: Obj, base: str) -> Stored:
+        for _ in range(NAME_ATTEMPTS - 1):
+            try:
+                return await self._insert(writing, obj)
+            except errors.AlreadyExists:
+                name = names.generate_name(base, self._random.suffix())
+                obj = {**obj, "metadata": {**obj["metadata"], "name": name}}
+        try:
+            return await self._insert(writing, obj)
+        except errors.AlreadyExists as error:
+            why = "the server was not able to generate a unique name for the object"
+            raise errors.AlreadyExists(f"{error.message}, {why}", details=error.details) from None
+
+    async def _insert(self, writing: Writing, obj: Obj) -> Stored:
+        served, options = writing.served, writing.options
+        name = obj["metadata"].get("name") or ""
+        causes = intake.check_new(writing, obj)
+        if causes:
+            raise invalid(served, name, causes)
+        await self._chain.validate(writing.admission("CREATE", obj, None))
+        key = served.key(writing.namespace, name)
+        current = self._store.head(key)
+        if current is not None:
+            await self._exists(served, name, current)
+        if options.dry_run:
+            return Stored(key, 0, obj=obj)
+        stored = intake.ordered(served, obj)
+        try:
+            kept = await self._store.put(key, stored, expected=0)
+        except Stale as stale:
+            await self._exists(served, name, stale.current)
+        except StoreError as error:
+            raise errors.InternalError(f"Internal error occurred: {error}") from error
+        return served.view(kept)
+
+    async def _exists(self, served: Served, name: str, current: Stored | None) -> NoReturn:
+        await self._store.settled()
+        error = errors.already_exists(served.resource, name)
+        if current is not None and current.obj["metadata"].get("deletionTimestamp"):
+            error = errors.AlreadyExists(f"object is being deleted: {error.message}", details=error.details)
+        raise error
+
+    # -- update -------------------------------------------------------------------------------------------------------
+
+    async def update(self, writing: Writing, sent: Obj) -> tuple[Stored, bool]:
+        """Replace an object by what was `sent`; create it where the kind allows that."""
+        obj = intake.read(writing, sent)
+        metadata = obj["metadata"]
+        intake.check_name(writing, metadata)
+        intake.namespace_of_new(writing, metadata)
+        current = self._store.head(writing.key)
+        if current is None:
+            kind = writing.served.kind
+            if not kind.allow_create_on_update or writing.subresource:
+                raise errors.not_found(writing.served.resource, writing.name)
+            self._check_may_appear(writing, metadata)
+            return await self.create(writing, obj), True
+        try:
+            return await self.replace(writing, current, obj), False
+        except Stale:
+            await self._store.settled()
+            raise errors.conflict(writing.served.resource, writing.name) from None
+
+    def _check_may_appear(self, writing: Writing, metadata: Obj) -> None:
+        served = writing.served
+        if metadata.get("uid"):
+            raise intake.uid_conflict(writing, metadata["uid"], "")
+        if metadata.get("resourceVersion"):
+            raise errors.conflict(served.resource, writing.name)
+        if not served.kind.allow_unconditional_update:
+            raise intake.unconditional(writing)
+
+    async def replace(self, writing: Writing, current: Stored, obj: Obj, management: Management = TRACKED) -> Stored:
+        """Replace `current` by `obj`, a private object in the requested version. Raises Stale when `current` no longer is."""
+        served = writing.served
+        old = served.view(current).obj
+        await self._check_preconditions(writing, current, obj["metadata"])
+        intake.carry_over(writing, obj, old)
+        obj = await self._mutate(writing, "UPDATE", obj, old)
+        intake.prepare_changed(writing, obj, old)
+        obj = management.update(writing, obj, old, self._clock.timestamp())
+        if intake.same(obj, old):
+            await self._store.settled()
+            return served.view(current)
+        intake.raise_generation(writing, obj, old)
+        causes = intake.check_changed(writing, obj, old)
+        if causes:
+            raise invalid(served, writing.name, causes)
+        await self._chain.validate(writing.admission("UPDATE", obj, old))
+        if writing.options.dry_run:
+            return Stored(current.key, current.revision, obj=obj)
+        return served.view(await self._keep(writing, current, obj))
+
+    async def _keep(self, writing: Writing, current: Stored, obj: Obj) -> Stored:
+        """Store the change, or remove the object when nothing holds it back any more."""
+        stored = intake.ordered(writing.served, obj)
+        try:
+            if obj["metadata"].get("deletionTimestamp") and intake.may_go(writing.served, obj):
+                return await self._store.delete(current.key, current.revision, stored)
+            return await self._store.put(current.key, stored, expected=current.revision)
+        except Stale:
+            raise
+        except StoreError as error:
+            raise errors.InternalError(f"Internal error occurred: {error}") from error
+
+    async def _check_preconditions(self, writing: Writing, current: Stored, metadata: Obj) -> None:
+        served, version = writing.served, metadata.get("resourceVersion") or ""
+        uid = current.obj["metadata"].get("uid") or ""
+        if metadata.get("uid") and metadata["uid"] != uid:
+            await self._store.settled()
+            raise intake.uid_conflict(writing, metadata["uid"], uid)
+        try:
+            wanted = revisions.parse(version)
+        except ValueError as error:
+            raise ApiError(str(error), code=500, reason="") from None
+        if not wanted:
+            if not served.kind.allow_unconditional_update:
+                raise intake.unconditional(writing)
+        elif wanted != current.revision:
+            await self._store.settled()
+            raise errors.conflict(served.resource, writing.name)
+
+    # -- both ---------------------------------------------------------------------------------------------------------
+
+    async def _mutate(self, writing: Writing, operation: str, obj: Obj, old: Obj | None) -> Obj:
+        changed = await self._chain.mutate(writing.admission(operation, obj, old))
+        assert changed is not None
+        if changed is obj:
+            return obj
+        # A plug-in may have left out what has a default, or shared parts that must not be worked on in place.
+        return intake.reread(writing, changed)
+
+
+def invalid(served: Served, name: str, causes: list[Cause]) -> errors.Invalid:
+    return errors.invalid(served.kind.kind, name, causes, group=served.kind.group)
