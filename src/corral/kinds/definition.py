@@ -47,6 +47,7 @@ from typing import Any, Literal
 
 from corral.core.errors import Cause
 from corral.core.meta import Obj, name_of, namespace_of
+from corral.core.names import check_subdomain
 from corral.core.resource import Resource
 
 Schema = dict[str, Any]
@@ -123,7 +124,7 @@ class VersionDef:
         self.deprecated = deprecated
         self.deprecation_warning = deprecation_warning
         self.definition = definition
-        """Name of the schema among OpenAPI definitions, for Kubernetes' own kinds."""
+        """Name of the schema among OpenAPI definitions, for Kubernetes' own kinds; its Go type follows from it."""
 
     @property
     def schema(self) -> Schema:
@@ -199,8 +200,8 @@ class KindDef:
     validate_update: Callable[[Obj, Obj], list[Cause]] = _valid_change
     validate_status: Callable[[Obj, Obj], list[Cause]] = _valid_change
     warnings: Callable[[Obj, Obj | None], list[str]] = _no_warnings
-    name_errors: Callable[[str, bool], list[str]] | None = None
-    """Errors in a name (the flag: it is a generateName prefix); None means a DNS subdomain."""
+    check_name: Callable[[str], list[str]] = check_subdomain
+    """What is wrong with a name, in upstream's words."""
     convert: Callable[[Obj, str], Obj] | None = None
     """A new object in another version; None means that versions differ in apiVersion only."""
     fields: Mapping[str, Callable[[Obj], str]] = field(default_factory=dict)
@@ -270,6 +271,7 @@ class KindDef:
             validate_update=native.validate_update,
             validate_status=native.validate_status,
             warnings=native.warnings,
+            check_name=native.check_name,
             convert=native.convert,
             fields={**native.fields, **self.fields},
         )

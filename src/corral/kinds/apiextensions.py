@@ -1,0 +1,21 @@
+"""apiextensions.k8s.io/v1: CustomResourceDefinition."""
+
+from __future__ import annotations
+
+from corral.kinds.builtin import kind
+
+CUSTOM_RESOURCE_DEFINITION = kind(
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+    "customresourcedefinitions",
+    group="apiextensions.k8s.io",
+    namespaced=False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    status=True,
+    has_generation=True,
+    allow_unconditional_update=False,
+)
+
+KINDS = (CUSTOM_RESOURCE_DEFINITION,)
+
+CUSTOM_RESOURCE_DEFINITIONS = CUSTOM_RESOURCE_DEFINITION.resource()

@@ -1,0 +1,159 @@
+"""autoscaling/v2 and v1: HorizontalPodAutoscaler, stored in v2, and the Scale subresource body."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from corral.core.meta import Obj, annotations_of, spec_of, status_of, with_annotations
+from corral.kinds.builtin import version
+from corral.kinds.definition import Cell, Column, KindDef
+from corral.kinds.tables import AGE, NAME, number
+
+GROUP = "autoscaling"
+_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
+_CURRENT_METRICS = "autoscaling.alpha.kubernetes.io/current-metrics"
+_CONDITIONS = "autoscaling.alpha.kubernetes.io/conditions"
+_BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
+
+
+def _utilization(metric: Obj, source: str) -> str:
+    value = ((metric.get(source) or {}).get("current") or {}).get("averageUtilization")
+    return "<unknown>" if value is None else f"{value}%"
+
+
+def _shown_metric(spec: Obj, status: Obj) -> str:
+    source = {"Resource": "resource", "ContainerResource": "containerResource"}.get(spec.get("type", ""), "")
+    if not source:
+        return _other_metric(spec, status)
+    target = (spec.get(source) or {}).get("target") or {}
+    name = (spec.get(source) or {}).get("name", "")
+    if target.get("averageValue") is not None:
+        current = ((status.get(source) or {}).get("current") or {}).get("averageValue") or "<unknown>"
+        return f"{name}: {current}/{target['averageValue']}"
+    wanted = target.get("averageUtilization")
+    return f"{name}: {_utilization(status, source)}/{'<auto>' if wanted is None else f'{wanted}%'}"
+
+
+def _other_metric(spec: Obj, status: Obj) -> str:
+    source = {"Pods": "pods", "Object": "object", "External": "external"}.get(spec.get("type", ""), "")
+    if not source:
+        return "<unknown type>"
+    target = (spec.get(source) or {}).get("target") or {}
+    current = (status.get(source) or {}).get("current") or {}
+    average = target.get("averageValue")
+    if average is None:
+        return f"{current.get('value') or '<unknown>'}/{target.get('value')}"
+    suffix = "" if source == "pods" else " (avg)"
+    return f"{current.get('averageValue') or '<unknown>'}/{average}{suffix}"
+
+
+def _targets(obj: Obj, now: float) -> Cell:
+    obj = to_v2(obj) if obj.get("apiVersion") == "autoscaling/v1" else obj
+    specs, statuses = spec_of(obj).get("metrics") or (), status_of(obj).get("currentMetrics") or ()
+    if not specs:
+        return "<none>"
+    shown = [
+        _shown_metric(spec, statuses[position] if len(statuses) > position else {})
+        for position, spec in enumerate(specs)
+    ]
+    text = ", ".join(shown[:2])
+    return f"{text} + {len(shown) - 2} more..." if len(shown) > 2 else text
+
+
+def _reference(obj: Obj, now: float) -> Cell:
+    target = spec_of(obj).get("scaleTargetRef") or {}
+    return f"{target.get('kind', '')}/{target.get('name', '')}"
+
+
+def _min_pods(obj: Obj, now: float) -> Cell:
+    found = spec_of(obj).get("minReplicas")
+    return "<unset>" if found is None else str(found)
+
+
+_COLUMNS = (
+    NAME,
+    Column("Reference", cell=_reference),
+    Column("Targets", cell=_targets),
+    Column("MinPods", cell=_min_pods),
+    Column("MaxPods", cell=number(".spec.maxReplicas")),
+    Column("Replicas", cell=number(".status.currentReplicas")),
+    AGE,
+)
+
+
+def _is_cpu_utilization(metric: Obj) -> bool:
+    resource = metric.get("resource") or {}
+    target = resource.get("target") or {}
+    return metric.get("type") == "Resource" and resource.get("name") == "cpu" and "averageUtilization" in target
+
+
+def to_v1(obj: Obj) -> Obj:
+    """The autoscaling/v1 form: CPU utilization as a field, everything else in annotations."""
+    spec, status = dict(spec_of(obj)), dict(status_of(obj))
+    metrics = spec.pop("metrics", None) or []
+    cpu = next((metric for metric in metrics if _is_cpu_utilization(metric)), None)
+    others = [metric for metric in metrics if metric is not cpu]
+    if cpu is not None:
+        spec["targetCPUUtilizationPercentage"] = cpu["resource"]["target"]["averageUtilization"]
+    kept: dict[str, Any] = {
+        _METRICS: others,
+        _BEHAVIOR: spec.pop("behavior", None),
+        _CURRENT_METRICS: status.pop("currentMetrics", None),
+        _CONDITIONS: status.pop("conditions", None),
+    }
+    notes = {name: json.dumps(value, separators=(",", ":")) for name, value in kept.items() if value}
+    return with_annotations({**obj, "apiVersion": "autoscaling/v1", "spec": spec, "status": status}, notes)
+
+
+def to_v2(obj: Obj) -> Obj:
+    """The autoscaling/v2 form of a v1 object; undoes `to_v1`."""
+    spec, status, notes = dict(spec_of(obj)), dict(status_of(obj)), annotations_of(obj)
+    percent = spec.pop("targetCPUUtilizationPercentage", None)
+    metrics = _loaded(notes, _METRICS) or []
+    if percent is not None:
+        target = {"type": "Utilization", "averageUtilization": percent}
+        metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}, *metrics]
+    current = status.pop("currentCPUUtilizationPercentage", None)
+    found = {"metrics": metrics, "behavior": _loaded(notes, _BEHAVIOR)}
+    spec |= {name: value for name, value in found.items() if value}
+    reported = {"currentMetrics": _loaded(notes, _CURRENT_METRICS), "conditions": _loaded(notes, _CONDITIONS)}
+    status |= {name: value for name, value in reported.items() if value}
+    if current is not None and "currentMetrics" not in status:
+        usage = {"name": "cpu", "current": {"averageUtilization": current}}
+        status["currentMetrics"] = [{"type": "Resource", "resource": usage}]
+    moved = {**obj, "apiVersion": "autoscaling/v2", "spec": spec, "status": status}
+    return with_annotations(moved, dict.fromkeys((_METRICS, _BEHAVIOR, _CURRENT_METRICS, _CONDITIONS)))
+
+
+def _loaded(annotations: dict[str, str], name: str) -> Any:
+    try:
+        return json.loads(annotations.get(name) or "null")
+    except ValueError:
+        return None
+
+
+def _convert(obj: Obj, wanted: str) -> Obj:
+    return to_v1(obj) if wanted == "v1" else to_v2(obj)
+
+
+HORIZONTAL_POD_AUTOSCALER = KindDef(
+    group=GROUP,
+    kind="HorizontalPodAutoscaler",
+    plural="horizontalpodautoscalers",
+    short_names=("hpa",),
+    categories=("all",),
+    versions=(
+        version("autoscaling.v2.HorizontalPodAutoscaler", _COLUMNS, status=True, storage=True),
+        version("autoscaling.v1.HorizontalPodAutoscaler", _COLUMNS, status=True, storage=False),
+    ),
+    builtin=True,
+    has_generation=False,
+    allow_unconditional_update=True,
+    convert=_convert,
+)
+
+KINDS = (HORIZONTAL_POD_AUTOSCALER,)
+
+HORIZONTAL_POD_AUTOSCALERS = HORIZONTAL_POD_AUTOSCALER.resource()
+SCALE = "io.k8s.api.autoscaling.v1.Scale"

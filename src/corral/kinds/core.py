@@ -1,0 +1,203 @@
+"""The core group, v1: pods, nodes, services, configuration, namespaces and what else has no group name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from corral.core.meta import Obj, spec_of, status_of
+from corral.core.names import check_label, check_label_1035
+from corral.kinds import core_printing, pod_printing
+from corral.kinds.builtin import kind
+from corral.kinds.definition import ScalePaths, Subresource
+
+_PROXY = ("create", "delete", "get", "patch", "update")
+
+
+def _bool(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _pod_ip(pod: Obj) -> str:
+    ips = status_of(pod).get("podIPs") or ()
+    return str(ips[0].get("ip") or "") if ips else ""
+
+
+POD = kind(
+    "core.v1.Pod",
+    "pods",
+    short_names=("po",),
+    categories=("all",),
+    columns=pod_printing.COLUMNS,
+    status=True,
+    has_generation=True,
+    subresources=(
+        Subresource("attach", "PodAttachOptions", ("create", "get")),
+        Subresource("binding", "Binding", ("create",)),
+        Subresource("ephemeralcontainers", "Pod", ("get", "patch", "update")),
+        Subresource("eviction", "Eviction", ("create",), group="policy", version="v1"),
+        Subresource("exec", "PodExecOptions", ("create", "get")),
+        Subresource("log", "Pod", ("get",)),
+        Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
+        Subresource("proxy", "PodProxyOptions", _PROXY),
+        Subresource("resize", "Pod", ("get", "patch", "update")),
+    ),
+    fields={
+        "spec.nodeName": lambda pod: spec_of(pod).get("nodeName") or "",
+        "spec.restartPolicy": lambda pod: spec_of(pod).get("restartPolicy") or "",
+        "spec.schedulerName": lambda pod: spec_of(pod).get("schedulerName") or "",
+        "spec.serviceAccountName": lambda pod: spec_of(pod).get("serviceAccountName") or "",
+        "spec.hostNetwork": lambda pod: _bool(spec_of(pod).get("hostNetwork")),
+        "status.phase": lambda pod: status_of(pod).get("phase") or "",
+        "status.podIP": _pod_ip,
+        "status.podIPs": _pod_ip,
+        "status.nominatedNodeName": lambda pod: status_of(pod).get("nominatedNodeName") or "",
+    },
+)
+NODE = kind(
+    "core.v1.Node",
+    "nodes",
+    namespaced=False,
+    short_names=("no",),
+    columns=core_printing.NODE,
+    status=True,
+    subresources=(Subresource("proxy", "NodeProxyOptions", _PROXY),),
+    fields={"spec.unschedulable": lambda node: _bool(spec_of(node).get("unschedulable"))},
+)
+NAMESPACE = kind(
+    "core.v1.Namespace",
+    "namespaces",
+    namespaced=False,
+    short_names=("ns",),
+    verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+    columns=core_printing.NAMESPACE,
+    status=True,
+    check_name=check_label,
+    subresources=(Subresource("finalize", "Namespace", ("update",)),),
+    fields={"status.phase": lambda obj: status_of(obj).get("phase") or ""},
+)
+SERVICE = kind(
+    "core.v1.Service",
+    "services",
+    short_names=("svc",),
+    categories=("all",),
+    columns=core_printing.SERVICE,
+    status=True,
+    check_name=check_label_1035,
+    subresources=(Subresource("proxy", "ServiceProxyOptions", _PROXY),),
+    fields={
+        "spec.clusterIP": lambda obj: spec_of(obj).get("clusterIP") or "",
+        "spec.type": lambda obj: spec_of(obj).get("type") or "",
+    },
+)
+CONFIG_MAP = kind("core.v1.ConfigMap", "configmaps", short_names=("cm",), columns=core_printing.CONFIG_MAP)
+SECRET = kind(
+    "core.v1.Secret",
+    "secrets",
+    columns=core_printing.SECRET,
+    fields={"type": lambda obj: obj.get("type") or ""},
+)
+SERVICE_ACCOUNT = kind(
+    "core.v1.ServiceAccount",
+    "serviceaccounts",
+    short_names=("sa",),
+    columns=core_printing.SERVICE_ACCOUNT,
+    subresources=(Subresource("token", "TokenRequest", ("create",), group="authentication.k8s.io", version="v1"),),
+)
+EVENT_FIELDS: dict[str, Callable[[Obj], str]] = {
+    "involvedObject.kind": lambda event: (event.get("involvedObject") or {}).get("kind") or "",
+    "involvedObject.namespace": lambda event: (event.get("involvedObject") or {}).get("namespace") or "",
+    "involvedObject.name": lambda event: (event.get("involvedObject") or {}).get("name") or "",
+    "involvedObject.uid": lambda event: (event.get("involvedObject") or {}).get("uid") or "",
+    "involvedObject.apiVersion": lambda event: (event.get("involvedObject") or {}).get("apiVersion") or "",
+    "involvedObject.resourceVersion": lambda event: (event.get("involvedObject") or {}).get("resourceVersion") or "",
+    "involvedObject.fieldPath": lambda event: (event.get("involvedObject") or {}).get("fieldPath") or "",
+    "reason": lambda event: event.get("reason") or "",
+    "reportingComponent": lambda event: event.get("reportingComponent") or "",
+    "source": lambda event: (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
+    "type": lambda event: event.get("type") or "",
+}
+EVENT = kind(
+    "core.v1.Event",
+    "events",
+    short_names=("ev",),
+    columns=core_printing.EVENT,
+    allow_create_on_update=True,
+    fields=EVENT_FIELDS,
+)
+ENDPOINTS_KIND = kind(
+    "core.v1.Endpoints",
+    "endpoints",
+    singular="endpoints",
+    short_names=("ep",),
+    columns=core_printing.ENDPOINTS,
+    allow_create_on_update=True,
+)
+PERSISTENT_VOLUME = kind(
+    "core.v1.PersistentVolume",
+    "persistentvolumes",
+    namespaced=False,
+    short_names=("pv",),
+    columns=core_printing.PERSISTENT_VOLUME,
+    status=True,
+)
+PERSISTENT_VOLUME_CLAIM = kind(
+    "core.v1.PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    short_names=("pvc",),
+    columns=core_printing.PERSISTENT_VOLUME_CLAIM,
+    status=True,
+)
+POD_TEMPLATE = kind("core.v1.PodTemplate", "podtemplates", columns=core_printing.POD_TEMPLATE, has_generation=True)
+REPLICATION_CONTROLLER = kind(
+    "core.v1.ReplicationController",
+    "replicationcontrollers",
+    short_names=("rc",),
+    categories=("all",),
+    columns=core_printing.REPLICATION_CONTROLLER,
+    status=True,
+    scale=ScalePaths(selector=".spec.selector"),
+    has_generation=True,
+    default_propagation="Orphan",
+    fields={"status.replicas": lambda obj: str(status_of(obj).get("replicas") or 0)},
+)
+RESOURCE_QUOTA = kind(
+    "core.v1.ResourceQuota",
+    "resourcequotas",
+    short_names=("quota",),
+    columns=core_printing.RESOURCE_QUOTA,
+    status=True,
+)
+LIMIT_RANGE = kind("core.v1.LimitRange", "limitranges", short_names=("limits",), allow_create_on_update=True)
+COMPONENT_STATUS = kind(
+    "core.v1.ComponentStatus",
+    "componentstatuses",
+    singular="componentstatus",
+    namespaced=False,
+    short_names=("cs",),
+    verbs=("get", "list"),
+    columns=core_printing.COMPONENT_STATUS,
+)
+BINDING = kind("core.v1.Binding", "bindings", verbs=("create",))
+
+KINDS = (
+    BINDING, COMPONENT_STATUS, CONFIG_MAP, ENDPOINTS_KIND, EVENT, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM,
+    PERSISTENT_VOLUME, POD, POD_TEMPLATE, REPLICATION_CONTROLLER, RESOURCE_QUOTA, SECRET, SERVICE_ACCOUNT, SERVICE,
+)  # fmt: skip
+
+PODS = POD.resource()
+NODES = NODE.resource()
+NAMESPACES = NAMESPACE.resource()
+SERVICES = SERVICE.resource()
+CONFIG_MAPS = CONFIG_MAP.resource()
+SECRETS = SECRET.resource()
+SERVICE_ACCOUNTS = SERVICE_ACCOUNT.resource()
+EVENTS = EVENT.resource()
+ENDPOINTS = ENDPOINTS_KIND.resource()
+PERSISTENT_VOLUMES = PERSISTENT_VOLUME.resource()
+PERSISTENT_VOLUME_CLAIMS = PERSISTENT_VOLUME_CLAIM.resource()
+POD_TEMPLATES = POD_TEMPLATE.resource()
+REPLICATION_CONTROLLERS = REPLICATION_CONTROLLER.resource()
+RESOURCE_QUOTAS = RESOURCE_QUOTA.resource()
+LIMIT_RANGES = LIMIT_RANGE.resource()
+COMPONENT_STATUSES = COMPONENT_STATUS.resource()
+BINDINGS = BINDING.resource()

@@ -1,0 +1,49 @@
+"""events.k8s.io/v1: the newer view of core/v1 events; both are one store."""
+
+from __future__ import annotations
+
+from corral.core.meta import Obj
+from corral.kinds import core_printing
+from corral.kinds.builtin import kind
+from corral.kinds.core import EVENT_FIELDS
+
+_TO_CORE = {
+    "note": "message",
+    "regarding": "involvedObject",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_FROM_CORE = {core: new for new, core in _TO_CORE.items()}
+
+
+def to_core(event: Obj) -> Obj:
+    """The same event as core/v1 spells it."""
+    return {**{_TO_CORE.get(key, key): value for key, value in event.items()}, "apiVersion": "v1"}
+
+
+def from_core(event: Obj) -> Obj:
+    """A core/v1 event as events.k8s.io/v1 spells it."""
+    return {**{_FROM_CORE.get(key, key): value for key, value in event.items()}, "apiVersion": "events.k8s.io/v1"}
+
+
+def _convert(event: Obj, version: str) -> Obj:
+    return from_core(event) if event.get("apiVersion") == "v1" else event
+
+
+EVENT = kind(
+    "events.v1.Event",
+    "events",
+    group="events.k8s.io",
+    short_names=("ev",),
+    columns=core_printing.EVENT,
+    allow_create_on_update=True,
+    convert=_convert,
+    fields={path.replace("involvedObject", "regarding"): read for path, read in EVENT_FIELDS.items()},
+)
+
+KINDS = (EVENT,)
+
+EVENTS = EVENT.resource()

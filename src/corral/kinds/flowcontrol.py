@@ -1,0 +1,45 @@
+"""flowcontrol.apiserver.k8s.io/v1: stored for clients that list them; Corral limits requests by its own settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.kinds.builtin import kind
+from corral.kinds.definition import Column
+from corral.kinds.tables import AGE, NAME, text
+
+_OPTIONS: dict[str, Any] = {
+    "group": "flowcontrol.apiserver.k8s.io",
+    "namespaced": False,
+    "status": True,
+    "has_generation": True,
+}
+
+FLOW_SCHEMA = kind(
+    "flowcontrol.v1.FlowSchema",
+    "flowschemas",
+    columns=(
+        NAME,
+        Column("PriorityLevel", cell=text(".spec.priorityLevelConfiguration.name")),
+        Column("MatchingPrecedence", type="integer", cell=text(".spec.matchingPrecedence", "0")),
+        Column("DistinguisherMethod", cell=text(".spec.distinguisherMethod.type", "<none>")),
+        AGE,
+    ),
+    **_OPTIONS,
+)
+PRIORITY_LEVEL_CONFIGURATION = kind(
+    "flowcontrol.v1.PriorityLevelConfiguration",
+    "prioritylevelconfigurations",
+    columns=(
+        NAME,
+        Column("Type", cell=text(".spec.type")),
+        Column("NominalConcurrencyShares", cell=text(".spec.limited.nominalConcurrencyShares", "<none>")),
+        AGE,
+    ),
+    **_OPTIONS,
+)
+
+KINDS = (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)
+
+FLOW_SCHEMAS = FLOW_SCHEMA.resource()
+PRIORITY_LEVEL_CONFIGURATIONS = PRIORITY_LEVEL_CONFIGURATION.resource()
