@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from corral.kinds.definition import Schema
+from corral.kinds.definition import Schema as Schema  # part of this module
 
 RELEASE = "1.34"
 
