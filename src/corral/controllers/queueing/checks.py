@@ -1,0 +1,71 @@
+"""Admission checks of a Workload: which ones it needs, and the list in its status kept in line with that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.core.meta import Obj, spec_of, status_of, with_status
+from corral.core.timestamps import parse_time
+from corral.jobs import workload as wl
+from corral.kinds.kueue import names
+
+
+def required_checks(cluster_queue: Obj, workload: Obj) -> list[str]:
+    """Names of the checks `workload` has to pass in `cluster_queue`.
+
+    A rule limited to some flavors counts once one of them is assigned; before that only rules for every flavor count.
+    """
+    rules = (spec_of(cluster_queue).get("admissionChecksStrategy") or {}).get("admissionChecks") or []
+    assigned = _assigned_flavors(workload)
+    everything = set(_all_flavors(cluster_queue))
+    wanted = []
+    for rule in rules:
+        on = set(rule.get("onFlavors") or ())
+        if not on or (on & assigned if assigned else everything <= on):
+            wanted.append(rule["name"])
+    return wanted
+
+
+def _assigned_flavors(workload: Obj) -> set[str]:
+    assignments = wl.admission_of(workload).get("podSetAssignments") or []
+    return {flavor for entry in assignments for flavor in (entry.get("flavors") or {}).values()}
+
+
+def _all_flavors(cluster_queue: Obj) -> list[str]:
+    groups = spec_of(cluster_queue).get("resourceGroups") or []
+    return [flavor["name"] for group in groups for flavor in group.get("flavors") or []]
+
+
+def sync_check_states(workload: Obj, required: Sequence[str], now: str) -> Obj:
+    """`workload` with exactly the required checks, new ones Pending. The same object when nothing changes."""
+    held = {state["name"]: state for state in wl.check_states_of(workload)}
+    if list(held) == list(required) or set(held) == set(required):
+        return workload
+    fresh = {"state": names.PENDING, "message": "", "lastTransitionTime": now}
+    kept = [state for name, state in held.items() if name in required]
+    added = [{"name": name, **fresh} for name in required if name not in held]
+    status = {**status_of(workload), "admissionChecks": [*kept, *added]}
+    if not status["admissionChecks"]:
+        del status["admissionChecks"]
+    return with_status(workload, status)
+
+
+def in_state(workload: Obj, state: str) -> list[Obj]:
+    return [entry for entry in wl.check_states_of(workload) if entry.get("state") == state]
+
+
+def described(states: Sequence[Obj]) -> str:
+    """Checks with their messages, as conditions and events list them."""
+    return "; ".join(
+        f'"{state["name"]}" ({state["message"]})' if state.get("message") else f'"{state["name"]}"' for state in states
+    )
+
+
+def retry_time(workload: Obj) -> float | None:
+    """When the last of the checks that want a delay allows another try."""
+    times = [
+        parse_time(state["lastTransitionTime"]) + int(state["requeueAfterSeconds"])
+        for state in wl.check_states_of(workload)
+        if state.get("requeueAfterSeconds") is not None and state.get("lastTransitionTime")
+    ]
+    return max(times, default=None)

@@ -1,0 +1,162 @@
+"""What the queueing controllers share: client, clock, configuration, and the indexed caches they read.
+
+Indexes make every question a reconcile asks cost what it touches: workloads of an owner, of a LocalQueue, LocalQueues of
+a ClusterQueue, ClusterQueues of a flavor, a check or a cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from corral.client.protocol import Client
+from corral.controllers.queueing.config import QueueingConfig
+from corral.core.meta import Key, Obj, name_of, namespace_of, owner_references_of, resource_version_of, spec_of
+from corral.core.resource import Resource
+from corral.jobs import workload as wl
+from corral.kinds.kueue import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+    RESOURCE_FLAVORS,
+    TOPOLOGIES,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+)
+from corral.runtime.clock import Clock
+from corral.runtime.controller import Manager
+from corral.runtime.events import Recorder
+from corral.runtime.informer import Informer
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+
+FIELD_MANAGER = "kueue"
+ADMISSION_MANAGER = "kueue-admission"
+
+# Index names
+BY_OWNER = "owner"
+BY_QUEUE = "queue"
+BY_CLUSTER_QUEUE = "clusterQueue"
+BY_FLAVOR = "flavor"
+BY_CHECK = "check"
+BY_COHORT = "cohort"
+BY_TOPOLOGY = "topology"
+BY_PRIORITY_CLASS = "priorityClass"
+BY_RESERVATION = "reservedIn"
+
+
+def _owners(workload: Obj) -> Iterable[str]:
+    return (str(reference.get("uid", "")) for reference in owner_references_of(workload))
+
+
+def _queue(workload: Obj) -> Iterable[str]:
+    queue = wl.queue_of(workload)
+    return (str(Key(namespace_of(workload), queue)),) if queue else ()
+
+
+def _reserved_in(workload: Obj) -> Iterable[str]:
+    name = wl.cluster_queue_of(workload)
+    return (name,) if name else ()
+
+
+def _priority_class(workload: Obj) -> Iterable[str]:
+    reference = spec_of(workload).get("priorityClassRef") or {}
+    is_ours = reference.get("kind") == "WorkloadPriorityClass"
+    return (str(reference.get("name", "")),) if is_ours else ()
+
+
+def flavors_of(queue: Obj) -> list[str]:
+    """Flavors a ClusterQueue or Cohort has quota for, each once, in order."""
+    groups = spec_of(queue).get("resourceGroups") or []
+    return list(dict.fromkeys(flavor["name"] for group in groups for flavor in group.get("flavors") or []))
+
+
+def checks_of(queue: Obj) -> list[str]:
+    """Admission checks a ClusterQueue asks for."""
+    strategy = spec_of(queue).get("admissionChecksStrategy") or {}
+    return [rule["name"] for rule in strategy.get("admissionChecks") or []]
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The informers of everything queueing looks at."""
+
+    workloads: Informer
+    cluster_queues: Informer
+    local_queues: Informer
+    cohorts: Informer
+    flavors: Informer
+    checks: Informer
+    topologies: Informer
+    priority_classes: Informer
+    pod_priority_classes: Informer
+    namespaces: Informer
+
+    @classmethod
+    def of(cls, manager: Manager) -> Caches:
+        caches = cls(
+            workloads=manager.informer(WORKLOADS),
+            cluster_queues=manager.informer(CLUSTER_QUEUES),
+            local_queues=manager.informer(LOCAL_QUEUES),
+            cohorts=manager.informer(COHORTS),
+            flavors=manager.informer(RESOURCE_FLAVORS),
+            checks=manager.informer(ADMISSION_CHECKS),
+            topologies=manager.informer(TOPOLOGIES),
+            priority_classes=manager.informer(WORKLOAD_PRIORITY_CLASSES),
+            pod_priority_classes=manager.informer(PRIORITY_CLASSES),
+            namespaces=manager.informer(NAMESPACES),
+        )
+        caches.workloads.add_index(BY_OWNER, _owners)
+        caches.workloads.add_index(BY_QUEUE, _queue)
+        caches.workloads.add_index(BY_RESERVATION, _reserved_in)
+        caches.workloads.add_index(BY_PRIORITY_CLASS, _priority_class)
+        caches.local_queues.add_index(BY_CLUSTER_QUEUE, lambda lq: (str(spec_of(lq).get("clusterQueue", "")),))
+        caches.cluster_queues.add_index(BY_FLAVOR, flavors_of)
+        caches.cluster_queues.add_index(BY_CHECK, checks_of)
+        caches.cluster_queues.add_index(BY_COHORT, lambda cq: (str(spec_of(cq).get("cohortName", "")),))
+        caches.flavors.add_index(BY_TOPOLOGY, lambda flavor: (str(spec_of(flavor).get("topologyName", "")),))
+        return caches
+
+    def workloads_of_local_queue(self, key: Key) -> list[Obj]:
+        return self.workloads.by_index(BY_QUEUE, str(key))
+
+    def workloads_of_cluster_queue(self, name: str) -> list[Obj]:
+        """Workloads submitted to, or holding quota of, a ClusterQueue; each once."""
+        found: dict[Key, Obj] = {}
+        for queue in self.local_queues.by_index(BY_CLUSTER_QUEUE, name):
+            for workload in self.workloads.by_index(BY_QUEUE, str(Key(namespace_of(queue), name_of(queue)))):
+                found[Key(namespace_of(workload), name_of(workload))] = workload
+        for workload in self.workloads.by_index(BY_RESERVATION, name):
+            found[Key(namespace_of(workload), name_of(workload))] = workload
+        return list(found.values())
+
+    def cluster_queue_of(self, workload: Obj) -> Obj | None:
+        """The ClusterQueue behind a workload's LocalQueue."""
+        queue = self.local_queues.get(wl.local_queue_key(workload))
+        name = str(spec_of(queue).get("clusterQueue", "")) if queue else ""
+        return self.cluster_queues.get(Key("", name)) if name else None
+
+
+@dataclass(frozen=True)
+class Context:
+    """Client, clock, configuration and caches of one cluster's queueing."""
+
+    client: Client
+    clock: Clock
+    recorder: Recorder
+    config: QueueingConfig
+    caches: Caches
+
+    def now(self) -> str:
+        return self.clock.timestamp()
+
+    async def write_status(self, new: Obj, *, manager: str = FIELD_MANAGER) -> Obj:
+        """Store the status of a Workload, refused when it changed since `new` was read."""
+        return await self.client.update(WORKLOADS, new, subresource="status", manager=manager)
+
+
+def changed(old: Obj | None, new: Obj | None) -> bool:
+    """Whether two versions of an object differ at all; resyncs and replays do not."""
+    return old is None or new is None or resource_version_of(old) != resource_version_of(new)

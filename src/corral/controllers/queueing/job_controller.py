@@ -1,0 +1,454 @@
+"""The job reconciler: keeps one Workload per queued job, starts the job when it is admitted, stops it when it is not.
+
+One class serves every kind through its adapter. A reconcile makes at most one step per object and returns; the write
+wakes it again. The order of the checks is the life of a job: finished, deleted Workload, missing or outdated Workload,
+readiness, eviction, start, and running without admission.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from corral.controllers.queueing.context import ADMISSION_MANAGER, BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.managed import ManagedJobs, NestingTooDeep
+from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.controllers.queueing.podset_info import FlavorGone, original_infos, start_infos
+from corral.controllers.queueing.priority import PriorityClassNotFound, job_priority, workload_class
+from corral.core import conditions
+from corral.core.errors import AlreadyExists, NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    controller_of,
+    finalizers_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    metadata_of,
+    name_of,
+    namespace_of,
+    owner_ref,
+    owner_references_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_labels,
+    with_metadata,
+    with_spec,
+    with_status,
+    without_finalizer,
+)
+from corral.core.resource import Resource
+from corral.core.timestamps import parse_time
+from corral.jobs import lifecycle
+from corral.jobs import workload as wl
+from corral.jobs.adapter import (
+    Finish,
+    JobAdapter,
+    maximum_execution_time,
+    prebuilt_workload,
+    queue_name,
+    workload_priority_class,
+)
+from corral.jobs.podset import ConflictingUpdate, PodSet, same_shape
+from corral.kinds.kueue import WORKLOADS, names
+from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.informer import Reader
+
+log = logging.getLogger(__name__)
+
+OUT_OF_SYNC = "The prebuilt workload is out of sync with its user job"
+
+
+class JobController:
+    """Queues the jobs of one kind."""
+
+    def __init__(self, context: Context, adapter: JobAdapter, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+        self.name = f"{adapter.framework}-kueue-controller"
+        self.adapter = adapter
+        self.context = context
+        self.managed = managed
+        self.metrics = metrics
+        self.recorder = context.recorder.named(self.name)
+        self.workloads = context.caches.workloads
+
+    def setup(self, manager: Manager) -> None:
+        self.jobs: Reader = manager.informer(self.adapter.resource)
+        self.lookups = {resource: manager.informer(resource) for resource in self.adapter.reads}
+        self.managed.add_kind(self.adapter, self.jobs)
+        resource = self.adapter.resource
+        workers = self.context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), 5)
+        manager.add(
+            self,
+            watches=[Watch(resource), Watch(WORKLOADS, map=self._job_of)],
+            workers=workers,
+        )
+
+    def _job_of(self, workload: Obj) -> Sequence[Key]:
+        resource = self.adapter.resource
+        keys = []
+        for reference in owner_references_of(workload):
+            group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+            if reference.get("kind") == resource.kind and group == resource.group:
+                keys.append(Key(namespace_of(workload), str(reference["name"])))
+        return keys
+
+    def _lookup(self, resource: Resource, key: Key) -> Obj | None:
+        return self.lookups[resource].get(key)
+
+    # The reconcile
+
+    async def reconcile(self, key: Key) -> Result | None:
+        job = self.jobs.get(key)
+        if job is None:
+            return None
+        try:
+            ancestor = self.managed.managed_ancestor(job)
+        except NestingTooDeep as error:
+            self.recorder.event(job, "Warning", "JobNestingTooDeep", str(error))
+            return None
+        if ancestor is not None:
+            await self._follow(job, *ancestor)
+            return None
+        if not self.managed.is_managed(job):
+            return None
+        return await self._reconcile_managed(job)
+
+    async def _follow(self, job: Obj, adapter: JobAdapter, owner: Obj) -> None:
+        """A child of a queued job must not run ahead of it."""
+        if self.adapter.is_suspended(job) or is_deleting(job) or self.adapter.finished(job) is not None:
+            return
+        held = self._owned(owner)
+        if not any(wl.is_admitted(workload) or wl.is_finished(workload) for workload in held) and held:
+            await self._write_job(self.adapter.suspend(job))
+            self.recorder.event(job, "Normal", "Suspended", "Kueue managed child job suspended")
+
+    async def _reconcile_managed(self, job: Obj) -> Result | None:
+        if is_deleting(job):
+            await self._drop_finalizers(job)
+            return None
+        finish = self.adapter.finished(job)
+        workload, proceed = await self._workload_of(job, finish)
+        if not proceed:
+            return None
+        if finish is not None:
+            await self._finish(job, workload, finish)
+            return None
+        if workload is None:
+            await self._create(job)
+            return None
+        if is_deleting(workload):
+            await self._give_up_workload(job, workload)
+            return None
+        if wl.is_finished(workload):
+            await self._stop_finished(job, workload)
+            return None
+        return await self._drive(job, workload)
+
+    async def _drive(self, job: Obj, workload: Obj) -> Result | None:
+        """Bring a job and its live Workload in line."""
+        if await self._sync_spec(job, workload) or await self._sync_progress(job, workload):
+            return None
+        if wl.is_evicted(workload):
+            await self._evict(job, workload)
+        elif self.adapter.is_suspended(job):
+            if wl.is_admitted(workload):
+                return await self._start(job, workload)
+        elif not wl.is_admitted(workload):
+            await self._stop(job, workload, "Not admitted by cluster queue")
+        return None
+
+    # Finding the Workload
+
+    async def _workload_of(self, job: Obj, finish: Finish | None) -> tuple[Obj | None, bool]:
+        """The job's Workload, and whether to go on with this reconcile."""
+        prebuilt = prebuilt_workload(job) if self.adapter.prebuilt else ""
+        if prebuilt:
+            return await self._prebuilt(job, prebuilt, finish)
+        candidates = self._owned(job)
+        match = next((found for found in candidates if self._matches(job, found)), None)
+        others = [found for found in candidates if found is not match]
+        if match is None and len(others) == 1 and self._can_update(job, others[0]):
+            await self._update_pod_sets(job, others[0])
+            return None, False
+        if match is None and not self.adapter.is_suspended(job) and finish is None:
+            return None, await self._stop_unmatched(job, others)
+        for extra in others:
+            await self._delete_workload(job, extra)
+        return match, not others
+
+    def _owned(self, job: Obj) -> list[Obj]:
+        return [
+            workload
+            for workload in self.workloads.by_index(BY_OWNER, uid_of(job))
+            if namespace_of(workload) == namespace_of(job)
+        ]
+
+    def _pod_sets(self, job: Obj) -> list[PodSet]:
+        return self.adapter.pod_sets(job, self._lookup)
+
+    def _matches(self, job: Obj, workload: Obj) -> bool:
+        """Whether `workload` describes `job` as it is; a finished one belongs to it in any case."""
+        if wl.is_finished(workload) or is_deleting(workload):
+            return True
+        running = not self.adapter.is_suspended(job) or names.STOPPING in (metadata_of(job).get("annotations") or {})
+        expected = wl.pod_sets_of(workload)
+        try:
+            actual = self._pod_sets(job)
+        except ValueError:
+            return True
+        if len(expected) != len(actual):
+            return False
+        partial = any(entry.get("minCount") is not None for entry in expected) and running
+        return all(
+            same_shape(entry, pod_set, compare_counts=not partial, running=running or wl.is_admitted(workload))
+            for entry, pod_set in zip(expected, actual, strict=True)
+        )
+
+    def _can_update(self, job: Obj, workload: Obj) -> bool:
+        return self.adapter.is_suspended(job) and not wl.has_quota(workload) and not wl.is_finished(workload)
+
+    async def _update_pod_sets(self, job: Obj, workload: Obj) -> None:
+        fresh = await self._compose(job)
+        if fresh is None:
+            return
+        spec = {**spec_of(workload), **spec_of(fresh), "active": spec_of(workload).get("active", True)}
+        await self.context.client.update(WORKLOADS, with_spec(workload, spec), manager=FIELD_MANAGER)
+        self.recorder.event(
+            job, "Normal", "UpdatedWorkload", f"Updated not matching Workload for suspended job: {key_of(workload)}"
+        )
+
+    async def _stop_unmatched(self, job: Obj, others: list[Obj]) -> bool:
+        """A running job without a fitting Workload is stopped first; True when it is."""
+        workload = others[0] if len(others) == 1 else None
+        if workload is None:
+            message = "Missing Workload; unable to restore pod templates"
+        else:
+            message = "No matching Workload; restoring pod templates according to existent Workload"
+        if not await self._stop(job, workload, message):
+            return False
+        for extra in others:
+            await self._delete_workload(job, extra)
+        return False
+
+    async def _delete_workload(self, job: Obj, workload: Obj) -> None:
+        if finalizers_of(workload):
+            workload = await self.context.client.update(
+                WORKLOADS, without_finalizer(workload, names.RESOURCE_IN_USE), manager=FIELD_MANAGER
+            )
+        try:
+            await self.context.client.delete(WORKLOADS, name_of(workload), namespace_of(workload), uid=uid_of(workload))
+        except NotFound:
+            return  # somebody else was faster
+        self.recorder.event(job, "Normal", "DeletedWorkload", f"Deleted not matching Workload: {key_of(workload)}")
+
+    async def _prebuilt(self, job: Obj, name: str, finish: Finish | None) -> tuple[Obj | None, bool]:
+        workload = self.workloads.get(Key(namespace_of(job), name))
+        if workload is None:
+            if not self.adapter.is_suspended(job) and finish is None:
+                await self._stop(job, None, "missing workload")
+            return None, False
+        if not any(reference.get("uid") == uid_of(job) for reference in owner_references_of(workload)):
+            if controller_of(workload) is not None:
+                return None, False
+            adopted = with_metadata(workload, ownerReferences=[*owner_references_of(workload), owner_ref(job)])
+            adopted = with_labels(adopted, {names.JOB_UID: uid_of(job)})
+            await self.context.client.update(WORKLOADS, adopted, manager=FIELD_MANAGER)
+            return None, False
+        if not self._matches(job, workload) and finish is None:
+            await self._finish_workload(workload, "OutOfSync", OUT_OF_SYNC)
+            return None, False
+        return workload, True
+
+    # Making the Workload
+
+    async def _create(self, job: Obj) -> None:
+        if not self.adapter.is_suspended(job):
+            await self._stop(job, None, "missing workload")
+            return
+        workload = await self._compose(job)
+        if workload is None:
+            return
+        try:
+            created = await self.context.client.create(WORKLOADS, workload, manager=FIELD_MANAGER)
+        except AlreadyExists:
+            return  # our own earlier write has not reached the cache yet
+        self.metrics.workload_created(
+            self.adapter.framework, parse_time(metadata_of(job)["creationTimestamp"]), self.context.clock.now()
+        )
+        self.recorder.event(job, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
+
+    async def _compose(self, job: Obj) -> Obj | None:
+        """The Workload `job` should have, or None when that cannot be told; an event says why."""
+        try:
+            pod_sets = self._pod_sets(job)
+            priority = job_priority(self.context.caches, self.adapter, job, pod_sets)
+        except PriorityClassNotFound as error:
+            self.recorder.event(job, "Warning", "WorkloadPriorityClassNotFound", str(error))
+            raise
+        except ValueError as error:
+            self.recorder.event(job, "Warning", "ErrWorkloadCompose", str(error))
+            raise
+        resource = self.adapter.resource
+        extra = (str(generation_of(job)),) if self._is_elastic(job) else ()
+        limit = 63 if self.context.config.gates["ShortWorkloadNames"] else wl.MAX_NAME
+        return wl.new_workload(
+            job,
+            wl.workload_name(resource.kind, resource.group, name_of(job), uid_of(job), *extra, limit=limit),
+            pod_sets,
+            queue=queue_name(job),
+            priority=priority.value,
+            priority_ref=priority.reference,
+            max_execution_time=maximum_execution_time(job),
+            labels=wl.copied_labels(job, self.context.config.label_keys_to_copy),
+            annotations=wl.copied_annotations(job),
+        )
+
+    def _is_elastic(self, job: Obj) -> bool:
+        return wl.is_elastic(job) and self.context.config.gates["ElasticJobsViaWorkloadSlices"]
+
+    # Keeping the Workload current
+
+    async def _sync_spec(self, job: Obj, workload: Obj) -> bool:
+        """Queue, priority class and time limit follow the job's labels; True when a write was made."""
+        spec = dict(spec_of(workload))
+        if self.adapter.is_suspended(job) and not wl.has_quota(workload):
+            spec["queueName"] = queue_name(job)
+            limit = maximum_execution_time(job)
+            spec.pop("maximumExecutionTimeSeconds", None)
+            if limit is not None:
+                spec["maximumExecutionTimeSeconds"] = limit
+        name = workload_priority_class(job)
+        held = spec.get("priorityClassRef") or {}
+        if name and (held.get("name") != name or held.get("kind") != "WorkloadPriorityClass"):
+            try:
+                priority = workload_class(self.context.caches, name)
+            except PriorityClassNotFound as error:
+                self.recorder.event(job, "Warning", "WorkloadPriorityClassNotFound", str(error))
+            else:
+                spec.update(priority=priority.value, priorityClassRef=priority.reference)
+        if not spec.get("queueName"):
+            spec.pop("queueName", None)
+        if spec == spec_of(workload):
+            return False
+        await self.context.client.update(WORKLOADS, with_spec(workload, spec), manager=FIELD_MANAGER)
+        return True
+
+    async def _sync_progress(self, job: Obj, workload: Obj) -> bool:
+        """Reclaimable pods and readiness as the job shows them; True when a write was made."""
+        new = workload
+        if self.context.config.gates["ReclaimablePods"]:
+            new = self._with_reclaimable(job, new)
+        if self.context.config.wait_for_pods_ready is not None:
+            ready = not self.adapter.is_suspended(job) and self.adapter.pods_ready(job)
+            new = lifecycle.sync_pods_ready(new, ready, self.context.now())
+        if new is workload:
+            return False
+        if conditions.is_true(new, names.PODS_READY) and not conditions.is_true(workload, names.PODS_READY):
+            self.metrics.pods_ready(new, self.context.clock.now())
+        await self.context.write_status(new, manager=FIELD_MANAGER)
+        return True
+
+    def _with_reclaimable(self, job: Obj, workload: Obj) -> Obj:
+        held = {entry["name"]: int(entry["count"]) for entry in status_of(workload).get("reclaimablePods") or []}
+        actual = self.adapter.reclaimable_pods(job)
+        if held == actual:
+            return workload
+        if wl.has_quota(workload) and not self.adapter.is_suspended(job):
+            # While quota is held the number only grows; a restarted pod takes nothing back.
+            actual = {name: max(count, held.get(name, 0)) for name, count in {**held, **actual}.items()}
+            if held == actual:
+                return workload
+        entries = [{"name": name, "count": count} for name, count in actual.items()]
+        return with_status(workload, {**status_of(workload), "reclaimablePods": entries})
+
+    # Starting and stopping
+
+    async def _start(self, job: Obj, workload: Obj) -> Result | None:
+        try:
+            infos = start_infos(
+                workload,
+                lambda name: self.context.caches.flavors.get(Key("", name)),
+                queue_labels=self.context.config.gates["AssignQueueLabelsForPods"],
+            )
+            started = self.adapter.run(job, infos)
+        except ConflictingUpdate as error:
+            await self._finish_workload(workload, "FailedToStart", str(error))
+            return None
+        except FlavorGone as error:
+            log.info("cannot start the job yet", extra={"job": str(key_of(job)), "error": str(error)})
+            return Result(requeue_after=1.0)
+        await self._write_job(started)
+        self.recorder.event(job, "Normal", "Started", f"Admitted by clusterQueue {wl.cluster_queue_of(workload)}")
+        return None
+
+    async def _stop(self, job: Obj, workload: Obj | None, message: str) -> bool:
+        """One step towards a stopped job; True once it is stopped and restored."""
+        infos = original_infos(workload) if workload is not None else []
+        was_running = not self.adapter.is_suspended(job)
+        if workload is None:
+            if not was_running:
+                return True
+            await self._write_job(self.adapter.suspend(job))
+        else:
+            write = self.adapter.stop(job, infos)
+            if write is None:
+                return True
+            await self._write_job(write.obj, write.subresource)
+        if was_running:
+            self.recorder.event(job, "Normal", "Stopped", message)
+        return False
+
+    async def _evict(self, job: Obj, workload: Obj) -> None:
+        """Stop the job of an evicted Workload, and give its quota back when no pod runs any more."""
+        evicted = conditions.find(workload, names.EVICTED) or {}
+        stopped = await self._stop(job, workload, str(evicted.get("message", "")))
+        if not stopped or self.adapter.is_active(job) or not wl.has_quota(workload):
+            return
+        required = [state["name"] for state in wl.check_states_of(workload)]
+        released = lifecycle.release_evicted(workload, required, self.context.now())
+        await self.context.write_status(released, manager=ADMISSION_MANAGER)
+
+    async def _write_job(self, job: Obj, subresource: str = "") -> None:
+        await self.context.client.update(self.adapter.resource, job, subresource=subresource, manager=FIELD_MANAGER)
+
+    # The end
+
+    async def _finish(self, job: Obj, workload: Obj | None, finish: Finish) -> None:
+        if workload is None:
+            return
+        if not wl.is_finished(workload):
+            await self._finish_workload(workload, "Succeeded" if finish.success else "Failed", finish.message)
+            self.recorder.event(
+                job, "Normal", "FinishedWorkload", f"Workload '{key_of(workload)}' is declared finished"
+            )
+            return
+        await self._remove_finalizer(workload)
+
+    async def _finish_workload(self, workload: Obj, reason: str, message: str) -> None:
+        if not wl.is_finished(workload):
+            done = lifecycle.finish(workload, reason, message, self.context.now())
+            await self.context.write_status(done, manager=ADMISSION_MANAGER)
+            self.metrics.finished(done)
+
+    async def _stop_finished(self, job: Obj, workload: Obj) -> None:
+        """A Workload that ended although its job did not: the job must not go on."""
+        finished = conditions.find(workload, names.FINISHED) or {}
+        if finished.get("reason") in ("OutOfSync", "FailedToStart", "OwnerNotFound"):
+            await self._stop(job, workload, str(finished.get("message", "")))
+        await self._remove_finalizer(workload)
+
+    async def _give_up_workload(self, job: Obj, workload: Obj) -> None:
+        if await self._stop(job, workload, "Workload is deleted"):
+            await self._remove_finalizer(workload)
+
+    async def _drop_finalizers(self, job: Obj) -> None:
+        for workload in self._owned(job):
+            await self._remove_finalizer(workload)
+
+    async def _remove_finalizer(self, workload: Obj) -> None:
+        if names.RESOURCE_IN_USE in finalizers_of(workload):
+            await self.context.client.update(
+                WORKLOADS, without_finalizer(workload, names.RESOURCE_IN_USE), manager=FIELD_MANAGER
+            )

@@ -1,0 +1,497 @@
+"""The Workload controller: everything in a Workload's life that is neither scheduling nor the job itself.
+
+Deactivation, stopped queues, admission checks, back-off after an eviction, time limits, readiness deadlines, retention and
+orphans. Each step is one write; the change it makes wakes the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from corral.controllers.queueing import checks
+from corral.controllers.queueing.context import ADMISSION_MANAGER, FIELD_MANAGER, Context
+from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
+from corral.core import conditions
+from corral.core.errors import NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_spec,
+    with_status,
+    without_finalizer,
+)
+from corral.core.timestamps import format_time, parse_time
+from corral.jobs import lifecycle
+from corral.jobs import workload as wl
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, names
+from corral.runtime.controller import Manager, Result, Watch
+
+CAUSE_TEXTS = {
+    "RequeuingLimitExceeded": "exceeding the maximum number of re-queuing retries",
+    "MaximumExecutionTimeExceeded": "exceeding the maximum execution time",
+}
+STOPPED_REASONS = {
+    names.BY_CLUSTER_QUEUE_STOPPED: ("ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"),
+    names.BY_LOCAL_QUEUE_STOPPED: ("LocalQueueRestarted", "The LocalQueue was restarted after being stopped"),
+}
+
+Done = Result | None
+Step = Callable[[Obj], Awaitable[tuple[bool, float | None]]]
+"""A step says whether it wrote something, and when it wants to be asked again."""
+
+
+class WorkloadController:
+    """Moves Workloads through their life."""
+
+    name = "kueue-workload-controller"
+
+    def __init__(self, context: Context, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.metrics = metrics
+        self.caches = context.caches
+        self.recorder = context.recorder.named(self.name)
+        self._steps: tuple[Step, ...] = (
+            self._deactivate,
+            self._reactivate,
+            self._restart,
+            self._end_backoff,
+            self._sync_gates,
+            self._drain,
+            self._sync_checks,
+            self._act_on_checks,
+            self._sync_admitted,
+            self._explain_inadmissible,
+            self._limit_execution,
+            self._require_readiness,
+        )
+
+    def setup(self, manager: Manager) -> None:
+        workers = self.context.config.workers.get("Workload.kueue.x-k8s.io", 10)
+        manager.add(
+            self,
+            watches=[
+                Watch(WORKLOADS),
+                Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_queue_changed),
+                Watch(LOCAL_QUEUES, map=self._of_local_queue, when=_queue_changed),
+            ],
+            workers=workers,
+        )
+
+    def _of_cluster_queue(self, queue: Obj) -> Iterable[Key]:
+        return [key_of(workload) for workload in self.caches.workloads_of_cluster_queue(name_of(queue))]
+
+    def _of_local_queue(self, queue: Obj) -> Iterable[Key]:
+        return [key_of(workload) for workload in self.caches.workloads_of_local_queue(key_of(queue))]
+
+    async def reconcile(self, key: Key) -> Result | None:
+        workload = self.caches.workloads.get(key)
+        if workload is None:
+            return None
+        if wl.is_finished(workload):
+            return await self._retire(workload)
+        if await self._finish_orphan(workload):
+            return None
+        if is_deleting(workload):
+            return None
+        waits: list[float] = []
+        for step in self._steps:
+            wrote, wait = await step(workload)
+            if wrote:
+                return None
+            if wait is not None:
+                waits.append(max(0.0, wait))
+        return Result(requeue_after=min(waits)) if waits else None
+
+    async def _write(self, workload: Obj) -> tuple[bool, None]:
+        await self.context.write_status(workload, manager=ADMISSION_MANAGER)
+        return True, None
+
+    def _queues(self, workload: Obj) -> tuple[Obj | None, Obj | None]:
+        """The LocalQueue and the ClusterQueue of a workload: the one holding its quota, else the one it waits for."""
+        local = self.caches.local_queues.get(wl.local_queue_key(workload))
+        name = wl.cluster_queue_of(workload) or (str(spec_of(local).get("clusterQueue", "")) if local else "")
+        return local, (self.caches.cluster_queues.get(Key("", name)) if name else None)
+
+    def _required(self, workload: Obj) -> list[str]:
+        _, queue = self._queues(workload)
+        if queue is None:
+            return [state["name"] for state in wl.check_states_of(workload)]
+        return checks.required_checks(queue, workload)
+
+    # The end
+
+    async def _retire(self, workload: Obj) -> Result | None:
+        """A finished Workload loses its finalizer when nobody owns it, and goes after its retention time."""
+        unowned = not owner_references_of(workload) or is_deleting(workload)
+        if unowned and names.RESOURCE_IN_USE in finalizers_of(workload):
+            await self._remove_finalizer(workload)
+            return None
+        keep = self.context.config.retention.after_finished_s
+        if keep is None or is_deleting(workload):
+            return None
+        finished = conditions.find(workload, names.FINISHED) or {}
+        left = parse_time(finished["lastTransitionTime"]) + keep - self.context.clock.now()
+        if left > 0:
+            return Result(requeue_after=left)
+        await self._delete(workload)
+        return None
+
+    async def _delete(self, workload: Obj) -> None:
+        try:
+            await self.context.client.delete(WORKLOADS, name_of(workload), namespace_of(workload), uid=uid_of(workload))
+        except NotFound:
+            return  # gone already
+        self.recorder.event(workload, "Normal", "Deleted", "Deleted workload due to elapsed retention")
+
+    async def _remove_finalizer(self, workload: Obj) -> None:
+        new = without_finalizer(workload, names.RESOURCE_IN_USE)
+        await self.context.client.update(WORKLOADS, new, manager=FIELD_MANAGER)
+
+    async def _finish_orphan(self, workload: Obj) -> bool:
+        """A Workload whose job is gone ends; one that is being deleted without owners is let go."""
+        if owner_references_of(workload):
+            return False
+        deleting, had_owner = is_deleting(workload), names.JOB_UID in labels_of(workload)
+        if not deleting and not had_owner:
+            return False
+        if deleting and not self.context.config.gates["FinishOrphanedWorkloads"]:
+            await self._remove_finalizer(workload)
+            return True
+        if not self.context.config.gates["FinishOrphanedWorkloads"]:
+            return False
+        message = "The workload's owner no longer exists"
+        done = lifecycle.finish(workload, "OwnerNotFound", message, self.context.now())
+        await self.context.write_status(done, manager=ADMISSION_MANAGER)
+        self.metrics.finished(done)
+        return True
+
+    # Deactivation
+
+    async def _deactivate(self, workload: Obj) -> tuple[bool, float | None]:
+        target = conditions.find(workload, names.DEACTIVATION_TARGET)
+        marked = target is not None and target.get("status") == "True"
+        if wl.is_active(workload):
+            if not marked:
+                return False, None
+            inactive = with_spec(workload, {**spec_of(workload), "active": False})
+            await self.context.client.update(WORKLOADS, inactive, manager=FIELD_MANAGER)
+            return True, None
+        if wl.is_evicted(workload):
+            return await self._retain_deactivated(workload)
+        cause, message = "", "The workload is deactivated"
+        if marked and target is not None:
+            cause, message = str(target["reason"]), f"{message} due to {target['message']}"
+        new = lifecycle.without_condition(workload, names.DEACTIVATION_TARGET) if target else workload
+        new = lifecycle.evict(new, names.BY_DEACTIVATION, message, self.context.now(), cause=cause)
+        status = {name: value for name, value in status_of(new).items() if name != "requeueState"}
+        await self._evicted(with_status(new, status), names.BY_DEACTIVATION, message, cause)
+        return True, None
+
+    async def _retain_deactivated(self, workload: Obj) -> tuple[bool, float | None]:
+        keep = self.context.config.retention.after_deactivated_s
+        evicted = conditions.find(workload, names.EVICTED) or {}
+        by_us = str(evicted.get("reason", "")).startswith("DeactivatedDueTo")
+        if keep is None or not by_us or wl.has_quota(workload):
+            return False, None
+        left = parse_time(evicted["lastTransitionTime"]) + keep - self.context.clock.now()
+        if left > 0:
+            return False, left
+        await self._delete(workload)
+        return True, None
+
+    async def _evicted(self, workload: Obj, reason: str, message: str, cause: str = "") -> None:
+        """Write an eviction and tell about it."""
+        await self.context.write_status(workload, manager=ADMISSION_MANAGER)
+        suffix = f"DueTo{cause}" if cause else ""
+        self.recorder.event(workload, "Normal", f"EvictedDueTo{reason}{suffix}", message)
+        self.metrics.evicted(workload, reason, cause, self.context.clock.now())
+
+    async def _reactivate(self, workload: Obj) -> tuple[bool, float | None]:
+        requeued = conditions.find(workload, names.REQUEUED) or {}
+        blocked = requeued.get("status") == "False" and str(requeued.get("reason", "")).startswith("Deactivated")
+        if not wl.is_active(workload) or not blocked:
+            return False, None
+        new = lifecycle.with_condition(
+            workload, names.REQUEUED, True, "Reactivated", "The workload was reactivated", self.context.now()
+        )
+        status = {name: value for name, value in status_of(new).items() if name != "requeueState"}
+        return await self._write(with_status(new, status))
+
+    # Back-off and restart
+
+    async def _end_backoff(self, workload: Obj) -> tuple[bool, float | None]:
+        requeued = conditions.find(workload, names.REQUEUED) or {}
+        waiting = requeued.get("status") == "False" and requeued.get("reason") in (
+            names.BY_PODS_READY_TIMEOUT,
+            names.BY_ADMISSION_CHECK,
+        )
+        if not waiting or wl.is_single_pod(workload):
+            return False, None
+        state = status_of(workload).get("requeueState") or {}
+        due = parse_time(state["requeueAt"]) if state.get("requeueAt") else 0.0
+        left = due - self.context.clock.now()
+        if left > 0:
+            return False, left
+        new = lifecycle.with_condition(
+            workload, names.REQUEUED, True, "BackoffFinished", "The workload backoff was finished", self.context.now()
+        )
+        if state:
+            kept = {name: value for name, value in state.items() if name != "requeueAt"}
+            new = with_status(new, {**status_of(new), "requeueState": kept})
+        return await self._write(new)
+
+    async def _restart(self, workload: Obj) -> tuple[bool, float | None]:
+        requeued = conditions.find(workload, names.REQUEUED) or {}
+        text = STOPPED_REASONS.get(str(requeued.get("reason", "")))
+        if requeued.get("status") != "False" or text is None or wl.is_single_pod(workload):
+            return False, None
+        local, queue = self._queues(workload)
+        owner = queue if requeued["reason"] == names.BY_CLUSTER_QUEUE_STOPPED else local
+        if owner is None or _is_stopped(owner):
+            return False, None
+        return await self._write(
+            lifecycle.with_condition(workload, names.REQUEUED, True, text[0], text[1], self.context.now())
+        )
+
+    async def _sync_gates(self, workload: Obj) -> tuple[bool, float | None]:
+        """Preemption gates of the spec appear closed in the status."""
+        wanted = [gate["name"] for gate in spec_of(workload).get("preemptionGates") or []]
+        held = {gate["name"]: gate for gate in status_of(workload).get("preemptionGates") or []}
+        if list(held) == wanted:
+            return False, None
+        now = self.context.now()
+        closed = {"position": "Closed", "lastTransitionTime": now}
+        gates = [held.get(name) or {"name": name, **closed} for name in wanted]
+        return await self._write(with_status(workload, {**status_of(workload), "preemptionGates": gates}))
+
+    # Queues that stop or go
+
+    async def _drain(self, workload: Obj) -> tuple[bool, float | None]:
+        """A stopped or deleted queue takes quota back: from running workloads only when it is drained."""
+        if not wl.has_quota(workload) or wl.is_evicted(workload):
+            return False, None
+        local, queue = self._queues(workload)
+        if queue is not None and _policy(queue) == "HoldAndDrain":
+            await self._evict(workload, names.BY_CLUSTER_QUEUE_STOPPED, "The ClusterQueue is stopped")
+            return True, None
+        if local is not None and _policy(local) == "HoldAndDrain":
+            await self._evict(workload, names.BY_LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
+            return True, None
+        if wl.is_admitted(workload):
+            return False, None
+        problem = _lost_queue(workload, local, queue)
+        if not problem:
+            return False, None
+        required = [state["name"] for state in wl.check_states_of(workload)]
+        return await self._write(
+            lifecycle.release(workload, required, self.context.now(), message=problem, reason="Inadmissible")
+        )
+
+    async def _evict(self, workload: Obj, reason: str, message: str, cause: str = "") -> None:
+        new = lifecycle.evict(workload, reason, message, self.context.now(), cause=cause)
+        await self._evicted(new, reason, message, cause)
+
+    async def _explain_inadmissible(self, workload: Obj) -> tuple[bool, float | None]:
+        """A waiting workload whose queue cannot take it says so, and forgets it once it can."""
+        if wl.has_quota(workload) or (wl.is_evicted(workload) and not wl.is_active(workload)):
+            return False, None
+        now = self.context.now()
+        gates = _admission_gates(workload)
+        held = conditions.find(workload, names.QUOTA_RESERVED) or {}
+        if gates and self.context.config.gates["AdmissionGatedBy"]:
+            message = f"The workload is gated by: {', '.join(gates)}"
+            new = lifecycle.pending(workload, "AdmissionGated", message, now)
+            if new is workload:
+                return False, None
+            self.recorder.event(workload, "Normal", "AdmissionGated", message)
+            return await self._write(new)
+        if held.get("reason") == "AdmissionGated":
+            self.recorder.event(workload, "Normal", "AdmissionGateCleared", "All admission gates were removed")
+            return await self._write(lifecycle.pending(workload, "Pending", "Admission gates cleared", now))
+        problem = self._queue_problem(workload)
+        if not problem:
+            return False, None
+        new = lifecycle.pending(workload, "Inadmissible", problem, now)
+        return (False, None) if new is workload else await self._write(new)
+
+    def _queue_problem(self, workload: Obj) -> str:
+        local, queue = self._queues(workload)
+        if local is None:
+            return f"LocalQueue {wl.queue_of(workload)} doesn't exist"
+        if _is_stopped(local):
+            return f"LocalQueue {name_of(local)} is inactive"
+        name = str(spec_of(local).get("clusterQueue", ""))
+        if queue is None:
+            return f"ClusterQueue {name} doesn't exist"
+        if _is_stopped(queue) or conditions.is_false(queue, names.ACTIVE):
+            return f"ClusterQueue {name} is inactive"
+        return ""
+
+    # Admission checks
+
+    async def _sync_checks(self, workload: Obj) -> tuple[bool, float | None]:
+        _, queue = self._queues(workload)
+        if queue is None or is_deleting(queue):
+            return False, None
+        new = checks.sync_check_states(workload, checks.required_checks(queue, workload), self.context.now())
+        return (False, None) if new is workload else await self._write(new)
+
+    async def _act_on_checks(self, workload: Obj) -> tuple[bool, float | None]:
+        rejected = checks.in_state(workload, names.REJECTED)
+        if rejected and not conditions.is_true(workload, names.DEACTIVATION_TARGET) and wl.is_active(workload):
+            message = f"Admission check(s): {checks.described(rejected)}, were rejected"
+            self.recorder.event(workload, "Warning", "AdmissionCheckRejected", f"Deactivated due to {message}")
+            return await self._write(
+                lifecycle.deactivation_target(workload, names.BY_ADMISSION_CHECK, message, self.context.now())
+            )
+        retry = checks.in_state(workload, names.RETRY)
+        if not retry or wl.is_evicted(workload):
+            return False, None
+        message = f"Evicted due to AdmissionCheck(s) in Retry state: {checks.described(retry)}"
+        new = lifecycle.evict(workload, names.BY_ADMISSION_CHECK, message, self.context.now())
+        due = checks.retry_time(workload)
+        if due is not None:
+            new = _with_requeue_at(new, due)
+        await self._evicted(new, names.BY_ADMISSION_CHECK, message)
+        return True, None
+
+    async def _sync_admitted(self, workload: Obj) -> tuple[bool, float | None]:
+        if wl.is_evicted(workload):
+            return False, None
+        if conditions.find(workload, names.ADMITTED) is None and not wl.has_quota(workload):
+            return False, None
+        if not wl.is_admitted(workload) and _admission_gates(workload):
+            return False, None
+        granular = self.context.config.gates["UnadmittedWorkloadsObservability"]
+        new = lifecycle.sync_admitted(workload, self._required(workload), self.context.now(), granular=granular)
+        if new is workload:
+            return False, None
+        if not wl.is_admitted(new) and conditions.find(workload, names.ADMITTED) is None:
+            return False, None
+        await self.context.write_status(new, manager=ADMISSION_MANAGER)
+        if wl.is_admitted(new):
+            self._tell_admitted(new)
+        return True, None
+
+    def _tell_admitted(self, workload: Obj) -> None:
+        now = self.context.clock.now()
+        reserved = conditions.find(workload, names.QUOTA_RESERVED) or {}
+        waited = max(0, round(now - parse_time(reserved["lastTransitionTime"])))
+        self.recorder.event(
+            workload,
+            "Normal",
+            "Admitted",
+            f"Admitted by ClusterQueue {wl.cluster_queue_of(workload)}, wait time since reservation was {waited}s",
+        )
+        self.metrics.admitted(workload, queued_since(workload), now)
+
+    # Time limits
+
+    async def _limit_execution(self, workload: Obj) -> tuple[bool, float | None]:
+        limit = spec_of(workload).get("maximumExecutionTimeSeconds")
+        if limit is None or not wl.is_admitted(workload) or wl.is_evicted(workload):
+            return False, None
+        admitted = conditions.find(workload, names.ADMITTED) or {}
+        past = int(status_of(workload).get("accumulatedPastExecutionTimeSeconds") or 0)
+        left = limit - past - (self.context.clock.now() - parse_time(admitted["lastTransitionTime"]))
+        if left > 0:
+            return False, left
+        if conditions.is_true(workload, names.DEACTIVATION_TARGET):
+            return False, None
+        cause = "MaximumExecutionTimeExceeded"
+        self.recorder.event(workload, "Warning", cause, f"The maximum execution time ({limit}s) exceeded")
+        return await self._write(lifecycle.deactivation_target(workload, cause, CAUSE_TEXTS[cause], self.context.now()))
+
+    async def _require_readiness(self, workload: Obj) -> tuple[bool, float | None]:
+        """Pods that do not get ready in time cost the workload its place."""
+        settings = self.context.config.wait_for_pods_ready
+        if settings is None or not wl.is_active(workload) or wl.is_evicted(workload):
+            return False, None
+        found = _readiness_deadline(workload, settings.timeout_s, settings.recovery_timeout_s)
+        if found is None:
+            return False, None
+        cause, deadline = found
+        left = deadline - self.context.clock.now()
+        if left > 0:
+            return False, left
+        count = int((status_of(workload).get("requeueState") or {}).get("count") or 0) + 1
+        if settings.backoff_limit is not None and count > settings.backoff_limit:
+            reason = "RequeuingLimitExceeded"
+            if conditions.is_true(workload, names.DEACTIVATION_TARGET):
+                return False, None
+            return await self._write(
+                lifecycle.deactivation_target(workload, reason, CAUSE_TEXTS[reason], self.context.now())
+            )
+        delay = min(settings.backoff_base_s * 2.0 ** (count - 1), settings.backoff_max_s)
+        message = f"Exceeded the PodsReady timeout {key_of(workload)}"
+        new = lifecycle.evict(workload, names.BY_PODS_READY_TIMEOUT, message, self.context.now(), cause=cause)
+        state = {"count": count, "requeueAt": format_time(self.context.clock.now() + delay)}
+        new = with_status(new, {**status_of(new), "requeueState": state})
+        await self._evicted(new, names.BY_PODS_READY_TIMEOUT, message, cause)
+        return True, None
+
+
+def _readiness_deadline(workload: Obj, timeout: float, recovery: float | None) -> tuple[str, float] | None:
+    """Why and until when an admitted workload may have pods that are not ready; None when there is no deadline."""
+    if not wl.is_admitted(workload) or conditions.is_true(workload, names.PODS_READY):
+        return None
+    admitted_at = parse_time((conditions.find(workload, names.ADMITTED) or {})["lastTransitionTime"])
+    ready = conditions.find(workload, names.PODS_READY)
+    if ready is not None and ready.get("reason") == "WaitForRecovery":
+        if recovery is None:
+            return None
+        return "WaitForRecovery", parse_time(ready["lastTransitionTime"]) + recovery
+    return "WaitForStart", admitted_at + timeout
+
+
+def _with_requeue_at(workload: Obj, due: float) -> Obj:
+    """The earliest next try moved to `due`; it never moves back."""
+    state = status_of(workload).get("requeueState") or {}
+    if state.get("requeueAt") and parse_time(state["requeueAt"]) >= due:
+        return workload
+    return with_status(workload, {**status_of(workload), "requeueState": {**state, "requeueAt": format_time(due)}})
+
+
+def _policy(queue: Obj) -> str:
+    return str(spec_of(queue).get("stopPolicy") or "None")
+
+
+def _is_stopped(queue: Obj) -> bool:
+    return _policy(queue) != "None"
+
+
+def _lost_queue(workload: Obj, local: Obj | None, queue: Obj | None) -> str:
+    """Why a reservation can no longer stand, or empty."""
+    if local is None or is_deleting(local):
+        return f"LocalQueue {wl.queue_of(workload)} is terminating or missing"
+    if _is_stopped(local):
+        return f"LocalQueue {name_of(local)} is stopped"
+    if queue is None or is_deleting(queue):
+        return f"ClusterQueue {wl.cluster_queue_of(workload)} is terminating or missing"
+    return f"ClusterQueue {name_of(queue)} is stopped" if _is_stopped(queue) else ""
+
+
+def _admission_gates(workload: Obj) -> list[str]:
+    text = (workload.get("metadata", {}).get("annotations") or {}).get(names.ADMISSION_GATED_BY, "")
+    return [gate for gate in text.split(",") if gate]
+
+
+def _queue_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Whether workloads of a queue have to look again: its spec, its activity or its existence changed."""
+    if old is None or new is None:
+        return True
+    return (
+        old.get("spec") != new.get("spec")
+        or is_deleting(old) != is_deleting(new)
+        or conditions.is_true(old, names.ACTIVE) != conditions.is_true(new, names.ACTIVE)
+    )
