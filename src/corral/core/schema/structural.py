@@ -8,12 +8,14 @@ that the rest of core asks: what is below this field, how is it merged, and what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 RawSchema = Mapping[str, Any]
 Merge = Literal["scalar", "atomic", "map", "set", "keyed", "any"]
 """How values merge: as a whole (scalar, atomic), by field (map), as a set, as a list keyed by fields, or as they look."""
+
+Trait = Literal["default", "rules", "unique", "embedded"]
 
 NO_DEFAULT: Final = object()
 _PREFIX: Final = "x-kubernetes-"
@@ -45,6 +47,7 @@ class Schema:
         "preserve",
         "properties",
         "raw",
+        "reaches",
         "required",
         "rules",
         "type",
@@ -61,8 +64,8 @@ class Schema:
         self.default: Any = raw.get("default", NO_DEFAULT)
         self.preserve = bool(raw.get(f"{_PREFIX}preserve-unknown-fields"))
         self.embedded = bool(raw.get(f"{_PREFIX}embedded-resource"))
-        self.int_or_string = bool(raw.get(f"{_PREFIX}int-or-string"))
-        self.hint = str(raw.get("x-corral-type") or "")
+        self.int_or_string = bool(raw.get(f"{_PREFIX}int-or-string")) or name.endswith(".intstr.IntOrString")
+        self.hint = str(raw.get("x-corral-type") or "") or ("quantity" if name.endswith(".resource.Quantity") else "")
         self.rules: tuple[RawSchema, ...] = tuple(raw.get(f"{_PREFIX}validations") or ())
         self.patch_merge_key = str(raw.get(f"{_PREFIX}patch-merge-key") or "")
         self.patch_strategies = frozenset(str(raw.get(f"{_PREFIX}patch-strategy") or "").split(",")) - {""}
@@ -71,6 +74,8 @@ class Schema:
         self.combinators: dict[str, list[Schema]] = {}
         self.has_combinators = False
         self.merge: Merge = "any"
+        self.reaches: frozenset[Trait] = frozenset()
+        """Which traits this node or anything below it has: walkers turn back where theirs is missing."""
         self.memo: dict[str, Any] = {}
         """What walkers have worked out about this node (validators, rule programs), by walker."""
 
@@ -86,18 +91,53 @@ class Schema:
         """True when nothing is declared, so that any value may be here."""
         return not self.type and not self.properties and self.additional is None and self.items is None
 
+    def children(self) -> Iterator[Schema]:
+        """The nodes that describe members and elements, not the branches of anyOf and the like."""
+        yield from self.properties.values()
+        if self.additional is not None:
+            yield self.additional
+        if self.items is not None:
+            yield self.items
+
     def __repr__(self) -> str:
         return f"<Schema {self.name or self.type or 'any'} {self.merge}>"
 
 
 def compile_schema(raw: RawSchema, definitions: Mapping[str, RawSchema] | None = None) -> Schema:
     """The compiled form of `raw`; `$ref`s are looked up in `definitions` by their last path segment."""
-    return _Compiler(definitions or {}).node(raw)
+    node = _Compiler(definitions or {}).node(raw)
+    _spread_traits(node)
+    return node
 
 
 def compile_definition(name: str, definitions: Mapping[str, RawSchema]) -> Schema:
     """The compiled form of the definition `name`."""
-    return _Compiler(definitions).definition(name)
+    node = _Compiler(definitions).definition(name)
+    _spread_traits(node)
+    return node
+
+
+def compile_resource(raw: RawSchema, definitions: Mapping[str, RawSchema] | None = None) -> Schema:
+    """The compiled schema of a whole custom object, which has apiVersion, kind and metadata even if `raw` has not.
+
+    Of metadata `raw` can only restrict the names; everything else about metadata is the same for all kinds.
+    """
+    node = _Compiler(definitions or {}).node(raw)
+    declared = (raw.get("properties") or {}).get("metadata") or {}
+    limits = {
+        name: rule for name, rule in (declared.get("properties") or {}).items() if name in ("name", "generateName")
+    }
+    metadata = OBJECT_META
+    if limits:
+        properties = {**OBJECT_META.raw["properties"]}
+        for name, rule in limits.items():
+            properties[name] = {**properties[name], **rule}
+        metadata = compile_schema({**OBJECT_META.raw, "properties": properties})
+    node.properties["metadata"] = metadata
+    _add_object_fields(node)
+    node.merge = _merge_of(node)
+    _spread_traits(node)
+    return node
 
 
 def _type_of(raw: RawSchema) -> tuple[str, bool]:
@@ -116,6 +156,43 @@ def _list_type(raw: RawSchema, merge_key: str, strategies: frozenset[str]) -> tu
     if "merge" in strategies:
         return ("map", (merge_key,)) if merge_key else ("set", ())
     return "atomic", ()
+
+
+def _own_traits(node: Schema) -> set[Trait]:
+    traits: set[Trait] = set()
+    if node.default is not NO_DEFAULT:
+        traits.add("default")
+    if node.rules:
+        traits.add("rules")
+    if node.type == "array" and node.list_type in ("set", "map"):
+        traits.add("unique")
+    if node.embedded:
+        traits.add("embedded")
+    return traits
+
+
+def _spread_traits(root: Schema) -> None:
+    """Tell every node what lies below it; schemas may contain themselves, so repeat until nothing new is learnt."""
+    nodes: dict[int, Schema] = {}
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if id(node) not in nodes:
+            nodes[id(node)] = node
+            pending.extend(node.children())
+    found = {key: _own_traits(node) | node.reaches for key, node in nodes.items()}
+    order = list(reversed(nodes))
+    changed = True
+    while changed:
+        changed = False
+        for key in order:
+            traits = found[key]
+            before = len(traits)
+            for child in nodes[key].children():
+                traits |= found[id(child)]
+            changed = changed or len(traits) != before
+    for key, node in nodes.items():
+        node.reaches = frozenset(found[key])
 
 
 class _Compiler:

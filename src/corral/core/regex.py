@@ -1,0 +1,103 @@
+"""Regular expressions of the Go dialect, searched in linear time.
+
+Patterns come from custom resource definitions and CEL rules, that is, from users: a backtracking engine would let one of
+them stall the server. Searching is done by the Rust engine inside jsonschema-rs, which like Go's never backtracks.
+Only where positions or groups are asked for (`find`, `replace` in CEL) is Python's engine used, on a translation.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import jsonschema_rs
+
+
+class RegexError(ValueError):
+    """The pattern is not a valid regular expression."""
+
+
+@lru_cache(maxsize=4096)
+def _searcher(pattern: str) -> jsonschema_rs.Draft202012Validator:
+    try:
+        return jsonschema_rs.Draft202012Validator(
+            {"pattern": to_rust(pattern)}, pattern_options=jsonschema_rs.RegexOptions()
+        )
+    except jsonschema_rs.ValidationError:
+        raise RegexError(f"error parsing regexp: `{pattern}`") from None
+
+
+def search(pattern: str, text: str) -> bool:
+    """True when `pattern` matches anywhere in `text`; raises RegexError for a bad pattern."""
+    found: bool = _searcher(pattern).is_valid(text)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def compile_python(pattern: str) -> re.Pattern[str]:
+    """`pattern` for Python's engine, for those who need positions; raises RegexError."""
+    _searcher(pattern)
+    try:
+        return re.compile(_to_python(pattern))
+    except (re.error, OverflowError):
+        raise RegexError(f"error parsing regexp: `{pattern}`") from None
+
+
+def to_rust(pattern: str) -> str:
+    """`pattern` with the POSIX classes spelt out, the one thing that differs."""
+    if "[:" not in pattern:
+        return pattern
+    for name, members in _POSIX_CLASSES.items():
+        pattern = pattern.replace(name, members)
+    return pattern
+
+
+_PERL_CLASSES: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}
+_POSIX_CLASSES: Final = {
+    "[:alnum:]": "0-9A-Za-z", "[:alpha:]": "A-Za-z", "[:ascii:]": r"\x00-\x7F", "[:blank:]": r"\t ", "[:digit:]": "0-9",
+    "[:lower:]": "a-z", "[:space:]": r"\t\n\v\f\r ", "[:upper:]": "A-Z", "[:word:]": r"0-9A-Za-z_",
+    "[:xdigit:]": "0-9A-Fa-f", "[:punct:]": r"!-/:-@\[-`{-~",
+}  # fmt: skip
+
+
+def _to_python(pattern: str) -> str:
+    """Rewrite what means something else in Python: `$`, `\\z`, classes limited to ASCII, `(?P<…>`, POSIX classes."""
+    result, position, in_class = [], 0, False
+    while position < len(pattern):
+        char = pattern[position]
+        if char == "\\" and position + 1 < len(pattern):
+            result.append(_escape_sequence(pattern[position + 1], in_class))
+            position += 2
+            continue
+        posix = next((name for name in _POSIX_CLASSES if in_class and pattern.startswith(name, position)), None)
+        if posix:
+            result.append(_POSIX_CLASSES[posix])
+            position += len(posix)
+            continue
+        if char == "[" and in_class:
+            result.append("\\[")
+        elif char == "[":
+            in_class = True
+            result.append("[")
+            if pattern.startswith("[^", position):
+                result.append("^")
+                position += 1
+            if pattern[position + 1 : position + 2] == "]":
+                result.append("\\]")
+                position += 1
+        elif char == "]" and in_class:
+            in_class = False
+            result.append("]")
+        else:
+            result.append(r"\Z" if char == "$" and not in_class else char)
+        position += 1
+    return "".join(result)
+
+
+def _escape_sequence(char: str, in_class: bool) -> str:
+    if char in _PERL_CLASSES:
+        return _PERL_CLASSES[char] if in_class else f"[{_PERL_CLASSES[char]}]"
+    if char.lower() in _PERL_CLASSES and not in_class:
+        return f"[^{_PERL_CLASSES[char.lower()]}]"
+    return r"\Z" if char == "z" else f"\\{char}"
