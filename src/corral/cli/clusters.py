@@ -1,0 +1,159 @@
+"""`corral clusters`: the worker clusters of a manager — add, list, describe, drain, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from corral.cli.options import client_of, cluster_options
+from corral.client.sync import SyncClient
+from corral.core import conditions
+from corral.core.errors import NotFound
+from corral.core.meta import Obj, name_of, spec_of, status_of
+from corral.core.resource import Resource
+from corral.fleet import join
+
+WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+
+
+@click.group()
+def clusters() -> None:
+    """Worker clusters of a manager."""
+
+
+@clusters.command()
+@click.argument("name")
+@click.option("--worker-context", default="", help="Context of the worker in the kubeconfig.")
+@click.option("--worker-kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the worker, if another file.")
+@click.option("--server", default="", help="Address the manager reaches the worker at, if not the kubeconfig's.")
+@click.option("--config", "config_name", default="multikueue", help="MultiKueueConfig to add it to.")
+@click.option("--with-dependencies", is_flag=True, help="Also allow copying ConfigMaps, Secrets and runtimes.")
+@cluster_options
+def add(
+    name: str,
+    worker_context: str,
+    worker_kubeconfig: Path | None,
+    server: str,
+    config_name: str,
+    with_dependencies: bool,
+    namespace: str,
+    context: str,
+    kubeconfig_path: Path | None,
+) -> None:
+    """Make the cluster of a kubeconfig context a worker called NAME. Doing it again renews its credentials."""
+    manager = client_of(kubeconfig_path, context)
+    worker = client_of(worker_kubeconfig or kubeconfig_path, worker_context or f"corral-{name}")
+    token = join.prepare_worker(worker, dependencies=with_dependencies)
+    join.register_worker(
+        manager, name, server or worker.access.server, worker.access.ca, token, namespace or join.NAMESPACE
+    )
+    listed = join.add_to_config(manager, config_name, [name])
+    click.echo(f"cluster {name} added; MultiKueueConfig {config_name} now has {', '.join(listed)}")
+
+
+@clusters.command("list")
+@cluster_options
+def list_(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """List workers with their state and how many workloads they run."""
+    manager = client_of(kubeconfig_path, context)
+    running = _running(manager)
+    rows = [("NAME", "ACTIVE", "CONFIGS", "RUNNING", "MESSAGE")]
+    configs = manager.list(join.MULTI_KUEUE_CONFIGS)["items"]
+    for cluster in manager.list(join.MULTI_KUEUE_CLUSTERS)["items"]:
+        name = name_of(cluster)
+        active = conditions.find(cluster, "Active") or {}
+        named = [name_of(config) for config in configs if name in (spec_of(config).get("clusters") or [])]
+        rows.append(
+            (
+                name,
+                str(active.get("status", "Unknown")),
+                ",".join(named) or "-",
+                str(running.get(name, 0)),
+                str(active.get("message", "")),
+            )
+        )
+    _print(rows)
+
+
+@clusters.command()
+@click.argument("name")
+@cluster_options
+def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Show one worker: its connection, and the workloads it runs or is asked for."""
+    manager = client_of(kubeconfig_path, context)
+    cluster = manager.get(join.MULTI_KUEUE_CLUSTERS, name)
+    for entry in conditions.conditions_of(cluster):
+        click.echo(
+            f"{entry['type']}: {entry['status']} ({entry.get('reason')}) {entry.get('message')} since {entry.get('lastTransitionTime')}"
+        )
+    rows = [("NAMESPACE", "WORKLOAD", "STATE")]
+    for workload in manager.list(WORKLOADS)["items"]:
+        state = _state_on(workload, name)
+        if state:
+            rows.append((workload["metadata"]["namespace"], name_of(workload), state))
+    _print(rows)
+
+
+@clusters.command()
+@click.argument("name")
+@click.option("--config", "config_name", default="multikueue", help="MultiKueueConfig to take it out of.")
+@cluster_options
+def drain(name: str, config_name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Give NAME no more work: take it out of the config. What runs there is moved to other workers."""
+    manager = client_of(kubeconfig_path, context)
+    manager.get(join.MULTI_KUEUE_CLUSTERS, name)
+    join.remove_from_config(manager, config_name, name)
+    click.echo(f"cluster {name} taken out of MultiKueueConfig {config_name}; `corral clusters add {name}` puts it back")
+
+
+@clusters.command()
+@click.argument("name")
+@click.option("--config", "config_name", default="multikueue", help="MultiKueueConfig to take it out of.")
+@click.option("--force", is_flag=True, help="Remove it even while it runs workloads.")
+@cluster_options
+def remove(
+    name: str, config_name: str, force: bool, namespace: str, context: str, kubeconfig_path: Path | None
+) -> None:
+    """Remove a worker: take it out of the config, delete its MultiKueueCluster and Secret."""
+    manager = client_of(kubeconfig_path, context)
+    busy = _running(manager).get(name, 0)
+    if busy and not force:
+        raise click.ClickException(
+            f"cluster {name} runs {busy} workloads; `corral clusters drain {name}` first, or --force"
+        )
+    join.remove_from_config(manager, config_name, name)
+    for resource, target, space in (
+        (join.MULTI_KUEUE_CLUSTERS, name, ""),
+        (join.SECRETS, f"{name}-kubeconfig", namespace or join.NAMESPACE),
+    ):
+        try:
+            manager.delete(resource, target, space)
+        except NotFound:
+            continue
+    click.echo(f"cluster {name} removed")
+
+
+def _running(manager: SyncClient) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for workload in manager.list(WORKLOADS)["items"]:
+        cluster = status_of(workload).get("clusterName")
+        if cluster and not conditions.is_true(workload, "Finished"):
+            counts[cluster] = counts.get(cluster, 0) + 1
+    return counts
+
+
+def _state_on(workload: Obj, cluster: str) -> str:
+    status = status_of(workload)
+    if conditions.is_true(workload, "Finished"):
+        return ""
+    if status.get("clusterName") == cluster:
+        return "running here"
+    return "asked" if cluster in (status.get("nominatedClusterNames") or []) else ""
+
+
+def _print(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

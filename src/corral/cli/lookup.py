@@ -1,0 +1,85 @@
+"""Finding what a user means: `job/x`, `pytorchjob x`, `workload/x` — the object, and the Workload that stands for it."""
+
+from __future__ import annotations
+
+import click
+
+from corral.client.sync import SyncClient
+from corral.core.errors import NotFound
+from corral.core.meta import Obj, is_owned_by, name_of, owner_references_of, uid_of
+from corral.core.resource import Resource
+
+WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+PODS = Resource("", "v1", "pods", "Pod")
+
+
+def resource_named(client: SyncClient, word: str) -> Resource:
+    """The kind a user wrote, by plural, singular, short name or kind, as the server's discovery knows it."""
+    word = word.lower()
+    wanted, _, group = word.partition(".")
+    for found, names in _discover(client):
+        if wanted in names and (not group or found.group.startswith(group)):
+            return found
+    raise click.ClickException(f"the server does not know a resource type {word!r}")
+
+
+def _discover(client: SyncClient) -> list[tuple[Resource, set[str]]]:
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+    found: list[tuple[Resource, set[str]]] = []
+    for path in ("/api", "/apis"):
+        for entry in client.call("GET", path, accept=accept).get("items") or []:
+            group = (entry.get("metadata") or {}).get("name") or ""
+            for version in (entry.get("versions") or [])[:1]:
+                for item in version.get("resources") or []:
+                    kind = (item.get("responseKind") or {}).get("kind", "")
+                    resource = Resource(
+                        group, version["version"], item["resource"], kind, item.get("scope") == "Namespaced"
+                    )
+                    names = {
+                        item["resource"],
+                        item.get("singularResource", ""),
+                        kind.lower(),
+                        *(item.get("shortNames") or []),
+                    }
+                    found.append((resource, names))
+    return found
+
+
+def object_named(client: SyncClient, words: tuple[str, ...], namespace: str) -> tuple[Resource, Obj]:
+    """The object of `kind/name` or `kind name`; a lone name is a Job."""
+    if len(words) == 1 and "/" in words[0]:
+        kind, _, name = words[0].partition("/")
+    elif len(words) == 2:
+        kind, name = words
+    elif len(words) == 1:
+        kind, name = "jobs.batch", words[0]
+    else:
+        raise click.UsageError("write KIND/NAME, for example job/train or pytorchjob/mnist")
+    resource = resource_named(client, kind)
+    return resource, client.get(resource, name, namespace)
+
+
+def workload_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> Obj | None:
+    """The Workload that stands for an object; itself when it is one."""
+    if resource.kind == "Workload":
+        return obj
+    found = client.list(WORKLOADS, namespace)["items"]
+    owned = [workload for workload in found if is_owned_by(workload, uid_of(obj))]
+    if owned:
+        return max(owned, key=lambda workload: str(workload["metadata"].get("creationTimestamp")))
+    for reference in owner_references_of(obj):
+        try:
+            parent = client.get(resource_named(client, str(reference["kind"])), str(reference["name"]), namespace)
+        except (NotFound, click.ClickException):
+            continue
+        parent_resource = resource_named(client, str(reference["kind"]))
+        if (workload := workload_of(client, parent_resource, parent, namespace)) is not None:
+            return workload
+    return None
+
+
+def events_of(client: SyncClient, obj: Obj, namespace: str) -> list[Obj]:
+    events = Resource("", "v1", "events", "Event")
+    selector = f"involvedObject.name={name_of(obj)},involvedObject.kind={obj['kind']}"
+    items: list[Obj] = client.list(events, namespace, fields=selector)["items"]
+    return items

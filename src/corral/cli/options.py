@@ -1,0 +1,45 @@
+"""Options every command that talks to a cluster has, and how they become a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from corral.client import kubeconfig
+from corral.client.sync import SyncClient
+from corral.fleet.state import FleetFolder
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def cluster_options(command: F) -> F:
+    """--kubeconfig, --context and --namespace."""
+    for option in (
+        click.option("-n", "--namespace", default="", help="Namespace (default: the context's)."),
+        click.option("--context", default="", help="Context of the kubeconfig."),
+        click.option("--kubeconfig", "kubeconfig_path", type=click.Path(path_type=Path), help="Kubeconfig file."),
+    ):
+        command = option(command)
+    return command
+
+
+def kubeconfig_file(path: Path | None) -> Path:
+    """The file to use: the given one, kubectl's if it exists, else the local fleet's."""
+    if path is not None:
+        return path
+    default = kubeconfig.default_path()
+    if default.exists():
+        return default
+    local = FleetFolder.default().kubeconfig
+    return local if local.exists() else default
+
+
+def client_of(path: Path | None, context: str) -> SyncClient:
+    return SyncClient.from_kubeconfig(kubeconfig_file(path), context)
+
+
+def namespace_of(client: SyncClient, given: str) -> str:
+    return given or client.access.namespace

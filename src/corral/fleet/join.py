@@ -1,0 +1,132 @@
+"""Making a cluster a worker of a manager: a scoped identity on the worker, its kubeconfig in a Secret on the manager.
+
+Everything is applied, so doing it again renews the credentials and changes nothing else. The identity may only do what
+dispatching needs: its job kinds and Workloads, nothing in other groups.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import yaml
+
+from corral.client import kubeconfig
+from corral.client.sync import SyncClient
+from corral.core.errors import AlreadyExists, NotFound
+from corral.core.meta import Obj, spec_of
+from corral.core.resource import Resource
+
+NAMESPACE = "kueue-system"
+ACCOUNT = "corral-dispatch"
+TOKEN_SECONDS = 365 * 86400
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SECRETS = Resource("", "v1", "secrets", "Secret")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+MULTI_KUEUE_CLUSTERS = Resource(
+    "kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", namespaced=False
+)
+MULTI_KUEUE_CONFIGS = Resource("kueue.x-k8s.io", "v1beta2", "multikueueconfigs", "MultiKueueConfig", namespaced=False)
+
+_READ = ["get", "list", "watch"]
+_WRITE = ["create", "delete", *_READ, "patch", "update"]
+RULES: list[Obj] = [
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _WRITE},
+    {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["get"]},
+    {"apiGroups": ["apps"], "resources": ["deployments", "statefulsets"], "verbs": _WRITE},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": _WRITE},
+    {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods/exec", "pods/attach", "pods/portforward"], "verbs": ["create", "get"]},
+    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets", "jobsets/status"], "verbs": _WRITE},
+    {"apiGroups": ["kubeflow.org"], "resources": ["*"], "verbs": _WRITE},
+    {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs", "trainjobs/status"], "verbs": _WRITE},
+    {"apiGroups": ["ray.io"], "resources": ["*"], "verbs": _WRITE},
+    {"apiGroups": ["workload.codeflare.dev"], "resources": ["*"], "verbs": _WRITE},
+    {"apiGroups": ["leaderworkerset.x-k8s.io"], "resources": ["*"], "verbs": _WRITE},
+    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads", "workloads/status"], "verbs": _WRITE},
+    {
+        "apiGroups": ["kueue.x-k8s.io"],
+        "resources": ["clusterqueues", "localqueues", "cohorts", "resourceflavors"],
+        "verbs": _READ,
+    },
+]
+DEPENDENCY_RULES: list[Obj] = [
+    {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["create", "get", "patch", "update"]},
+    {
+        "apiGroups": ["trainer.kubeflow.org"],
+        "resources": ["trainingruntimes", "clustertrainingruntimes"],
+        "verbs": ["create", "get", "patch", "update"],
+    },
+]
+
+
+def prepare_worker(worker: SyncClient, *, dependencies: bool = False) -> str:
+    """Make the dispatching identity on a worker; returns a token for it."""
+    ensure_namespace(worker, NAMESPACE)
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    worker.apply(SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT, "namespace": NAMESPACE}})
+    rules = [*RULES, *DEPENDENCY_RULES] if dependencies else RULES
+    worker.apply(CLUSTER_ROLES, {"metadata": {"name": ACCOUNT}, "rules": rules})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
+    worker.apply(CLUSTER_ROLE_BINDINGS, {"metadata": {"name": ACCOUNT}, "roleRef": role, "subjects": [subject]})
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS},
+    }
+    answer = worker.create_subresource(SERVICE_ACCOUNTS, ACCOUNT, NAMESPACE, "token", request)
+    return str(answer["status"]["token"])
+
+
+def register_worker(
+    manager: SyncClient, name: str, server: str, ca: bytes, token: str, namespace: str = NAMESPACE
+) -> None:
+    """Tell the manager how to reach a worker: a Secret with a kubeconfig, and a MultiKueueCluster that names it."""
+    ensure_namespace(manager, namespace)
+    secret = f"{name}-kubeconfig"
+    document = yaml.safe_dump(kubeconfig.document_for(name, server, ca, token=token), sort_keys=False)
+    body: Obj = {
+        "metadata": {"name": secret, "namespace": namespace},
+        "type": "Opaque",
+        "data": {"kubeconfig": base64.b64encode(document.encode()).decode()},
+    }
+    manager.apply(SECRETS, body)
+    source = {"kubeConfig": {"location": secret, "locationType": "Secret"}}
+    manager.apply(MULTI_KUEUE_CLUSTERS, {"metadata": {"name": name}, "spec": {"clusterSource": source}})
+
+
+def add_to_config(manager: SyncClient, config: str, names: Sequence[str]) -> list[str]:
+    """Append workers to a MultiKueueConfig, made if it is missing; returns its clusters."""
+    try:
+        found = manager.get(MULTI_KUEUE_CONFIGS, config)
+    except NotFound:
+        manager.create(MULTI_KUEUE_CONFIGS, {"metadata": {"name": config}, "spec": {"clusters": list(names)}})
+        return list(names)
+    held = list(spec_of(found).get("clusters") or [])
+    wanted = [*held, *(name for name in names if name not in held)]
+    if wanted != held:
+        manager.patch(MULTI_KUEUE_CONFIGS, config, "", {"spec": {"clusters": wanted}})
+    return wanted
+
+
+def remove_from_config(manager: SyncClient, config: str, name: str) -> None:
+    try:
+        found = manager.get(MULTI_KUEUE_CONFIGS, config)
+    except NotFound:
+        return
+    left = [entry for entry in spec_of(found).get("clusters") or [] if entry != name]
+    if left != spec_of(found).get("clusters"):
+        manager.patch(MULTI_KUEUE_CONFIGS, config, "", {"spec": {"clusters": left}})
+
+
+def ensure_namespace(client: SyncClient, name: str) -> None:
+    try:
+        client.create(NAMESPACES, {"metadata": {"name": name}})
+    except AlreadyExists:
+        pass
