@@ -64,7 +64,7 @@ def workload_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str
     if resource.kind == "Workload":
         return obj
     found = client.list(WORKLOADS, namespace)["items"]
-    owned = [workload for workload in found if is_owned_by(workload, uid_of(obj))]
+    owned: list[Obj] = [workload for workload in found if is_owned_by(workload, uid_of(obj))]
     if owned:
         return max(owned, key=lambda workload: str(workload["metadata"].get("creationTimestamp")))
     for reference in owner_references_of(obj):
