@@ -66,6 +66,8 @@ class SupervisorConnection:
         self.orphan_s = orphan_s
         self.on_exit: Callable[[Ending], None] = lambda ending: None
         self.on_lost: Callable[[], None] = lambda: None
+        self.on_output: dict[str, Callable[[str, bytes], None]] = {}
+        self.on_session_end: dict[str, Callable[[Ending], None]] = {}
         self._sock: socket.socket | None = None
         self._reader: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -85,15 +87,28 @@ class SupervisorConnection:
         reply = await self._ask({"op": "signal", "id": identity, "signal": number})
         return bool(reply["found"])
 
+    async def signal_first(self, identity: str, number: int) -> bool:
+        """Send a signal to the container's first process only, as container runtimes do."""
+        reply = await self._ask({"op": "signal", "id": identity, "signal": number, "group": False})
+        return bool(reply["found"])
+
     async def feed(self, identity: str, data: bytes | None) -> None:
         """Write to the program's standard input; None closes it."""
         text = None if data is None else data.decode("latin-1")
         await self._ask({"op": "stdin", "id": identity, "data": text})
 
+    async def attach(self, identity: str, *, on: bool) -> None:
+        """Have the program's output sent to `on_output`, or no more."""
+        await self._ask({"op": "attach", "id": identity, "on": on})
+
     async def runs(self) -> dict[str, Started]:
         """Every program that runs now, by id."""
         reply = await self._ask({"op": "list"})
         return {run["id"]: Started(run["pid"], run["startedAt"]) for run in reply["runs"]}
+
+    async def connect_existing(self) -> bool:
+        """Join a supervisor that runs already; False when there is none."""
+        return self._sock is not None or await self._connect_existing()
 
     async def is_isolating(self) -> bool:
         """Whether containers get their own view of the file system."""
@@ -213,11 +228,19 @@ class SupervisorConnection:
         for reply in replies.values():
             if not reply.done():
                 reply.set_result({"error": "the supervisor ended"})
+        sessions, self.on_session_end = self.on_session_end, {}
+        for identity, end in sessions.items():
+            end(Ending(identity, 137, 0.0, 0.0))
         self.on_lost()
 
     def _take(self, message: dict[str, Any]) -> None:
         if message.get("event") == "exit":
-            self.on_exit(Ending.from_json(message))
+            ending = Ending.from_json(message)
+            self.on_session_end.pop(ending.id, self.on_exit)(ending)
+            return
+        if message.get("event") == "output":
+            if listener := self.on_output.get(message["id"]):
+                listener(message["stream"], message["data"].encode("latin-1"))
             return
         reply = self._replies.pop(message["seq"], None)
         if reply is not None and not reply.done():

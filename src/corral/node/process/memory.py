@@ -36,6 +36,14 @@ def has_mark(pid: int, mark: bytes) -> bool:
         return False
 
 
+def has_any_mark(pid: int, beginnings: tuple[bytes, ...]) -> bool:
+    """Whether a line of the environment of `pid` begins with one of `beginnings`."""
+    try:
+        return any(line.startswith(beginnings) for line in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except OSError:
+        return False
+
+
 def exceeds(pid: int, limit: int) -> bool:
     """Whether the program and its children hold more than `limit` bytes.
 

@@ -43,6 +43,7 @@ class Run:
         self.log = log
         self.client = client
         self.outputs: dict[int, str] = {}
+        self.watchers: list[Connection] = []
         self.stdin: int | None = None
         self.listener: int | None = None
         self.report: socket.socket | None = None
@@ -213,6 +214,10 @@ class Supervisor:
             return {"found": run is not None}
         if operation == "stdin":
             return self._feed(self.runs[message["id"]], message.get("data"))
+        if operation == "attach":
+            run = self.runs[message["id"]]
+            (run.watchers.append if message["on"] else run.watchers.remove)(connection)
+            return {}
         if operation == "list":
             return {"runs": [self._describe(run) for run in self.runs.values()], "isolated": self.around.can_isolate}
         if operation == "stop":
@@ -230,7 +235,9 @@ class Supervisor:
         inner = self.runs.get(launch.inside)
         if launch.inside and inner is None:
             return {"error": "container not found"}
-        given, connection.descriptors = connection.descriptors, []
+        given: list[int] = []
+        if launch.inside:
+            given, connection.descriptors = connection.descriptors, []
         run, streams = self._prepare(connection, launch, given)
         enter = inner.pid if inner is not None and self.around.can_isolate else None
         run.pid, run.report = spawn(launch, streams, self.around, enter)
@@ -322,8 +329,12 @@ class Supervisor:
             self._forget(descriptor)
             del run.outputs[descriptor]
             return False
+        stream = run.outputs[descriptor]
         if run.log is not None:
-            run.log.write(run.outputs[descriptor], data)
+            run.log.write(stream, data)
+        for watcher in run.watchers:
+            text = data.decode("latin-1")
+            self._send(watcher, {"event": "output", "id": run.launch.id, "stream": stream, "data": text})
         return True
 
     def _signal(self, run: Run, number: int, *, group: bool = True) -> None:

@@ -1,0 +1,106 @@
+"""The folder of one pod: what the process runtime keeps on disk, and finds again after a restart.
+
+pod.json                      address and devices
+hosts, hostname               mounted into every container
+volumes/<name>/               volume content
+containers/<name>/work, tmp   private folders of a container
+containers/<name>/<attempt>/  launch.json, log, exit.json, termination-log: one run
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corral.node.process.connection import Ending
+from corral.node.process.supervisor import write_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a pod occupies on its node."""
+
+    namespace: str
+    name: str
+    node: str
+    address: str
+    devices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodFolder:
+    """Paths and small records under one pod's folder."""
+
+    path: Path
+
+    @property
+    def uid(self) -> str:
+        return self.path.name
+
+    @property
+    def hosts(self) -> Path:
+        return self.path / "hosts"
+
+    @property
+    def hostname(self) -> Path:
+        return self.path / "hostname"
+
+    @property
+    def volumes(self) -> Path:
+        return self.path / "volumes"
+
+    def container(self, name: str) -> Path:
+        return self.path / "containers" / name
+
+    def run(self, name: str, attempt: int) -> Path:
+        return self.container(name) / str(attempt)
+
+    def attempts(self, name: str) -> list[int]:
+        """The numbers of the runs there were, in order."""
+        folder = self.container(name)
+        if not folder.is_dir():
+            return []
+        return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
+
+    def ending(self, name: str, attempt: int) -> Ending | None:
+        try:
+            return Ending.from_json(json.loads((self.run(name, attempt) / "exit.json").read_text()))
+        except FileNotFoundError:
+            return None
+
+    def save(self, holding: Holding) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        data = {name: getattr(holding, name) for name in Holding.__slots__}
+        write_whole(self.path / "pod.json", json.dumps(data))
+
+    def load(self) -> Holding | None:
+        try:
+            data: dict[str, Any] = json.loads((self.path / "pod.json").read_text())
+        except FileNotFoundError:
+            return None
+        return Holding(**{**data, "devices": tuple(data["devices"])})
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def folders(root: Path) -> Iterator[PodFolder]:
+    """Every pod folder under `root`."""
+    if root.is_dir():
+        for path in sorted(root.iterdir()):
+            yield PodFolder(path)
+
+
+def run_id(uid: str, container: str, attempt: int) -> str:
+    """The name of one run to the supervisor."""
+    return f"{uid}/{container}/{attempt}"
+
+
+def parse_run_id(identity: str) -> tuple[str, str, int] | None:
+    """The parts of a run's name; None for an exec session."""
+    parts = identity.split("/")
+    return (parts[0], parts[1], int(parts[2])) if len(parts) == 3 else None

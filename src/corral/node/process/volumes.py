@@ -1,0 +1,174 @@
+"""A pod's volumes as folders on disk, ready to be mounted into its containers.
+
+Content from ConfigMaps, Secrets and the downward API is written to files; an emptyDir is a folder of the pod, a hostPath
+the machine's own. What is missing and not optional is a MissingError, and the pod waits, as with a kubelet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.core.meta import Obj, namespace_of, spec_of
+from corral.node.environment import Facts, MissingError, Sources, field_value, resource_value, secret_data
+from corral.node.process.view import Mount
+
+TokenSource = Callable[[Obj, Obj], Awaitable[str]]
+"""A token for a pod's service account: (pod, serviceAccountToken projection) -> token."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeContext:
+    """Everything volumes are made from."""
+
+    pod: Obj
+    folder: Path
+    sources: Sources
+    facts: Facts
+    token: TokenSource
+    claims: Path
+    """Where persistent volume claims live, one folder each."""
+
+
+async def prepare_volumes(context: VolumeContext) -> dict[str, Path]:
+    """Create or refresh every volume of the pod; returns where each one is."""
+    places: dict[str, Path] = {}
+    for volume in spec_of(context.pod).get("volumes") or ():
+        places[volume["name"]] = await _prepare(context, volume)
+    return places
+
+
+def container_mounts(container: Obj, places: dict[str, Path], variables: dict[str, str]) -> tuple[Mount, ...]:
+    """The mounts of one container, with `subPath` and `subPathExpr` applied."""
+    from corral.node.environment import expand
+
+    mounts = []
+    for mount in container.get("volumeMounts") or ():
+        place = places.get(mount["name"])
+        if place is None:
+            raise MissingError(f'volume "{mount["name"]}" not found')
+        sub = expand(mount["subPathExpr"], variables) if mount.get("subPathExpr") else mount.get("subPath") or ""
+        if sub:
+            place = place / sub
+            if not place.exists():
+                place.mkdir(parents=True)
+        mounts.append(Mount(str(place), "/" + mount["mountPath"].strip("/"), bool(mount.get("readOnly"))))
+    return tuple(mounts)
+
+
+async def _prepare(context: VolumeContext, volume: Obj) -> Path:
+    place = context.folder / str(volume["name"])
+    if "hostPath" in volume:
+        return _host_path(volume["hostPath"])
+    if "persistentVolumeClaim" in volume:
+        name = str(volume["persistentVolumeClaim"]["claimName"])
+        claim = context.claims / namespace_of(context.pod) / name
+        claim.mkdir(parents=True, exist_ok=True)
+        return claim
+    place.mkdir(parents=True, exist_ok=True)
+    if "ephemeral" in volume or "emptyDir" in volume:
+        place.chmod(0o777)
+        return place
+    files = await _content(context, volume)
+    if files is None:
+        raise MissingError(f'volume "{volume["name"]}": this kind of volume is not supported by the process runtime')
+    _write(place, files)
+    return place
+
+
+def _host_path(source: Obj) -> Path:
+    path, kind = Path(source["path"]), source.get("type") or ""
+    if kind == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True)
+    elif kind == "FileOrCreate":
+        path.touch()
+    if not path.exists() or (kind == "Directory" and not path.is_dir()) or (kind == "File" and not path.is_file()):
+        raise MissingError(f"hostPath type check failed: {path} is not a {kind.lower() or 'path'}")
+    return path
+
+
+async def _content(context: VolumeContext, volume: Obj) -> dict[str, bytes] | None:
+    if source := volume.get("configMap"):
+        return _from_config_map(context, source)
+    if source := volume.get("secret"):
+        return _from_secret(context, {**source, "name": source["secretName"]})
+    if source := volume.get("downwardAPI"):
+        return _from_downward(context, source)
+    if source := volume.get("projected"):
+        files: dict[str, bytes] = {}
+        for part in source.get("sources") or ():
+            files.update(await _projected(context, part))
+        return files
+    return None
+
+
+async def _projected(context: VolumeContext, part: Obj) -> dict[str, bytes]:
+    if source := part.get("configMap"):
+        return _from_config_map(context, source)
+    if source := part.get("secret"):
+        return _from_secret(context, source)
+    if source := part.get("downwardAPI"):
+        return _from_downward(context, source)
+    if source := part.get("serviceAccountToken"):
+        return {source["path"]: (await context.token(context.pod, source)).encode()}
+    return {}
+
+
+def _from_config_map(context: VolumeContext, source: Obj) -> dict[str, bytes]:
+    import base64
+
+    found = context.sources.config_maps.get(source["name"])
+    if found is None:
+        return _absent(source, f'configmap "{source["name"]}" not found')
+    data = {key: text.encode() for key, text in (found.get("data") or {}).items()}
+    data.update((key, base64.b64decode(text)) for key, text in (found.get("binaryData") or {}).items())
+    return _picked(source, data)
+
+
+def _from_secret(context: VolumeContext, source: Obj) -> dict[str, bytes]:
+    found = context.sources.secrets.get(source["name"])
+    if found is None:
+        return _absent(source, f'secret "{source["name"]}" not found')
+    return _picked(source, secret_data(found))
+
+
+def _absent(source: Obj, message: str) -> dict[str, bytes]:
+    if source.get("optional"):
+        return {}
+    raise MissingError(message)
+
+
+def _picked(source: Obj, data: dict[str, bytes]) -> dict[str, bytes]:
+    items = source.get("items")
+    if not items:
+        return data
+    for item in items:
+        if item["key"] not in data and not source.get("optional"):
+            raise MissingError(f"references non-existent config key: {item['key']}")
+    return {item["path"]: data[item["key"]] for item in items if item["key"] in data}
+
+
+def _from_downward(context: VolumeContext, source: Obj) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for item in source.get("items") or ():
+        if reference := item.get("fieldRef"):
+            text = field_value(context.pod, reference["fieldPath"], context.facts)
+        else:
+            text = resource_value(context.pod, {}, item["resourceFieldRef"], context.facts)
+        files[item["path"]] = text.encode()
+    return files
+
+
+def _write(place: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_bytes() != content:
+            part = path.with_name(path.name + ".part")
+            part.write_bytes(content)
+            part.replace(path)
+    wanted = {str(place / name) for name in files}
+    for path in sorted(place.rglob("*")):
+        if path.is_file() and str(path) not in wanted:
+            path.unlink()

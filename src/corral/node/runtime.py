@@ -1,0 +1,90 @@
+"""What a node agent needs from whatever runs its pods.
+
+Two implementations: processes on this machine, and pods that only pretend, on any clock. A runtime observes and obeys; it
+never decides: when a container starts, stops or is restarted is the agent's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from corral.core.meta import Obj
+from corral.decide.pods.record import Ended, PodRecord
+
+
+class RuntimeProblem(Exception):
+    """A container cannot be started now. `reason` is the waiting reason to show; the agent tries again later."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class StartFailure(Exception):
+    """The program of a container does not start at all; that run counts as ended with exit code 128."""
+
+
+class Sandbox(NamedTuple):
+    """The surroundings of a pod's containers."""
+
+    address: str
+
+
+class StartedContainer(NamedTuple):
+    id: str
+    at: float
+    waits_for_probe: bool = False
+    """Whether it becomes ready only when a probe says so."""
+    note: str = ""
+    """Something to tell the user in an Event."""
+
+
+@dataclass(slots=True)
+class Observer:
+    """Where a runtime reports what it sees. Calls may come at any time on the event loop."""
+
+    ended: Callable[[str, str, int, Ended], None]
+    """(pod uid, container, attempt, how)"""
+    probed: Callable[[str, str, bool | None, bool | None], None]
+    """(pod uid, container, started or None, ready or None)"""
+    unhealthy: Callable[[str, str, str, str, bool], None]
+    """(pod uid, container, kind of probe, message, whether the container is to be restarted)"""
+
+
+class PodRuntime(Protocol):
+    """Runs containers."""
+
+    async def open(self, observer: Observer) -> None:
+        """Get ready; after this the runtime may report."""
+        ...
+
+    async def close(self) -> None:
+        """Leave without touching what runs."""
+        ...
+
+    async def recover(self, pod: Obj) -> PodRecord | None:
+        """What is known about a pod from before this process started; None when it never ran here."""
+        ...
+
+    async def prepare(self, pod: Obj) -> Sandbox:
+        """Address, folders and volumes. Cheap when called again. Raises RuntimeProblem."""
+        ...
+
+    async def start(self, pod: Obj, container: Obj, attempt: int) -> StartedContainer:
+        """Run number `attempt` of a container. The same number twice starts it once. Raises RuntimeProblem, StartFailure."""
+        ...
+
+    async def stop(self, pod: Obj, container: Obj, attempt: int, grace: float) -> None:
+        """Ask the container to end and see that it has ended after `grace` seconds. Returns at once; `ended` follows."""
+        ...
+
+    def known(self) -> list[str]:
+        """The uids of all pods this runtime holds something for."""
+        ...
+
+    async def remove(self, uid: str) -> None:
+        """Forget a pod, killing whatever still runs of it."""
+        ...
