@@ -24,6 +24,7 @@ class RequestInfo(NamedTuple):
     name: str = ""
     subresource: str = ""
     rest: str = ""  # what follows a subresource, as in .../services/web/proxy/index.html
+    named: bool = False  # the path itself names an object; otherwise `name` may come from a field selector
 
 
 def parse(method: str, path: str, *, watch: bool = False, selected_name: str = "") -> RequestInfo:
@@ -49,13 +50,15 @@ def _resource(
     resource = parts[0]
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
-    verb = _verb(method, name, watch, selected_name)
-    if not name and verb in ("list", "watch", "deletecollection"):
+    named = bool(name)
+    verb = _verb(method, name, watch)
+    if not named and verb in ("list", "watch", "deletecollection"):
         name = selected_name
-    return RequestInfo(verb, path, True, group, version, namespace, resource, name, subresource, "/".join(parts[3:]))
+    rest = "/".join(parts[3:])
+    return RequestInfo(verb, path, True, group, version, namespace, resource, name, subresource, rest, named)
 
 
-def _verb(method: str, name: str, watch: bool, selected_name: str) -> str:
+def _verb(method: str, name: str, watch: bool) -> str:
     if method in ("GET", "HEAD"):
         if watch:
             return "watch"

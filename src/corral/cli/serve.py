@@ -1,0 +1,41 @@
+"""`corral serve`: one cluster's API on a port, with the controllers every API server has built in."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--state", type=click.Path(path_type=Path), required=True, help="Folder that keeps the cluster's state.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), required=True, help="Where to write the administrator's kubeconfig."
+)
+@click.option("--port", type=int, default=0, help="Port to listen on; any free one by default.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--name", default="corral", show_default=True, help="Name of the cluster in the kubeconfig.")
+@click.option("--audit-log", type=click.Path(path_type=Path), default=None, help="File for one JSON line per request.")
+def serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_log: Path | None) -> None:
+    """Serve one cluster's API until SIGTERM."""
+    import uvloop
+
+    uvloop.run(_serve(state, kubeconfig, port, host, name, audit_log))
+
+
+async def _serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_log: Path | None) -> None:
+    from corral.fleet.embedded_api import EmbeddedApi
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    cluster = EmbeddedApi(state, name=name, host=host, port=port, audit=audit_log)
+    await cluster.start()
+    try:
+        cluster.server.write_kubeconfig(kubeconfig)
+        click.echo(f"{name} is ready at {cluster.server.url}, kubeconfig {kubeconfig}")
+        await stop.wait()
+    finally:
+        await cluster.stop()

@@ -1,0 +1,189 @@
+"""The application: the way of every request through authentication, impersonation, limits, authorization and dispatch.
+
+The order is Kubernetes': a request that may not be made learns nothing about what exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from corral.core.admission import UserInfo
+from corral.core.errors import ApiError, Forbidden, InternalError, TooManyRequests
+from corral.server import parameters, paths
+from corral.server.audit import AuditLog
+from corral.server.authn import ANONYMOUS, Authenticator, impersonated
+from corral.server.authz import Authorizer
+from corral.server.discovery import Discovery
+from corral.server.endpoints import Endpoints
+from corral.server.http.message import TEXT, Answer, Request, Response, Stream
+from corral.server.negotiation import JSON, PROTOBUF
+from corral.server.openapi import OpenApi
+from corral.server.options import Warnings
+from corral.server.paths import RequestInfo
+from corral.server.rbac import attributes_of
+from corral.server.representations import error_response, warning_headers
+from corral.server.requests import RequestMetrics
+from corral.server.resources import Resources, not_served
+from corral.store import Store
+
+log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 1200
+_ANY_JSON = ("", JSON, "*/*", "application/json, */*")
+_NOSNIFF = (("X-Content-Type-Options", "nosniff"),)
+_NAMES = {400: "BadRequest", 413: "RequestEntityTooLarge", 414: "RequestURITooLong", 431: "RequestHeaderFieldsTooLarge"}
+
+Fallback = Callable[[Request, RequestInfo, UserInfo], Awaitable[Answer | None]]
+
+
+def not_a_page() -> Response:
+    return Response(404, b"404 page not found\n", TEXT, _NOSNIFF)
+
+
+class App:
+    """Answers requests. `fallback` serves what no local kind does (aggregated APIs), if anything does."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        resources: Resources,
+        discovery: Discovery,
+        openapi: OpenApi,
+        endpoints: Endpoints,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        metrics: RequestMetrics,
+        timestamp: Callable[[], str],
+        fallback: Fallback | None = None,
+        audit: AuditLog | None = None,
+        virtual: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
+        self._store = store
+        self._resources = resources
+        self._discovery = discovery
+        self._openapi = openapi
+        self._endpoints = endpoints
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._metrics = metrics
+        self._timestamp = timestamp
+        self._fallback = fallback
+        self._audit = audit
+        self._virtual = virtual
+        self._in_flight = 0
+
+    # what a connection calls
+
+    def refuse(self, code: int, message: str) -> Response:
+        return error_response(ApiError(message, code=code, reason=_NAMES.get(code, "BadRequest")))
+
+    def answer_now(self, request: Request) -> Response | None:
+        """A plain read of one object needs no waiting, so it needs no task either."""
+        if request.method != "GET" or "?" in request.target or not request.target.startswith("/api"):
+            return None
+        headers = request.headers
+        if headers.get("accept", "") not in _ANY_JSON or "impersonate-user" in headers or "upgrade" in headers:
+            return None
+        info = paths.parse("GET", request.path)
+        if (
+            not info.named
+            or info.subresource
+            or self._audit is not None
+            or (info.group, info.resource) in self._virtual
+        ):
+            return None
+        try:
+            user = self._authenticator.identify(request)
+            self._authorizer.require(user, attributes_of(info))
+            served = self._resources.find(info)
+            if (served.kind.namespaced and not info.namespace) or "get" not in served.kind.verbs:
+                return None
+            stored = self._store.get(served.key(info.namespace, info.name))
+        except ApiError:
+            return None
+        if stored is None:
+            return None
+        self._metrics.count(info, 200)
+        return Response(200, served.view(stored).raw)
+
+    async def answer(self, request: Request) -> Answer:
+        warnings = Warnings()
+        try:
+            info = paths.parse(
+                request.method,
+                request.path,
+                watch=request.query.flag("watch"),
+                selected_name=parameters.selected_name(request.query),
+            )
+        except ValueError:
+            return self.refuse(400, "malformed request target")
+        received = self._timestamp() if self._audit is not None else ""
+        user, acting = ANONYMOUS, None
+        try:
+            user = self._authenticator.identify(request)
+            acting = impersonated(request, user, self._authorizer)
+            answer = await self._admit(request, info, acting, warnings)
+        except ApiError as error:
+            answer = self._failed(request, error, warnings)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # one request must not take the server with it
+            log.exception("request failed: %s %s", request.method, request.path)
+            answer = self._failed(request, InternalError(f"Internal error occurred: {error}"), warnings)
+        code = answer.status if isinstance(answer, Response | Stream) else 101
+        self._metrics.count(info, code)
+        if self._audit is not None:
+            other = acting if acting is not user else None
+            self._audit.record(info, user, other, request.target, request.header("user-agent"), code, received)
+        return answer
+
+    async def _admit(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
+        """Within limits and allowed? Then dispatch."""
+        if self._in_flight >= MAX_IN_FLIGHT and info.verb != "watch":
+            raise TooManyRequests("Too many requests, please try again later.", details={"retryAfterSeconds": 1})
+        self._in_flight += 1
+        try:
+            self._authorizer.require(user, attributes_of(info))
+            return await self._dispatch(request, info, user, warnings)
+        finally:
+            self._in_flight -= 1
+
+    async def _dispatch(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
+        if info.is_resource:
+            if not self._discovery.serves(info.group):
+                return await self._elsewhere(request, info, user) or not_a_page()
+            try:
+                return await self._resources.answer(request, info, user, warnings)
+            except ApiError as error:
+                if error.details == {} and error.code == 404:
+                    found = await self._elsewhere(request, info, user)
+                    if found is not None:
+                        return found
+                raise
+        return await self._other_path(request, info, user)
+
+    async def _other_path(self, request: Request, info: RequestInfo, user: UserInfo) -> Answer:
+        first = request.path.split("/")[1] if "/" in request.path else ""
+        found: Answer | None
+        if first in ("api", "apis"):
+            found = self._discovery.answer(request) or await self._elsewhere(request, info, user)
+            if found is None and len(info.path.split("/")) > 3 and self._discovery.serves(info.path.split("/")[2]):
+                raise not_served()
+        elif first == "openapi":
+            found = self._openapi.answer(request)
+        else:
+            found = self._endpoints.answer(request)
+        return found or not_a_page()
+
+    async def _elsewhere(self, request: Request, info: RequestInfo, user: UserInfo) -> Answer | None:
+        return await self._fallback(request, info, user) if self._fallback is not None else None
+
+    def _failed(self, request: Request, error: ApiError, warnings: Warnings) -> Response:
+        headers = warning_headers(list(warnings.messages))
+        if isinstance(error, Forbidden) and "cannot" in error.message:
+            headers = (*headers, *_NOSNIFF)
+        media = PROTOBUF if request.header("accept").strip() == PROTOBUF else JSON
+        return error_response(error, headers, media)

@@ -1,0 +1,195 @@
+"""Request bodies: JSON, YAML and protobuf in, plain objects out, with the complaints of a real server.
+
+JSON is decoded by msgspec; the slow look for duplicate fields only happens when a cheap count says there are some.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import yaml
+
+from corral.core.errors import BadRequest, UnsupportedMediaType
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.server.gojson import syntax_error, type_name
+from corral.server.negotiation import JSON, PROTOBUF, YAML
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+_VERSION_KIND = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+MAX_NODES = 1_000_000
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: dates stay strings."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def decode_json(body: bytes) -> Any:
+    """The value of a JSON text; ValueError with Go's words when it is none."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        said = syntax_error(body)
+        if said:
+            raise ValueError(said) from error
+        if isinstance(error, RecursionError):
+            raise ValueError("exceeded max depth") from error
+        return _decode_leniently(body, error)
+
+
+def _decode_leniently(body: bytes, error: Exception) -> Any:
+    """Go replaces bytes that are not UTF-8 and lone surrogates; so do we."""
+    try:
+        return json.loads(body.decode("utf-8", "replace").encode("utf-8", "replace"))
+    except (ValueError, RecursionError) as cause:
+        raise ValueError(str(error)) from cause
+
+
+def decode_yaml(body: bytes) -> Any:
+    """The value of a YAML text; ValueError with Go's words when it is none."""
+    try:
+        value = yaml.load(body, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        raise ValueError(f"yaml: {error.problem or error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"yaml: {str(error).partition(chr(10))[0].removeprefix('yaml: ')}") from error
+    try:
+        if _expanded_size(value, {}) > MAX_NODES:
+            raise ValueError("yaml: document contains excessive aliasing")
+        return _decode(_encode(_with_string_keys(value)))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise ValueError(f"error converting YAML to JSON: {error}") from error
+
+
+def _expanded_size(value: Any, known: dict[int, int]) -> int:
+    """How many values `value` holds once aliases are written out; aliases make a small text huge."""
+    if not isinstance(value, dict | list):
+        return 1
+    size = known.get(id(value))
+    if size is None:
+        known[id(value)] = MAX_NODES + 1  # what an alias inside itself counts
+        items = value.values() if isinstance(value, dict) else value
+        size = known[id(value)] = 1 + sum(_expanded_size(item, known) for item in items)
+    return size
+
+
+def _with_string_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key(key): _with_string_keys(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_string_keys(item) for item in value]
+    return value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)
+
+
+def summary(body: bytes) -> str:
+    """The beginning of a body, as errors quote it."""
+    if not body:
+        return "<empty>"
+    shown = body[:30].decode("utf-8", "replace") if body[:1] == b"{" else body[:30].hex()
+    return shown + (" ..." if len(body) > 30 else "")
+
+
+def unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({summary(body)})")
+
+
+def decode_object(body: bytes, content_type: str, resource: Resource) -> Obj:
+    """The object in a request body. Says what a real server says when there is none."""
+    media = media_type(content_type)
+    if media in ("", JSON) or media.endswith("+json"):
+        return _decode_json_object(body, resource)
+    if media == YAML:
+        try:
+            return _as_object(decode_yaml(body), body, resource)
+        except ValueError as error:
+            raise unrecognized(resource.kind, str(error), body) from error
+    if media == PROTOBUF:
+        return _decode_protobuf(body, resource)
+    raise UnsupportedMediaType(
+        f"the body of the request was in an unknown format - accepted media types include: {JSON}, {YAML}, {PROTOBUF}",
+    )
+
+
+def _decode_json_object(body: bytes, resource: Resource) -> Obj:
+    try:
+        return _as_object(decode_json(body), body, resource)
+    except ValueError as error:
+        why = f"couldn't get version/kind; json parse error: {error}"
+        raise unrecognized(resource.kind, why, body) from error
+
+
+def _as_object(value: Any, body: bytes, resource: Resource) -> Obj:
+    if not isinstance(value, dict):
+        raise ValueError(f"json: cannot unmarshal {type_name(value)} into Go value of type {_VERSION_KIND}")
+    for field in ("apiVersion", "kind"):
+        given = value.get(field)
+        if given is not None and not isinstance(given, str):
+            raise ValueError(f"json: cannot unmarshal {type_name(given)} into Go struct field .{field} of type string")
+    if not value.get("apiVersion") or not value.get("kind"):
+        # A typed endpoint says what its objects are.
+        value = {
+            **value,
+            "apiVersion": value.get("apiVersion") or resource.api_version,
+            "kind": value.get("kind") or resource.kind,
+        }
+    checked: Obj = value
+    return checked
+
+
+def _decode_protobuf(body: bytes, resource: Resource) -> Obj:
+    from corral.kinds import protobuf
+
+    try:
+        return protobuf.decode(body)
+    except ValueError as error:
+        raise BadRequest(f"{resource.kind} in version {resource.version!r} cannot be handled: {error}") from error
+
+
+def duplicates(body: bytes, value: Obj) -> list[str]:
+    """The paths of fields given more than once in a JSON body that decoded to `value`."""
+    again = _encode(value)
+    if body.count(b'"') - body.count(b'\\"') == again.count(b'"') - again.count(b'\\"'):
+        return []
+    found: list[str] = []
+    _find_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of one JSON object in the order given."""
+
+
+def _find_duplicates(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for name, item in value:
+            inner = f"{path}.{name}" if path else name
+            if name in seen and inner not in found:
+                found.append(inner)
+            seen.add(name)
+            _find_duplicates(item, inner, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _find_duplicates(item, f"{path}[{index}]", found)
