@@ -1,0 +1,259 @@
+"""A link between two clusters that can fail: the client of one cluster as another sees it, with faults on the way.
+
+A link may be cut in either direction, hang, be slow, or lose the reply after the request was carried out. Faults are
+state, so a test or a fault plan turns them on and off; nothing here is random by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from corral.client.protocol import Client, ObjectList, Patch, PatchKind, Propagation, WatchEvent
+from corral.core.errors import ConnectionFailed, Unauthorized
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.runtime.clock import Clock
+
+T = TypeVar("T")
+
+HANG_LIMIT_S = 30.0
+
+
+@dataclass(slots=True)
+class LinkState:
+    """What is wrong with a link right now; `calls` counts what went over it."""
+
+    cut: bool = False
+    """Nothing gets through; connections are refused."""
+    hung: bool = False
+    """Connections stay open and nothing moves."""
+    lose_replies: bool = False
+    """Requests are carried out, but the answer never comes back."""
+    refused: bool = False
+    """The credentials are no longer accepted."""
+    delay: float = 0.0
+    calls: int = 0
+    _changed: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def break_streams(self) -> None:
+        """End every open watch now."""
+        waiters, self._changed = self._changed, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def set(
+        self,
+        *,
+        cut: bool = False,
+        hung: bool = False,
+        lose_replies: bool = False,
+        refused: bool = False,
+        delay: float = 0.0,
+    ) -> None:
+        """Put the link into exactly this state; open watches break when it is cut or refused."""
+        self.cut, self.hung, self.lose_replies, self.refused, self.delay = cut, hung, lose_replies, refused, delay
+        if cut or refused:
+            self.break_streams()
+
+    def waiter(self) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changed.append(future)
+        return future
+
+
+class LinkClient:
+    """A `Client` behind a link."""
+
+    def __init__(self, target: Callable[[], Client], state: LinkState, clock: Clock, name: str = "remote") -> None:
+        self._target = target
+        self._state = state
+        self._clock = clock
+        self._name = name
+
+    async def _carry(self, call: Callable[[], Awaitable[T]]) -> T:
+        state = self._state
+        state.calls += 1
+        self._refuse()
+        if state.delay:
+            await self._clock.sleep(state.delay)
+            self._refuse()
+        if state.hung:
+            await self._clock.sleep(HANG_LIMIT_S)
+            raise ConnectionFailed(f"cannot reach {self._name}: timed out")
+        result = await call()
+        if state.lose_replies or state.cut:
+            raise ConnectionFailed(f"cannot reach {self._name}: connection reset")
+        return result
+
+    def _refuse(self) -> None:
+        if self._state.cut:
+            raise ConnectionFailed(f"cannot reach {self._name}: connection refused")
+        if self._state.refused:
+            raise Unauthorized("Unauthorized")
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Obj:
+        return await self._carry(lambda: self._target().get(resource, name, namespace))
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ObjectList:
+        return await self._carry(
+            lambda: self._target().list(
+                resource,
+                namespace,
+                labels=labels,
+                fields=fields,
+                limit=limit,
+                continue_token=continue_token,
+                resource_version=resource_version,
+            )
+        )
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
+        timeout: float | None = None,
+    ) -> AsyncIterator[WatchEvent]:
+        self._refuse()
+        stream = self._target().watch(
+            resource, namespace, labels=labels, fields=fields, resource_version=resource_version, timeout=timeout
+        )
+        iterator = stream.__aiter__()
+        broken = self._state.waiter()
+        try:
+            while True:
+                following = asyncio.ensure_future(iterator.__anext__())
+                await asyncio.wait([following, broken], return_when=asyncio.FIRST_COMPLETED)
+                if broken.done():
+                    following.cancel()
+                    await asyncio.gather(following, return_exceptions=True)
+                    raise ConnectionFailed(f"cannot reach {self._name}: the watch broke")
+                try:
+                    event = following.result()
+                except StopAsyncIteration:
+                    return
+                while self._state.hung and not broken.done():
+                    await self._clock.sleep(1.0)
+                if self._state.delay:
+                    await self._clock.sleep(self._state.delay)
+                yield event
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def create(self, resource: Resource, obj: Obj, *, manager: str = "", dry_run: bool = False) -> Obj:
+        return await self._carry(lambda: self._target().create(resource, obj, manager=manager, dry_run=dry_run))
+
+    async def update(self, resource: Resource, obj: Obj, *, subresource: str = "", manager: str = "") -> Obj:
+        return await self._carry(lambda: self._target().update(resource, obj, subresource=subresource, manager=manager))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str,
+        patch: Patch,
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        manager: str = "",
+    ) -> Obj:
+        return await self._carry(
+            lambda: self._target().patch(
+                resource, name, namespace, patch, kind=kind, subresource=subresource, manager=manager
+            )
+        )
+
+    async def apply(
+        self, resource: Resource, obj: Obj, *, manager: str, force: bool = True, subresource: str = ""
+    ) -> Obj:
+        return await self._carry(
+            lambda: self._target().apply(resource, obj, manager=manager, force=force, subresource=subresource)
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        propagation: Propagation | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace: int | None = None,
+    ) -> None:
+        await self._carry(
+            lambda: self._target().delete(
+                resource,
+                name,
+                namespace,
+                propagation=propagation,
+                uid=uid,
+                resource_version=resource_version,
+                grace=grace,
+            )
+        )
+
+    async def delete_collection(
+        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> None:
+        await self._carry(lambda: self._target().delete_collection(resource, namespace, labels=labels, fields=fields))
+
+    async def get_subresource(self, resource: Resource, name: str, namespace: str, subresource: str) -> Obj:
+        return await self._carry(lambda: self._target().get_subresource(resource, name, namespace, subresource))
+
+    async def create_subresource(
+        self, resource: Resource, name: str, namespace: str, subresource: str, body: Obj
+    ) -> Obj:
+        return await self._carry(
+            lambda: self._target().create_subresource(resource, name, namespace, subresource, body)
+        )
+
+    async def logs(
+        self,
+        name: str,
+        namespace: str,
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        timestamps: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        self._refuse()
+        async for chunk in self._target().logs(
+            name,
+            namespace,
+            container=container,
+            follow=follow,
+            previous=previous,
+            timestamps=timestamps,
+            tail_lines=tail_lines,
+            since_seconds=since_seconds,
+        ):
+            yield chunk
+
+    async def raw(self, method: str, path: str, body: Obj | None = None) -> Obj:
+        return await self._carry(lambda: self._target().raw(method, path, body))
+
+    async def close(self) -> None:
+        """The target is not ours to close."""
