@@ -10,11 +10,14 @@ where they are kept; objects handed out are shared and must not be mutated. Ever
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
+from corral.core import errors
 from corral.core.admission import AdmissionPlugin, UserInfo
 from corral.core.errors import MethodNotAllowed, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.kinds.definition import SUBRESOURCE_VERBS
 from corral.kinds.registry import Registry
 from corral.server.admission import Chain
 from corral.server.deletion import Deleter, success
@@ -32,7 +35,10 @@ from corral.server.options import (
     WatchOptions,
     WriteOptions,
 )  # fmt: skip
+from corral.server.patching import Patcher
+from corral.server.pods import PodPosts
 from corral.server.read import Reader
+from corral.server.scale import scale_of
 from corral.server.serving import Served, Serving
 from corral.server.shape import Shapes
 from corral.server.watching import Watch
@@ -67,6 +73,10 @@ class Api:
         self._reader = Reader(store, clock)
         self._writer = Writer(store, self.chain, clock, random)
         self._deleter = Deleter(store, self.chain, clock)
+        self._patcher = Patcher(store, self._writer)
+        pods = PodPosts(self)
+        self.posts["pods", "binding"] = pods.bind
+        self.posts["pods", "eviction"] = pods.evict
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -80,8 +90,9 @@ class Api:
         subresource: str = "",
         resource_version: str = "",
     ) -> Stored:
-        served = self._find(resource, "get")
-        return await self._reader.get(served, namespace, name, resource_version)
+        served = self._find(resource, "get", subresource, name)
+        stored = await self._reader.get(served, namespace, name, resource_version)
+        return self._shown(served, stored, subresource)
 
     async def list(self, user: UserInfo, resource: Resource, options: ListOptions = PLAIN_LIST) -> Listing:
         return await self._reader.list(self._find(resource, "list"), options)
@@ -109,8 +120,44 @@ class Api:
         subresource: str = "",
     ) -> tuple[Stored, bool]:
         """Replace an object; the flag says that it was created, which few kinds allow."""
-        served = self._find(resource, "update")
-        return await self._writer.update(self._begin(user, served, namespace, name, options, subresource), obj)
+        served = self._find(resource, "update", subresource, name)
+        writing = self._begin(user, served, namespace, name, options, subresource)
+        stored, created = await self._writer.update(writing, obj)
+        return self._shown(served, stored, subresource), created
+
+    async def patch(
+        self,
+        user: UserInfo,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch_type: str,
+        patch: Any,
+        options: WriteOptions = PLAIN_WRITE,
+        subresource: str = "",
+    ) -> tuple[Stored, bool]:
+        """Change an object by a patch of type json, merge, strategic or apply; the flag says that apply created it."""
+        served = self._find(resource, "patch", subresource, name)
+        writing = self._begin(user, served, namespace, name, options, subresource)
+        stored = await self._patcher.patch(writing, patch_type, patch)
+        return self._shown(served, stored, subresource), False
+
+    async def post(
+        self,
+        user: UserInfo,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str,
+        body: Obj,
+        options: WriteOptions = PLAIN_WRITE,
+    ) -> Obj:
+        """POST to a subresource, such as pods/binding; answers what its handler makes of it."""
+        served = self._find(resource, "create", subresource, name)
+        handler = self.posts.get((served.kind.group_resource, subresource))
+        if handler is None:
+            raise _not_served()
+        return await handler(user, namespace, name, body, options)
 
     async def delete(
         self,
@@ -148,17 +195,38 @@ class Api:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _find(self, resource: Resource, verb: str) -> Served:
+    def _find(self, resource: Resource, verb: str, subresource: str = "", name: str = "") -> Served:
         served = self.serving.find(resource)
-        if verb not in served.kind.verbs:
+        kind, version = served.kind, served.version
+        if not subresource:
+            allowed = verb in kind.verbs
+        elif (subresource == "status" and version.status) or (subresource == "scale" and version.scale is not None):
+            allowed = verb in SUBRESOURCE_VERBS
+        else:
+            extra = next((found for found in kind.subresources if found.name == subresource), None)
+            if extra is None:
+                raise _not_served() if kind.builtin else errors.not_found(resource, name)
+            allowed = verb in extra.verbs
+        if not allowed:
             raise MethodNotAllowed("the server does not allow this method on the requested resource", details={})
         return served
+
+    def _shown(self, served: Served, stored: Stored, subresource: str) -> Stored:
+        """What a request for a subresource answers with."""
+        paths = served.version.scale
+        if subresource != "scale" or paths is None:
+            return stored
+        return Stored(stored.key, stored.revision, obj=scale_of(stored, paths))
 
     def _begin(
         self, user: UserInfo, served: Served, namespace: str, name: str, options: WriteOptions, subresource: str = ""
     ) -> Writing:
         shape = self.shapes.of(served.kind, served.version)
         return Writing(user, served, shape, namespace, name, options, subresource)
+
+
+def _not_served() -> NotFound:
+    return NotFound("the server could not find the requested resource", details={})
 
 
 def _as_write(options: DeleteOptions) -> WriteOptions:

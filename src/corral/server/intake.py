@@ -55,13 +55,18 @@ def read(writing: Writing, sent: Obj) -> Obj:
     """A private, canonical, defaulted copy of what was sent; complains about unknown fields as asked."""
     shape, options = writing.shape, writing.options
     check_kind(writing, sent)
-    obj, complaints = shape.read(sent)
+    obj, complaints = shape.read(sent, owned=options.owned)
+    complaints += options.complaints
     if complaints and options.field_validation != "Ignore":
         if options.field_validation == "Strict":
-            raise shape.unreadable(f"strict decoding error: {', '.join(complaints)}")
+            raise shape.unreadable(strict_error(complaints))
         for complaint in complaints:
             options.warn(complaint)
     return complete(writing, obj)
+
+
+def strict_error(complaints: list[str]) -> str:
+    return f"strict decoding error: {', '.join(complaints)}"
 
 
 def reread(writing: Writing, changed: Obj) -> Obj:
@@ -72,10 +77,7 @@ def reread(writing: Writing, changed: Obj) -> Obj:
 
 def complete(writing: Writing, obj: Obj) -> Obj:
     served = writing.served
-    metadata = obj.get("metadata")
-    if metadata is None:
-        metadata = {}
-    whole = {"apiVersion": served.api_version, "kind": served.kind.kind, "metadata": metadata}
+    whole = {"apiVersion": served.api_version, "kind": served.kind.kind, "metadata": obj.get("metadata") or {}}
     whole.update((field, value) for field, value in obj.items() if field not in _ENVELOPE)
     writing.shape.default(whole)
     return whole
@@ -96,7 +98,7 @@ def check_kind(writing: Writing, sent: Obj) -> None:
     if kind and kind != served.kind.kind:
         causes.append(validation.invalid("kind", kind, f"must be {served.kind.kind}"))
     name = metadata.get("name") if isinstance(metadata, dict) else ""
-    raise errors.invalid(served.kind.kind, str(name or ""), causes, group=served.kind.group)
+    raise errors.invalid(kind or served.kind.kind, str(name or ""), causes, group=served.kind.group)
 
 
 def wrong_kind(served: Served, kind: str, api_version: str) -> BadRequest:
@@ -158,19 +160,46 @@ def carry_over(writing: Writing, obj: Obj, old: Obj) -> None:
         else:
             metadata.pop(field, None)
     metadata.pop("selfLink", None)
-    if writing.subresource == "status":
-        managed = metadata.get("managedFields")
-        for field in [field for field in obj if field not in ("status", "metadata")]:
-            del obj[field]
-        obj.update((field, value) for field, value in old.items() if field != "status")
-        obj["metadata"] = {**before}
-        if managed is not None:
-            obj["metadata"]["managedFields"] = managed
-    elif writing.served.version.status and not writing.subresource:
-        if "status" in old:
-            obj["status"] = old["status"]
-        else:
-            obj.pop("status", None)
+    part = _PARTS.get(writing.subresource)
+    if part is not None:
+        _keep_only(part, obj, old)
+    elif writing.served.version.status:
+        _put_part(obj, ("status",), old.get("status"))
+
+
+# What a write to a subresource may change; scale and resize are computed beforehand.
+_PARTS: dict[str, tuple[str, ...]] = {
+    "status": ("status",),
+    "finalize": ("spec", "finalizers"),
+    "ephemeralcontainers": ("spec", "ephemeralContainers"),
+    "approval": ("status", "conditions"),
+}
+
+
+def _keep_only(part: tuple[str, ...], obj: Obj, old: Obj) -> None:
+    """Make `obj` the old object again but for one part of it, and for who manages what."""
+    wanted: object = obj
+    for field in part:
+        wanted = wanted.get(field) if isinstance(wanted, dict) else None
+    managed = obj["metadata"].get("managedFields")
+    obj.clear()
+    obj.update(old)
+    obj["metadata"] = {**old["metadata"]}
+    if managed is not None:
+        obj["metadata"]["managedFields"] = managed
+    _put_part(obj, part, wanted)
+
+
+def _put_part(obj: Obj, part: tuple[str, ...], value: object) -> None:
+    """Set one part of a private object whose other parts may be shared; None removes it."""
+    *way, last = part
+    for field in way:
+        obj[field] = {**(obj.get(field) or {})}
+        obj = obj[field]
+    if value is None:
+        obj.pop(last, None)
+    else:
+        obj[last] = value
 
 
 def prepare_changed(writing: Writing, obj: Obj, old: Obj) -> None:
@@ -226,9 +255,7 @@ def check_changed(writing: Writing, obj: Obj, old: Obj) -> list[Cause]:
 
 def ordered(served: Served, obj: Obj) -> Obj:
     """`obj` as the store keeps it: in the storage version, metadata in the usual order."""
-    if served.api_version != served.stored_as:
-        obj = served.kind.at_version(obj, served.kind.storage_version.name)
-    return in_order(obj)
+    return in_order(served.to_storage(obj))
 
 
 def in_order(obj: Obj) -> Obj:

@@ -33,12 +33,16 @@ class Random(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of create, update, patch and apply. `field_validation` is "", Ignore, Warn or Strict; "" is Warn."""
+    """Options of create, update, patch and apply. `field_validation` is "", Ignore, Warn or Strict; "" is Warn.
+    `owned` says that the object passed in is the caller's to give away, so that it need not be copied. `complaints` are
+    what decoding found wrong with the body (duplicate fields), to be treated like unknown fields."""
 
     dry_run: bool = False
     manager: str = ""
     field_validation: str = ""
     force: bool = False
+    owned: bool = False
+    complaints: tuple[str, ...] = ()
     warn: Callable[[str], None] = ignore_warning
 
 

@@ -51,7 +51,7 @@ def _field_test(served: Served, fields: FieldSelector) -> Match:
     kind = served.kind
 
     def by_value(stored: Stored) -> bool:
-        obj = served.view(stored).obj
+        obj = stored.obj if served.is_alias else served.view(stored).obj
         return fields.matches(lambda field: kind.field_value(obj, field) or "")
 
     return by_value

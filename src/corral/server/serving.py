@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from corral.core.errors import NotFound
+from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.kinds import events
 from corral.kinds.definition import KindDef, VersionDef
 from corral.kinds.registry import Registry
 from corral.store import Event, ObjectKey, Stored
 
 # Two APIs over one set of objects: the newer group is a view of what the older one stores.
-_STORED_AS = {"events.events.k8s.io": "events"}
+_NEW_EVENTS = "events.events.k8s.io"
 
 
 class Served:
     """One kind in one served version."""
 
-    __slots__ = ("api_version", "bucket", "kind", "resource", "stored_as", "version")
+    __slots__ = ("api_version", "bucket", "is_alias", "kind", "resource", "stored_as", "version")
 
     def __init__(self, kind: KindDef, version: VersionDef):
         self.kind = kind
         self.version = version
         self.resource = kind.resource(version.name)
         self.api_version = kind.api_version(version.name)
-        self.bucket = _STORED_AS.get(kind.group_resource, kind.group_resource)
-        self.stored_as = kind.api_version(kind.storage_version.name)
+        self.is_alias = kind.group_resource == _NEW_EVENTS
+        self.bucket = "events" if self.is_alias else kind.group_resource
+        self.stored_as = "v1" if self.is_alias else kind.api_version(kind.storage_version.name)
 
     def key(self, namespace: str, name: str) -> ObjectKey:
         return ObjectKey(self.bucket, namespace if self.kind.namespaced else "", name)
@@ -34,6 +37,14 @@ class Served:
             return stored
         obj = self.kind.at_version(stored.obj, self.version.name)
         return stored if obj is stored.obj else Stored(stored.key, stored.revision, obj=obj)
+
+    def to_storage(self, obj: Obj) -> Obj:
+        """`obj`, in this version, as it is stored."""
+        if self.api_version == self.stored_as:
+            return obj
+        if self.is_alias:
+            return events.to_core(obj)
+        return self.kind.at_version(obj, self.kind.storage_version.name)
 
     def event_view(self, event: Event) -> Event:
         """`event` with its object in this version."""

@@ -1,7 +1,7 @@
 """What an object of one kind and version must look like: reading it in, filling in defaults, checking it.
 
-Kubernetes' own kinds are read as their Go types, custom kinds through their structural schema. Reading always makes a
-private copy, so what a caller passed in is never touched and later steps may work in place.
+Kubernetes' own kinds are read as their Go types, custom kinds through their structural schema. Reading makes a private
+copy, so what a caller passed in is never touched and later steps may work in place.
 """
 
 from __future__ import annotations
@@ -13,23 +13,20 @@ import msgspec
 
 from corral.core.errors import BadRequest, Cause
 from corral.core.meta import Obj
-from corral.core.schema.structural import Schema, compile_schema
-from corral.kinds.decoding import DecodeError, decoder_of, unknown_fields
+from corral.core.schema.prune import unknown_fields as pruned_fields
+from corral.core.schema.resource import ResourceSchema
+from corral.core.schema.structural import compile_schema
+from corral.kinds.decoding import DecodeError, Decoder, decoder_of, unknown_fields
 from corral.kinds.definition import KindDef, VersionDef
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_METADATA = "meta/v1.ObjectMeta"
 
 
 def private_copy(obj: Any) -> Any:
     """A deep copy of a JSON-shaped value."""
     return _decode(_encode(obj))
-
-
-def _go_type(definition: str) -> str:
-    """`io.k8s.api.batch.v1.Job` is the Go type `batch/v1.Job`."""
-    *_, group, version, name = definition.split(".")
-    return f"{group}/{version}.{name}"
 
 
 class Shape:
@@ -38,43 +35,67 @@ class Shape:
     def __init__(self, kind: KindDef, version: VersionDef):
         self.kind = kind
         self.version = version
-        self.go_type = _go_type(version.definition) if kind.builtin else ""
+        self._go_type = _go_type(version.definition) if kind.builtin else ""
 
     @cached_property
-    def schema(self) -> Schema:
-        return compile_schema(self.version.schema)
+    def schema(self) -> ResourceSchema:
+        """The compiled schema, for whoever merges, validates or owns fields."""
+        if self.kind.builtin:
+            return ResourceSchema(compile_schema(self.version.schema))
+        return ResourceSchema.custom(self.version.schema)
 
-    def read(self, obj: Obj) -> tuple[Obj, list[str]]:
-        """A private canonical copy of `obj`, and what was wrong with it that need not stop it (unknown fields)."""
-        if self.go_type:
-            met: list[bool] = []
-            try:
-                result: Obj = decoder_of(self.go_type)(obj, met)
-            except DecodeError as error:
-                raise self.unreadable(str(error)) from None
-            unknown = sorted(unknown_fields(self.go_type, obj)) if met else []
-            return result, [f'unknown field "{path}"' for path in unknown]
-        return private_copy(obj), []
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return decoder_of(self._go_type or _METADATA)
+
+    def read(self, obj: Obj, *, owned: bool = False) -> tuple[Obj, list[str]]:
+        """A private canonical copy of `obj`, and what was wrong with it that need not stop it (unknown fields).
+        An `owned` object is the caller's to give away and may be used as it is."""
+        met: list[bool] = []
+        try:
+            if self._go_type:
+                result: Obj = self._decoder(obj, met)
+                complaints = sorted(unknown_fields(self._go_type, obj)) if met else []
+            else:
+                result = obj if owned else private_copy(obj)
+                metadata = result.get("metadata") or {}
+                result["metadata"] = self._decoder(metadata, met)
+                complaints = [f"metadata.{path}" for path in sorted(unknown_fields(_METADATA, metadata))] if met else []
+                if not self.schema.is_clean(result):
+                    complaints = pruned_fields(result, self.schema.root) + complaints
+                    result = self.schema.apply_defaults(self.schema.prune(result))
+        except DecodeError as error:
+            raise self.unreadable(str(error)) from None
+        return result, [f'unknown field "{path}"' for path in complaints]
 
     def default(self, obj: Obj) -> None:
-        """Fill in defaults in place."""
+        """Fill in, in place, the defaults a schema cannot say."""
         self.kind.default(obj)
 
     def check(self, obj: Obj) -> list[Cause]:
         """What is wrong with a new object, after its metadata."""
-        return self.kind.validate(obj)
+        causes = [] if self._go_type else self.schema.validate(obj)
+        return causes or self.kind.validate(obj)
 
     def check_update(self, obj: Obj, old: Obj) -> list[Cause]:
         """What is wrong with a changed object, after its metadata."""
-        return self.kind.validate_update(obj, old)
+        causes = [] if self._go_type else self.schema.validate(obj, old)
+        return causes or self.kind.validate_update(obj, old)
 
     def check_status(self, obj: Obj, old: Obj) -> list[Cause]:
         """What is wrong with a changed status."""
-        return self.kind.validate_status(obj, old)
+        causes = [] if self._go_type else self.schema.validate_status(obj, old)
+        return causes or self.kind.validate_status(obj, old)
 
     def unreadable(self, why: str) -> BadRequest:
         kind = self.kind.kind
         return BadRequest(f'{kind} in version "{self.version.name}" cannot be handled as a {kind}: {why}')
+
+
+def _go_type(definition: str) -> str:
+    """`io.k8s.api.batch.v1.Job` is the Go type `batch/v1.Job`."""
+    *_, group, version, name = definition.split(".")
+    return f"{group}/{version}.{name}"
 
 
 class Shapes:

@@ -18,6 +18,7 @@ from corral.server.admission import Chain
 from corral.server.intake import Writing
 from corral.server.managed import TRACKED, Management
 from corral.server.options import Clock, Random
+from corral.server.scale import scaled
 from corral.server.serving import Served
 from corral.store import Stale, Store, Stored, StoreError
 
@@ -102,6 +103,8 @@ class Writer:
 
     async def update(self, writing: Writing, sent: Obj) -> tuple[Stored, bool]:
         """Replace an object by what was `sent`; create it where the kind allows that."""
+        if writing.subresource == "scale":
+            sent = self._scaled(writing, sent)
         obj = intake.read(writing, sent)
         metadata = obj["metadata"]
         intake.check_name(writing, metadata)
@@ -118,6 +121,13 @@ class Writer:
         except Stale:
             await self._store.settled()
             raise errors.conflict(writing.served.resource, writing.name) from None
+
+    def _scaled(self, writing: Writing, scale: Obj) -> Obj:
+        current = self._store.head(writing.key)
+        paths = writing.served.version.scale
+        if current is None or paths is None:
+            raise errors.not_found(writing.served.resource, writing.name)
+        return scaled(writing, writing.served.view(current).obj, paths, scale)
 
     def _check_may_appear(self, writing: Writing, metadata: Obj) -> None:
         served = writing.served

@@ -50,12 +50,12 @@ async def test_create_with_resource_version_is_a_server_error(api: Api) -> None:
 
 async def test_create_again_says_already_exists(api: Api) -> None:
     await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
-    with pytest.raises(AlreadyExists, match='^configmaps "a" already exists$'):
+    with pytest.raises(AlreadyExists, match=r'^configmaps "a" already exists$'):
         await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
 
 
 async def test_create_in_another_namespace_than_the_url_is_refused(api: Api) -> None:
-    with pytest.raises(BadRequest, match="does not match the namespace sent on the request"):
+    with pytest.raises(BadRequest, match=r"does not match the namespace sent on the request"):
         await api.create(ADMIN, CONFIG_MAPS, "ns", config("a", namespace="other"))
 
 
@@ -71,12 +71,12 @@ async def test_generated_names_have_five_letters_and_avoid_collisions(api: Api) 
 async def test_generated_name_is_tried_eight_times(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api.random, "suffix", lambda length=5: "bbbbb")
     await api.create(ADMIN, CONFIG_MAPS, "ns", {"metadata": {"generateName": "x-"}})
-    with pytest.raises(AlreadyExists, match="was not able to generate a unique name"):
+    with pytest.raises(AlreadyExists, match=r"was not able to generate a unique name"):
         await api.create(ADMIN, CONFIG_MAPS, "ns", {"metadata": {"generateName": "x-"}})
 
 
 async def test_nameless_object_is_invalid(api: Api) -> None:
-    with pytest.raises(Invalid, match="name or generateName is required"):
+    with pytest.raises(Invalid, match=r"name or generateName is required"):
         await api.create(ADMIN, CONFIG_MAPS, "ns", {"data": {}})
 
 
@@ -122,15 +122,15 @@ async def test_update_that_changes_nothing_makes_no_revision(api: Api) -> None:
 async def test_update_with_an_old_version_conflicts(api: Api) -> None:
     await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
     await api.update(ADMIN, CONFIG_MAPS, "ns", "a", {"metadata": {"name": "a"}, "data": {"k": "2"}})
-    with pytest.raises(Conflict, match="the object has been modified"):
+    with pytest.raises(Conflict, match=r"the object has been modified"):
         await api.update(ADMIN, CONFIG_MAPS, "ns", "a", config("a", resourceVersion="1"))
-    with pytest.raises(ApiError, match='strconv.ParseUint: parsing "abc": invalid syntax'):
+    with pytest.raises(ApiError, match=r'strconv.ParseUint: parsing "abc": invalid syntax'):
         await api.update(ADMIN, CONFIG_MAPS, "ns", "a", config("a", resourceVersion="abc"))
 
 
 async def test_update_of_another_uid_conflicts(api: Api) -> None:
     await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
-    with pytest.raises(Conflict, match="UID in precondition: other, UID in object meta: "):
+    with pytest.raises(Conflict, match=r"UID in precondition: other, UID in object meta: "):
         await api.update(ADMIN, CONFIG_MAPS, "ns", "a", config("a", uid="other"))
 
 
@@ -148,7 +148,7 @@ async def test_update_of_a_missing_object(api: Api) -> None:
         await api.update(ADMIN, CONFIG_MAPS, "ns", "a", config("a"))
     with pytest.raises(BadRequest, match=r"the name of the object \(b\) does not match the name on the URL \(a\)"):
         await api.update(ADMIN, CONFIG_MAPS, "ns", "a", config("b"))
-    with pytest.raises(Invalid, match="must be specified for an update"):
+    with pytest.raises(Invalid, match=r"must be specified for an update"):
         await api.update(ADMIN, LEASES, "ns", "a", {"metadata": {"name": "a"}})
 
 
@@ -187,7 +187,7 @@ async def test_delete_answers_a_status_and_the_object_is_gone(api: Api) -> None:
         "status": "Success",
         "details": {"name": "a", "kind": "configmaps", "uid": stored.obj["metadata"]["uid"]},
     }
-    with pytest.raises(NotFound, match='^configmaps "a" not found$'):
+    with pytest.raises(NotFound, match=r'^configmaps "a" not found$'):
         await api.get(ADMIN, CONFIG_MAPS, "ns", "a")
     with pytest.raises(NotFound):
         await api.delete(ADMIN, CONFIG_MAPS, "ns", "a")
@@ -198,9 +198,9 @@ async def test_finalizers_hold_an_object_until_the_last_is_gone(api: Api, clock:
     held = await api.delete(ADMIN, CONFIG_MAPS, "ns", "a")
     assert held["metadata"]["deletionTimestamp"] == clock.timestamp()
     assert held["metadata"]["deletionGracePeriodSeconds"] == 0
-    with pytest.raises(AlreadyExists, match="^object is being deleted: configmaps"):
+    with pytest.raises(AlreadyExists, match=r"^object is being deleted: configmaps"):
         await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
-    with pytest.raises(Invalid, match="no new finalizers can be added"):
+    with pytest.raises(Invalid, match=r"no new finalizers can be added"):
         await api.update(ADMIN, CONFIG_MAPS, "ns", "a", config("a", finalizers=["example.com/f", "example.com/g"]))
     revision = api.store.revision
     assert (await api.delete(ADMIN, CONFIG_MAPS, "ns", "a")) == held
@@ -220,7 +220,7 @@ async def test_delete_checks_preconditions(api: Api) -> None:
         f'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (other) does not match the UID in '
         f"record ({uid}). The object might have been deleted and then recreated"
     )
-    with pytest.raises(Conflict, match="the ResourceVersion in the precondition"):
+    with pytest.raises(Conflict, match=r"the ResourceVersion in the precondition"):
         await api.delete(ADMIN, CONFIG_MAPS, "ns", "a", DeleteOptions(resource_version="99"))
     await api.delete(ADMIN, CONFIG_MAPS, "ns", "a", DeleteOptions(uid=uid, resource_version="1"))
 
