@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
+from corral.core.errors import Cause
 from corral.core.meta import Key, Obj, annotations_of, labels_of, status_of
 from corral.core.resource import Resource
 from corral.jobs.mirror import bare_copy
@@ -96,6 +97,10 @@ class JobAdapter(Protocol):
 
     def priority_class(self, job: Obj, pod_sets: Sequence[PodSet]) -> str:
         """Name of the Kubernetes PriorityClass this job runs with, or empty."""
+        ...
+
+    def validate(self, job: Obj, old: Obj | None) -> list[Cause]:
+        """What queueing cannot accept about a new job, or about the change from `old`, beyond the common rules."""
         ...
 
     def remote_object(self, job: Obj, workload_name: str, origin: str) -> Obj:
@@ -229,6 +234,9 @@ class SuspendableJob(ABC):
             if name:
                 return str(name)
         return ""
+
+    def validate(self, job: Obj, old: Obj | None) -> list[Cause]:
+        return []
 
     def remote_object(self, job: Obj, workload_name: str, origin: str) -> Obj:
         copy = bare_copy(job, workload_name, origin)

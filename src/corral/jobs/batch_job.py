@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from corral.core import conditions
+from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, spec_of, status_of, with_annotations
 from corral.core.resource import Resource
+from corral.core.validation import forbidden, invalid, keyed
 from corral.jobs.adapter import Finish, Slot, SuspendableJob, Write
 from corral.jobs.mirror import bare_copy
 from corral.jobs.paths import get_in, set_in
@@ -81,6 +83,13 @@ class BatchJob(SuspendableJob):
         remaining = completions(job) - (done if spec_of(job).get("completionMode") == "Indexed" else succeeded)
         return {DEFAULT_NAME: at_once - remaining} if remaining < at_once else {}
 
+    def validate(self, job: Obj, old: Obj | None) -> list[Cause]:
+        if old is None:
+            return _partial_admission(job)
+        # A job that runs with fewer pods, or is being stopped, is judged by what the user wrote, not by its present size.
+        causes = _partial_admission(job) if _annotated(job) != _annotated(old) else []
+        return [*causes, *_partial_admission_update(job, old, self.is_suspended(job))]
+
     def remote_object(self, job: Obj, workload_name: str, origin: str) -> Obj:
         copy = set_in(bare_copy(job, workload_name, origin), ("spec", "managedBy"), None)
         copy = set_in(copy, ("spec", "selector"), None)
@@ -119,6 +128,11 @@ def _min_count(job: Obj, count: int) -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def _annotated(job: Obj) -> list[str | None]:
+    held = annotations_of(job)
+    return [held.get(names.JOB_MIN_PARALLELISM), held.get(names.JOB_COMPLETIONS_EQUAL_PARALLELISM)]
+
+
 def _completions_follow(job: Obj) -> bool:
     return annotations_of(job).get(names.JOB_COMPLETIONS_EQUAL_PARALLELISM) == "true"
 
@@ -131,13 +145,45 @@ def _indexes(text: str | None) -> int:
     return sum(int(bound[-1]) - int(bound[0]) + 1 for bound in bounds)
 
 
-def validate_partial_admission(job: Obj) -> str:
-    """Why the partial admission annotations of a Job are wrong; empty when they are not."""
+MIN_PATH = keyed("metadata.annotations", names.JOB_MIN_PARALLELISM)
+FOLLOW_PATH = keyed("metadata.annotations", names.JOB_COMPLETIONS_EQUAL_PARALLELISM)
+
+
+def _partial_admission(job: Obj) -> list[Cause]:
     text = annotations_of(job).get(names.JOB_MIN_PARALLELISM)
+    causes: list[Cause] = []
+    if text is not None:
+        if not text.lstrip("-").isdigit():
+            causes.append(invalid(MIN_PATH, text, f'strconv.Atoi: parsing "{text}": invalid syntax'))
+        elif not 0 < int(text) < pods_at_once(job):
+            causes.append(invalid(MIN_PATH, int(text), f"should be between 0 and {pods_at_once(job) - 1}"))
+        if annotations_of(job).get(names.ELASTIC_JOB) == "true":
+            causes.append(invalid(MIN_PATH, text, "partial admission and elastic job cannot be used together"))
+    return [*causes, *_following_completions(job)]
+
+
+def _following_completions(job: Obj) -> list[Cause]:
+    text = annotations_of(job).get(names.JOB_COMPLETIONS_EQUAL_PARALLELISM)
     if text is None:
-        return ""
-    if not text.isdigit():
-        return f'strconv.Atoi: parsing "{text}": invalid syntax'
-    if not 0 < int(text) < pods_at_once(job):
-        return f"should be between 0 and {parallelism(job) - 1}"
-    return ""
+        return []
+    if text not in ("true", "false"):
+        return [invalid(FOLLOW_PATH, text, f'strconv.ParseBool: parsing "{text}": invalid syntax')]
+    if text == "false":
+        return []
+    if spec_of(job).get("completionMode") != "Indexed":
+        return [invalid(FOLLOW_PATH, text, "should not be enabled for NonIndexed jobs")]
+    if completions(job) != parallelism(job):
+        detail = f"should be equal to parallelism when {names.JOB_COMPLETIONS_EQUAL_PARALLELISM} annotation is true"
+        return [invalid("spec.completions", completions(job), detail)]
+    return []
+
+
+def _partial_admission_update(new: Obj, old: Obj, suspended: bool) -> list[Cause]:
+    causes: list[Cause] = []
+    partial = names.JOB_MIN_PARALLELISM in annotations_of(new)
+    if not suspended and partial and parallelism(new) != parallelism(old) and not get_in(old, ("spec", "suspend")):
+        text = "cannot change when partial admission is enabled and the job is not suspended"
+        causes.append(forbidden("spec.parallelism", text))
+    if not suspended and _completions_follow(new) != _completions_follow(old):
+        causes.append(forbidden(FOLLOW_PATH, "field is immutable while the job is not suspended"))
+    return causes

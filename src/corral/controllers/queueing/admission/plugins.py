@@ -1,0 +1,237 @@
+"""The admission plug-ins of queueing.
+
+`QueueObjects` guards Corral's own kinds. `QueuedJobs` gives jobs their queue, suspends them and keeps their labels
+honest. Both answer as the webhooks they stand for, so that clients see the same defaults and the same texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from corral.client.protocol import Client
+from corral.controllers.queueing.admission.denial import deny
+from corral.controllers.queueing.admission.flavor import validate_flavor, validate_flavor_update
+from corral.controllers.queueing.admission.jobs import validate_job, validate_job_update, validate_topology
+from corral.controllers.queueing.admission.quota import (
+    validate_cluster_queue,
+    validate_cluster_queue_update,
+    validate_cohort,
+)
+from corral.controllers.queueing.admission.workload import validate_workload, validate_workload_update
+from corral.controllers.queueing.config import QueueingConfig
+from corral.core.admission import AdmissionRequest
+from corral.core.errors import ApiError, Cause, NotFound
+from corral.core.meta import Key, Obj, controller_of, labels_of, spec_of, with_finalizer, with_labels, with_spec
+from corral.core.resource import Resource
+from corral.jobs.adapter import JobAdapter, queue_name
+from corral.jobs.paths import get_in, set_in
+from corral.jobs.registry import adapters
+from corral.kinds.definition import KindDef
+from corral.kinds.kueue import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUE,
+    CLUSTER_QUEUES,
+    COHORT,
+    LOCAL_QUEUES,
+    RESOURCE_FLAVOR,
+    WORKLOAD,
+    names,
+)
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+DEFAULT_QUEUE = "default"
+MAX_DEPTH = 10
+
+
+class Lookups:
+    """Reads what the rules depend on; knows nothing until it is attached to a cluster."""
+
+    def __init__(self) -> None:
+        self._client: Client | None = None
+
+    def attach(self, client: Client) -> None:
+        """Use `client` for reading from now on."""
+        self._client = client
+
+    async def get(self, resource: Resource, key: Key) -> Obj | None:
+        if self._client is None:
+            return None
+        try:
+            return await self._client.get(resource, key.name, key.namespace)
+        except NotFound:
+            return None
+        except ApiError as error:
+            if error.code in (404, 403):
+                return None  # the kind is not served here, or not ours to read
+            raise
+
+
+class QueueObjects:
+    """Defaults and rules of ClusterQueue, Cohort, ResourceFlavor and Workload."""
+
+    name = "QueueObjects"
+
+    def __init__(self, config: QueueingConfig) -> None:
+        self._config = config
+        self._kinds: Mapping[str, KindDef] = {
+            kind.kind: kind for kind in (CLUSTER_QUEUE, COHORT, RESOURCE_FLAVOR, WORKLOAD)
+        }
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return (
+            request.resource.group == names.GROUP
+            and request.resource.kind in self._kinds
+            and request.operation in ("CREATE", "UPDATE")
+            and (request.subresource == "" or (request.subresource == "status" and request.resource.kind == "Workload"))
+        )
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        obj = request.obj
+        if obj is None or request.operation != "CREATE":
+            return obj
+        if request.resource.kind in ("ClusterQueue", "ResourceFlavor"):
+            return with_finalizer(obj, names.RESOURCE_IN_USE)
+        if request.resource.kind == "Workload" and not self._config.gates["PartialAdmission"]:
+            return _without_min_counts(obj)
+        return obj
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        if request.obj is None:
+            return
+        kind = self._kinds[request.resource.kind]
+        new = kind.at_version(request.obj, "v1beta2")
+        old = kind.at_version(request.old, "v1beta2") if request.old is not None else None
+        deny(f"v{request.resource.kind.lower()}.kb.io", self._causes(request.resource.kind, new, old))
+
+    def _causes(self, kind: str, new: Obj, old: Obj | None) -> list[Cause]:
+        gates = self._config.gates
+        if kind == "ClusterQueue":
+            if old is None:
+                return validate_cluster_queue(new)
+            strict = gates["RejectUpdatesToCQWithInvalidOnFlavors"]
+            return validate_cluster_queue_update(new, old, strict_on_flavors=strict)
+        if kind == "Cohort":
+            return validate_cohort(new)
+        if kind == "ResourceFlavor":
+            return validate_flavor(new) if old is None else validate_flavor_update(new, old)
+        return validate_workload(new, None, gates) if old is None else validate_workload_update(new, old, gates)
+
+
+def _without_min_counts(workload: Obj) -> Obj:
+    pod_sets = spec_of(workload).get("podSets") or []
+    kept = [{name: value for name, value in entry.items() if name != "minCount"} for entry in pod_sets]
+    return with_spec(workload, {**spec_of(workload), "podSets": kept})
+
+
+class QueuedJobs:
+    """Default queue, suspension and `managedBy` of new jobs; rules for their labels ever after."""
+
+    name = "QueuedJobs"
+
+    def __init__(self, config: QueueingConfig, lookups: Lookups) -> None:
+        self._config = config
+        self._lookups = lookups
+        self._adapters = {
+            (adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters(config.frameworks)
+        }
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return (
+            request.kind in self._adapters and request.operation in ("CREATE", "UPDATE") and request.subresource == ""
+        )
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        job = request.obj
+        if job is None or request.operation != "CREATE":
+            return job
+        adapter = self._adapters[request.kind]
+        if await self._has_managed_ancestor(job, request.namespace):
+            return job
+        if not queue_name(job) and await self._has_default_queue(request.namespace):
+            job = with_labels(job, {names.QUEUE_NAME: DEFAULT_QUEUE})
+        if not await self._is_managed(job, request.namespace):
+            return job
+        job = adapter.suspend(job)
+        return await self._with_managed_by(adapter, job, request.namespace)
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        job, old = request.obj, request.old
+        if job is None:
+            return
+        adapter = self._adapters[request.kind]
+        gates = self._config.gates
+        if old is None:
+            causes = validate_job(adapter, job, gates)
+            causes += adapter.validate(job, None)
+            if gates["TopologyAwareScheduling"]:
+                causes += _topology_causes(adapter, job)
+        else:
+            default = not queue_name(job) and await self._has_default_queue(request.namespace)
+            causes = validate_job_update(adapter, job, old, gates, default_queue=default)
+            causes += adapter.validate(job, old)
+        deny(f"v{request.resource.kind.lower()}.kb.io", causes)
+
+    async def _has_default_queue(self, namespace: str) -> bool:
+        if not self._config.gates["LocalQueueDefaulting"]:
+            return False
+        return await self._lookups.get(LOCAL_QUEUES, Key(namespace, DEFAULT_QUEUE)) is not None
+
+    async def _is_managed(self, job: Obj, namespace: str) -> bool:
+        if not queue_name(job) and not self._config.manage_jobs_without_queue_name:
+            return False
+        found = await self._lookups.get(NAMESPACES, Key("", namespace))
+        labels = labels_of(found) if found else {}
+        return self._config.managed_namespaces.matches({"kubernetes.io/metadata.name": namespace, **labels})
+
+    async def _has_managed_ancestor(self, job: Obj, namespace: str) -> bool:
+        current = job
+        for _ in range(MAX_DEPTH):
+            reference = controller_of(current)
+            if reference is None:
+                return False
+            group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+            adapter = self._adapters.get((group, str(reference.get("kind", ""))))
+            if adapter is None:
+                return False
+            owner = await self._lookups.get(adapter.resource, Key(namespace, str(reference.get("name", ""))))
+            if owner is None:
+                return False
+            if queue_name(owner) or self._config.manage_jobs_without_queue_name:
+                return True
+            current = owner
+        return False
+
+    async def _with_managed_by(self, adapter: JobAdapter, job: Obj, namespace: str) -> Obj:
+        """Jobs whose queue dispatches to other clusters are not for the local controller."""
+        path = adapter.managed_by_path
+        if path is None or not self._config.gates["MultiKueue"]:
+            return job
+        current = get_in(job, path)
+        if current is not None and current not in adapter.own_managers:
+            return job
+        if not await self._dispatches(Key(namespace, queue_name(job))):
+            return job
+        return set_in(job, path, names.MULTIKUEUE_CONTROLLER)
+
+    async def _dispatches(self, queue: Key) -> bool:
+        local = await self._lookups.get(LOCAL_QUEUES, queue)
+        name = str(spec_of(local).get("clusterQueue", "")) if local else ""
+        cluster_queue = await self._lookups.get(CLUSTER_QUEUES, Key("", name)) if name else None
+        rules = (spec_of(cluster_queue or {}).get("admissionChecksStrategy") or {}).get("admissionChecks") or []
+        for rule in rules:
+            check = await self._lookups.get(ADMISSION_CHECKS, Key("", rule["name"]))
+            if check and spec_of(check).get("controllerName") == names.MULTIKUEUE_CONTROLLER:
+                return True
+        return False
+
+
+def _topology_causes(adapter: JobAdapter, job: Obj) -> list[Cause]:
+    try:
+        pod_sets = adapter.pod_sets(job, _nothing)
+    except (ValueError, LookupError):
+        return []  # what cannot be told yet cannot be wrong yet
+    return validate_topology(pod_sets, "spec.template.metadata")
+
+
+def _nothing(resource: Resource, key: Key) -> Obj | None:
+    return None
