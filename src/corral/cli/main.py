@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "status": ("corral.cli.up", "status", "Show the clusters of the fleet."),
     "kubectl-config": ("corral.cli.up", "kubectl_config", "Print how to point kubectl at the fleet."),
     "logs": ("corral.cli.logs", "logs", "Show the logs of a job, wherever it runs."),
+    "demo": ("corral.cli.demo", "demo", "Show jobs of three kinds queued, dispatched and run."),
     "serve": ("corral.cli.serve", "serve", "Serve one cluster's API."),
     "crds": ("corral.cli.crds", "crds", "Print the CustomResourceDefinitions for a real cluster."),
     "queue": ("corral.cli.queue", "queue", "Create, list, stop and resume queues."),
@@ -70,3 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""A whole embedded cluster in one process: API server, operators, nodes, and the controllers its roles ask for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from corral.client.http import HttpClient
+from corral.client.kubeconfig import Access
+from corral.client.protocol import Client
+from corral.controllers.dispatch import set_up_dispatch
+from corral.controllers.dispatch.remotes import Remotes
+from corral.controllers.dispatch.settings import dispatch_settings
+from corral.controllers.queueing.setup import set_up_queueing
+from corral.core.errors import AlreadyExists
+from corral.core.meta import Obj
+from corral.fleet.config import MANAGER, ClusterSpec, FleetError, FleetSpec
+from corral.fleet.embedded_api import EmbeddedApi
+from corral.jobs.registry import ADAPTERS, adapters
+from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from corral.kinds.core import NAMESPACES
+from corral.kinds.crd import crd_manifest
+from corral.kinds.registry import native_kinds
+from corral.node.agent import NodeAgent
+from corral.node.images import Catalog
+from corral.node.node import NodeSpec
+from corral.node.process.runtime import ProcessRuntime, ProcessSettings
+from corral.node.runtime import PodRuntime
+from corral.node.simulated import SimulatedRuntime
+from corral.node.surroundings import ClusterSurroundings
+from corral.operators.setup import set_up_operators
+from corral.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+KUEUE_NAMESPACE = "kueue-system"
+
+
+class EmbeddedCluster:
+    """One cluster of a fleet. Start it, serve, stop it; its state stays in `state`."""
+
+    def __init__(self, fleet: FleetSpec, spec: ClusterSpec, state: Path, port: int) -> None:
+        self.spec = spec
+        self._state = state
+        self.metrics = Metrics()
+        self.base = EmbeddedApi(
+            state, name=f"corral-{spec.name}", host=fleet.address, port=port, metrics=self.metrics.exposition
+        )
+        for kind in native_kinds():
+            self.base.api.registry.add(kind)
+        manager = self.base.manager
+        self._configuration = load_configuration(spec)
+        self.base.api.chain.plugins.extend(set_up_queueing(manager, self._configuration))
+        set_up_operators(manager)
+        self._remotes: Remotes | None = None
+        if MANAGER in spec.roles:
+            self._remotes = set_up_dispatch(
+                manager, dispatch_settings(self._configuration), connect, adapters(ADAPTERS)
+            )
+        self._agent: NodeAgent | None = None
+        nodes = node_specs(spec)
+        if nodes:
+            runtime = self._make_runtime(fleet, port)
+            self._agent = NodeAgent(manager.client, manager.clock, nodes, runtime)
+            self._agent.setup(manager)
+            self.base.server.streams = runtime
+
+    def _make_runtime(self, fleet: FleetSpec, port: int) -> PodRuntime:
+        manager = self.base.manager
+        if self.spec.runtime == "simulated":
+            return SimulatedRuntime(manager.clock)
+        number = [cluster.name for cluster in fleet.clusters].index(self.spec.name)
+        settings = ProcessSettings(
+            self._state / "node",
+            # Every cluster has loopback addresses of its own, so that pods of all of them can listen on one port.
+            pod_network=f"127.{64 + number % 128}.0.0/16",
+            api_host=fleet.address,
+            api_port=str(port),
+            catalog=Catalog.load(Path(fleet.images)) if fleet.images else Catalog.load(),
+        )
+        return ProcessRuntime(settings, ClusterSurroundings(manager), manager.clock)
+
+    @property
+    def url(self) -> str:
+        return self.base.server.url
+
+    async def start(self) -> None:
+        """Serve; controllers run and nodes are registered when this returns."""
+        if self._agent is not None:
+            await self._agent.open()
+        await self.base.start()
+        await self._ensure_namespace(KUEUE_NAMESPACE)
+        self.base.manager.run_task(self._store_crds, "store CRDs")
+
+    async def stop(self) -> None:
+        await self.base.stop()
+        if self._remotes is not None:
+            await self._remotes.close()
+        if self._agent is not None:
+            await self._agent.close()
+
+    async def _ensure_namespace(self, name: str) -> None:
+        try:
+            await self.base.client.create(NAMESPACES, {"metadata": {"name": name}})
+        except AlreadyExists:
+            pass
+
+    async def _store_crds(self) -> None:
+        """Show our kinds as CustomResourceDefinitions; one that somebody replaced is left alone."""
+        held = {obj["metadata"]["name"] for obj in (await self.base.client.list(CUSTOM_RESOURCE_DEFINITIONS)).items}
+        for kind in native_kinds():
+            if f"{kind.plural}.{kind.group}" not in held:
+                await self.base.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd_manifest(kind))
+
+
+def connect(access: Access) -> Client:
+    """The client a manager reaches a worker with."""
+    return HttpClient(access, user_agent="corral-dispatch")
+
+
+def node_specs(spec: ClusterSpec) -> Sequence[NodeSpec]:
+    """The virtual nodes a cluster's node groups describe."""
+    nodes = []
+    for group in spec.nodes:
+        for number in range(1, group.count + 1):
+            capacity = {
+                "cpu": str(group.cpu),
+                "memory": group.memory,
+                "pods": str(group.pods),
+                **{resource: str(amount) for resource, amount in group.resources.items()},
+            }
+            name = group.name.replace("{i}", str(number))
+            if group.count > 1 and "{i}" not in group.name:
+                name = f"{group.name}{number}"
+            nodes.append(NodeSpec(name, capacity, group.labels, [dict(taint) for taint in group.taints]))
+    return nodes
+
+
+def load_configuration(spec: ClusterSpec) -> Obj:
+    """The `config.kueue.x-k8s.io` document a cluster names, or the default one."""
+    if not spec.config:
+        return {}
+    try:
+        document = yaml.safe_load(Path(spec.config).read_text())
+    except OSError as error:
+        raise FleetError(f"cluster {spec.name}: config {spec.config}: {error.strerror}") from error
+    if not isinstance(document, dict):
+        raise FleetError(f"cluster {spec.name}: config {spec.config} is not a mapping")
+    return document

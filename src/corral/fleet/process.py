@@ -1,0 +1,46 @@
+"""The body of one cluster process: an event loop with an embedded cluster, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+
+from corral.fleet.cluster import EmbeddedCluster
+from corral.fleet.config import ClusterSpec, FleetSpec
+from corral.fleet.state import FleetFolder
+from corral.runtime import logs
+
+
+def run_cluster(fleet: FleetSpec, spec: ClusterSpec, folder: FleetFolder, port: int, ready: int) -> None:
+    """Run a cluster; its URL is written to the descriptor `ready` once it serves."""
+    logs.set_up(verbosity=1)
+    # Code imported before the fork is shared; keeping the collector off it keeps it shared.
+    gc.freeze()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(fleet, spec, folder, port, ready))
+
+
+async def _serve(fleet: FleetSpec, spec: ClusterSpec, folder: FleetFolder, port: int, ready: int) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    cluster = EmbeddedCluster(fleet, spec, folder.cluster(spec.name), port)
+    await cluster.start()
+    cluster.base.server.write_kubeconfig(folder.admin_kubeconfig(spec.name))
+    os.write(ready, f"{cluster.url}\n".encode())
+    os.close(ready)
+    try:
+        await stop.wait()
+    finally:
+        await cluster.stop()
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.SelectorEventLoop
+    loop: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    return loop
