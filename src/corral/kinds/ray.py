@@ -1,0 +1,322 @@
+"""The API group ray.io/v1: RayCluster, RayJob and RayService."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from corral.core import validation as v
+from corral.core.errors import Cause
+from corral.core.meta import Obj, spec_of
+from corral.kinds import schemas as s
+from corral.kinds.definition import Column, KindDef, Schema, VersionDef, age_column
+
+GROUP = "ray.io"
+CONTROLLER = "ray.io/kuberay-operator"
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+SUBMISSION_MODES = ("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode")
+
+
+def _manager() -> Schema:
+    allowed = f"['{CONTROLLER}', '{MULTIKUEUE}']"
+    return s.string(
+        rules=(
+            s.rule("self == oldSelf", "the managedBy field is immutable"),
+            s.rule(
+                f"self in {allowed}",
+                f"the managedBy field value must be either '{CONTROLLER}' or '{MULTIKUEUE}'",
+            ),
+        )
+    )
+
+
+def _parameters() -> Schema:
+    return s.mapping(s.string())
+
+
+def cluster_spec() -> Schema:
+    """RayClusterSpec; RayJob and RayService contain one."""
+    head = s.obj(
+        {
+            "template": s.pod_template(),
+            "rayStartParams": _parameters(),
+            "serviceType": s.string(),
+            "enableIngress": s.boolean(),
+            "headService": s.anything(),
+            "labels": s.mapping(s.string()),
+            "resources": s.mapping(s.string()),
+        },
+        required=("template",),
+    )
+    worker = s.obj(
+        {
+            "groupName": s.string(),
+            "replicas": s.integer(default=0),
+            "minReplicas": s.integer(default=0),
+            "maxReplicas": s.integer(default=2147483647),
+            "numOfHosts": s.integer(default=1),
+            "idleTimeoutSeconds": s.integer(),
+            "suspend": s.boolean(),
+            "template": s.pod_template(),
+            "rayStartParams": _parameters(),
+            "labels": s.mapping(s.string()),
+            "resources": s.mapping(s.string()),
+            "scaleStrategy": s.obj({"workersToDelete": s.array(s.string())}),
+        },
+        required=("groupName", "template"),
+    )
+    return s.obj(
+        {
+            "suspend": s.boolean(),
+            "managedBy": _manager(),
+            "enableInTreeAutoscaling": s.boolean(),
+            "autoscalerOptions": s.anything(),
+            "rayVersion": s.string(),
+            "gcsFaultToleranceOptions": s.anything(),
+            "authOptions": s.anything(),
+            "upgradeStrategy": s.anything(),
+            "headServiceAnnotations": s.mapping(s.string()),
+            "headGroupSpec": head,
+            "workerGroupSpecs": s.array(worker),
+        },
+        required=("headGroupSpec",),
+    )
+
+
+def cluster_status() -> Schema:
+    numbers = (
+        "desiredWorkerReplicas",
+        "readyWorkerReplicas",
+        "availableWorkerReplicas",
+        "minWorkerReplicas",
+        "maxWorkerReplicas",
+    )
+    amounts = ("desiredCPU", "desiredMemory", "desiredGPU", "desiredTPU")
+    return s.obj(
+        {
+            "state": s.string(),
+            "reason": s.string(),
+            **{name: s.integer() for name in numbers},
+            **{name: s.quantity() for name in amounts},
+            "head": s.mapping(s.string()),
+            "endpoints": s.mapping(s.string()),
+            "lastUpdateTime": s.time(nullable=True),
+            "stateTransitionTimes": s.mapping(s.time(nullable=True)),
+            "observedGeneration": s.integer("int64"),
+            "conditions": s.conditions(),
+        }
+    )
+
+
+def _cluster() -> Schema:
+    return s.root(spec=cluster_spec(), status=cluster_status())
+
+
+def _job() -> Schema:
+    spec = s.obj(
+        {
+            "entrypoint": s.string(),
+            "entrypointNumCpus": s.number(),
+            "entrypointNumGpus": s.number(),
+            "entrypointResources": s.string(),
+            "runtimeEnvYAML": s.string(),
+            "metadata": s.mapping(s.string()),
+            "jobId": s.string(),
+            "submissionMode": s.string(default="K8sJobMode"),
+            "rayClusterSpec": cluster_spec(),
+            "clusterSelector": s.mapping(s.string()),
+            "submitterPodTemplate": s.pod_template(),
+            "submitterConfig": s.obj({"backoffLimit": s.integer()}),
+            "backoffLimit": s.integer(default=0),
+            "activeDeadlineSeconds": s.integer(),
+            "preRunningDeadlineSeconds": s.integer(),
+            "waitingTtlSeconds": s.integer(),
+            "shutdownAfterJobFinishes": s.boolean(),
+            "ttlSecondsAfterFinished": s.integer(default=0),
+            "suspend": s.boolean(),
+            "managedBy": _manager(),
+            "deletionStrategy": s.anything(),
+        }
+    )
+    status = s.obj(
+        {
+            "jobId": s.string(),
+            "rayClusterName": s.string(),
+            "dashboardURL": s.string(),
+            "jobStatus": s.string(),
+            "jobDeploymentStatus": s.string(),
+            "reason": s.string(),
+            "message": s.string(),
+            "startTime": s.time(nullable=True),
+            "endTime": s.time(nullable=True),
+            "succeeded": s.integer(),
+            "failed": s.integer(),
+            "rayClusterStatus": cluster_status(),
+            "rayJobInfo": s.anything(),
+            "observedGeneration": s.integer("int64"),
+        }
+    )
+    return s.root(spec=spec, status=status)
+
+
+def _service() -> Schema:
+    spec = s.obj(
+        {
+            "serveConfigV2": s.string(),
+            "rayClusterConfig": cluster_spec(),
+            "upgradeStrategy": s.obj(
+                {
+                    "type": s.string(enum=("NewCluster", "NewClusterWithIncrementalUpgrade", "None")),
+                    "clusterUpgradeOptions": s.anything(),
+                }
+            ),
+            "serveService": s.anything(),
+            "excludeHeadPodFromServeSvc": s.boolean(),
+            "rayClusterDeletionDelaySeconds": s.integer(),
+            "serviceUnhealthySecondThreshold": s.integer(),
+            "deploymentUnhealthySecondThreshold": s.integer(),
+            "suspend": s.boolean(),
+            "managedBy": _manager(),
+        }
+    )
+    one = s.obj(
+        {
+            "rayClusterName": s.string(),
+            "rayClusterStatus": cluster_status(),
+            "applicationStatuses": s.mapping(s.anything()),
+            "targetCapacity": s.integer(),
+            "trafficRoutedPercent": s.integer(),
+            "lastTrafficMigratedTime": s.time(nullable=True),
+        }
+    )
+    status = s.obj(
+        {
+            "activeServiceStatus": one,
+            "pendingServiceStatus": one,
+            "serviceStatus": s.string(),
+            "numServeEndpoints": s.integer(),
+            "lastUpdateTime": s.time(nullable=True),
+            "observedGeneration": s.integer("int64"),
+            "conditions": s.conditions(),
+        }
+    )
+    return s.root(spec=spec, status=status)
+
+
+# Facts and rules
+
+
+def worker_groups(spec: Obj) -> Iterator[tuple[str, int, Obj]]:
+    """Name, number of pods and spec of each worker group of a RayClusterSpec."""
+    for group in spec.get("workerGroupSpecs") or ():
+        replicas = int(group.get("replicas") or 0)
+        minimum, maximum = int(group.get("minReplicas") or 0), group.get("maxReplicas")
+        replicas = max(minimum, replicas if maximum is None else min(replicas, int(maximum)))
+        if group.get("suspend"):
+            replicas = 0
+        yield str(group.get("groupName")), replicas * int(group.get("numOfHosts") or 1), group
+
+
+def cluster_errors(spec: Obj, path: str = "spec") -> list[Cause]:
+    """What the operator refuses to run in a RayClusterSpec."""
+    causes = []
+    if not _containers(spec.get("headGroupSpec")):
+        causes.append(
+            v.required(
+                f"{path}.headGroupSpec.template.spec.containers", "headGroupSpec should have at least one container"
+            )
+        )
+    seen = set()
+    for position, group in enumerate(spec.get("workerGroupSpecs") or ()):
+        here = f"{path}.workerGroupSpecs[{position}]"
+        name = group.get("groupName")
+        if name in seen:
+            causes.append(v.duplicate(f"{here}.groupName", name))
+        seen.add(name)
+        if not _containers(group):
+            causes.append(
+                v.required(f"{here}.template.spec.containers", "workerGroupSpec should have at least one container")
+            )
+    return causes
+
+
+def _containers(group: Obj | None) -> list[Obj]:
+    return list((((group or {}).get("template") or {}).get("spec") or {}).get("containers") or [])
+
+
+def job_errors(obj: Obj) -> str:
+    """Why a RayJob cannot run; empty when it can."""
+    spec = spec_of(obj)
+    selector, cluster = spec.get("clusterSelector") or {}, spec.get("rayClusterSpec")
+    if spec.get("suspend") and not spec.get("shutdownAfterJobFinishes"):
+        return "a RayJob with shutdownAfterJobFinishes set to false is not allowed to be suspended"
+    if spec.get("suspend") and selector:
+        return "the ClusterSelector mode doesn't support the suspend operation"
+    if cluster is None and not selector:
+        return "one of RayClusterSpec or ClusterSelector must be set"
+    if cluster is not None and selector:
+        return "both RayClusterSpec and ClusterSelector cannot be set at the same time"
+    if spec.get("ttlSecondsAfterFinished") and not spec.get("shutdownAfterJobFinishes"):
+        return "a RayJob with shutdownAfterJobFinishes set to false cannot have TTLSecondsAfterFinished"
+    if int(spec.get("ttlSecondsAfterFinished") or 0) < 0:
+        return "TTLSecondsAfterFinished must be a non-negative integer"
+    if spec.get("backoffLimit") is not None and int(spec["backoffLimit"]) < 0:
+        return "backoffLimit must be a positive integer"
+    if spec.get("activeDeadlineSeconds") is not None and int(spec["activeDeadlineSeconds"]) <= 0:
+        return "activeDeadlineSeconds must be a positive integer"
+    mode = spec.get("submissionMode") or "K8sJobMode"
+    if mode == "InteractiveMode" and spec.get("entrypoint"):
+        return "Entrypoint must not be set in InteractiveMode"
+    if mode not in SUBMISSION_MODES:
+        return f"invalid submissionMode {mode}"
+    causes = cluster_errors(cluster, "spec.rayClusterSpec") if cluster else []
+    return str(causes[0]) if causes else ""
+
+
+_CLUSTER_COLUMNS = (
+    Column("desired workers", ".status.desiredWorkerReplicas", type="integer"),
+    Column("available workers", ".status.availableWorkerReplicas", type="integer"),
+    Column("cpus", ".status.desiredCPU"),
+    Column("memory", ".status.desiredMemory"),
+    Column("gpus", ".status.desiredGPU"),
+    Column("status", ".status.state"),
+    age_column(),
+)
+_JOB_COLUMNS = (
+    Column("job status", ".status.jobStatus"),
+    Column("deployment status", ".status.jobDeploymentStatus"),
+    Column("ray cluster name", ".status.rayClusterName"),
+    Column("start time", ".status.startTime"),
+    Column("end time", ".status.endTime"),
+    age_column(),
+)
+_SERVICE_COLUMNS = (
+    Column("service status", ".status.serviceStatus"),
+    Column("num serve endpoints", ".status.numServeEndpoints", type="integer"),
+    age_column(),
+)
+
+RAY_CLUSTER = KindDef(
+    group=GROUP,
+    kind="RayCluster",
+    plural="rayclusters",
+    categories=("all",),
+    versions=(VersionDef("v1", _cluster, status=True, columns=_CLUSTER_COLUMNS),),
+)
+RAY_JOB = KindDef(
+    group=GROUP,
+    kind="RayJob",
+    plural="rayjobs",
+    categories=("all",),
+    versions=(VersionDef("v1", _job, status=True, columns=_JOB_COLUMNS),),
+)
+RAY_SERVICE = KindDef(
+    group=GROUP,
+    kind="RayService",
+    plural="rayservices",
+    categories=("all",),
+    versions=(VersionDef("v1", _service, status=True, columns=_SERVICE_COLUMNS),),
+)
+RAY_CLUSTERS = RAY_CLUSTER.resource()
+RAY_JOBS = RAY_JOB.resource()
+RAY_SERVICES = RAY_SERVICE.resource()
+KINDS = (RAY_CLUSTER, RAY_JOB, RAY_SERVICE)
