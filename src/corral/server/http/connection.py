@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import httptools
 
@@ -96,10 +96,9 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.peer = _peer_user(transport)
-        transport.set_write_buffer_limits(high=STREAM_BUFFER)
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
+        self.peer = _peer_user(self.transport)
+        self.transport.set_write_buffer_limits(high=STREAM_BUFFER)
         self.shared.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
