@@ -44,6 +44,8 @@ class Write(NamedTuple):
 
     obj: Obj
     subresource: str = ""
+    delete: bool = False
+    """Delete the object instead of storing it; for kinds that cannot be taken back."""
 
 
 class JobAdapter(Protocol):

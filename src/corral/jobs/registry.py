@@ -11,6 +11,7 @@ from corral.jobs.adapter import JobAdapter
 
 ADAPTERS: Mapping[str, str] = {
     "batch/job": "corral.jobs.batch_job:BatchJob",
+    "pod": "corral.jobs.pod:PodJob",
 }
 """Framework name to `module:class`; imported when first asked for."""
 
