@@ -7,6 +7,7 @@ pod. What to do is decided in `decide.pods`; how, by the runtime.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +27,6 @@ from corral.runtime.events import Recorder
 from corral.runtime.informer import Informer
 
 MANAGER = "kubelet"
-RETRY_S = 2.0
 START_FAILED = 128
 
 
@@ -67,6 +67,8 @@ class NodeAgent:
         self._events = events
         self._held: dict[str, Held] = {}
         self._by_key: dict[Key, str] = {}
+        self._opening = asyncio.Lock()
+        self._is_open = False
 
     def setup(self, manager: Manager) -> None:
         self._recorder: Recorder = manager.recorder.named("kubelet")
@@ -78,8 +80,11 @@ class NodeAgent:
         manager.run_task(self._sweep, "node sweep")
 
     async def open(self) -> None:
-        """Join the runtime. Call before the manager starts."""
-        await self.runtime.open(Observer(self._on_ended, self._on_probed, self._on_unhealthy))
+        """Join the runtime, once."""
+        async with self._opening:
+            if not self._is_open:
+                await self.runtime.open(Observer(self._on_ended, self._on_probed, self._on_unhealthy))
+                self._is_open = True
 
     async def close(self) -> None:
         """Leave the runtime; what runs goes on."""
@@ -90,6 +95,7 @@ class NodeAgent:
 
     async def _sweep(self) -> None:
         """Remove what is left of pods that were deleted while nobody looked."""
+        await self.open()
         living = {uid_of(pod) for pod in self._pods.list()}
         for uid in self.runtime.known():
             if uid not in living:
@@ -137,6 +143,8 @@ class NodeAgent:
     # Reconciling
 
     async def reconcile(self, key: Key) -> Result | None:
+        if not self._is_open:
+            await self.open()
         pod = self._pods.get(key)
         held_uid = self._by_key.get(key)
         if held_uid is not None and (pod is None or uid_of(pod) != held_uid):
@@ -170,7 +178,7 @@ class NodeAgent:
             self._event(pod, "Normal", DEADLINE[0], DEADLINE[1])
             step = plan(pod, held.record, now)
         await self._stop(held, pod, step)
-        problem = await self._start(held, pod, step)
+        retry_s = await self._start(held, pod, step)
         # Starting took time and may have changed everything; what is written is what is known now.
         final = plan(pod, held.record, self.clock.now())
         if final.is_over and (is_deleting(pod) or held.record.failure is not None):
@@ -179,10 +187,10 @@ class NodeAgent:
         if final.is_over:
             return await self._finish_deletion(held.latest)
         self._announce_backoff(held, pod, final)
-        delays = [RETRY_S] if problem else []
+        delays = [] if retry_s is None else [retry_s]
         if final.wake_at is not None:
             delays.append(max(final.wake_at - self.clock.now(), 0.0))
-        if final.start and not problem:
+        if final.start and retry_s is None:
             delays.append(0.0)
         return Result(min(delays)) if delays else None
 
@@ -230,21 +238,21 @@ class NodeAgent:
         grace = spec_of(pod).get("terminationGracePeriodSeconds")
         return 30.0 if grace is None else float(grace)
 
-    async def _start(self, held: Held, pod: Obj, step: Plan) -> bool:
-        """Start what is due; True when something could not be started and has to be tried again."""
+    async def _start(self, held: Held, pod: Obj, step: Plan) -> float | None:
+        """Start what is due. Something that could not be started is to be tried again in the returned seconds."""
         if not step.start:
-            return False
+            return None
         specs = {container["name"]: container for container in all_containers(pod)}
         try:
             sandbox = await self.runtime.prepare(pod)
         except RuntimeProblem as problem:
             self._show_problem(held, pod, step.start, problem)
-            return True
+            return problem.retry_s
         held.record = replace(held.record, address=sandbox.address)
-        results = [await self._start_one(held, pod, specs[name]) for name in step.start]
-        return not all(results)
+        delays = [await self._start_one(held, pod, specs[name]) for name in step.start]
+        return min((delay for delay in delays if delay is not None), default=None)
 
-    async def _start_one(self, held: Held, pod: Obj, container: Obj) -> bool:
+    async def _start_one(self, held: Held, pod: Obj, container: Obj) -> float | None:
         name = container["name"]
         entry = held.record.containers[name]
         attempt = entry.attempt + 1 if isinstance(entry.state, Ended) else entry.attempt
@@ -255,14 +263,14 @@ class NodeAgent:
         except RuntimeProblem as problem:
             held.record = held.record.with_container(entry)
             self._show_problem(held, pod, [name], problem)
-            return False
+            return problem.retry_s
         except StartFailure as failure:
             self._event(pod, "Warning", "Failed", f"Error: {failure}")
             now = self.clock.now()
             held.record = held.record.with_container(
                 ended(begun, Ended(START_FAILED, "StartError", now, now, str(failure)))
             )
-            return True
+            return None
         current = held.record.containers[name]
         if current is begun:
             is_ready = not result.waits_for_probe
@@ -272,7 +280,7 @@ class NodeAgent:
         else:  # it has ended meanwhile
             held.record = held.record.with_container(replace(current, id=result.id))
         self._announce_start(held, pod, container, result.note)
-        return True
+        return None
 
     def _show_problem(self, held: Held, pod: Obj, containers: Sequence[str], problem: RuntimeProblem) -> None:
         for name in containers:
@@ -280,7 +288,7 @@ class NodeAgent:
             if isinstance(entry.state, Waiting):
                 waiting = Waiting(problem.reason, problem.message)
                 held.record = held.record.with_container(replace(entry, state=waiting))
-        if problem.message not in held.announced:
+        if problem.message and problem.message not in held.announced:
             held.announced.add(problem.message)
             self._event(pod, "Warning", "Failed", f"Error: {problem.message}")
 

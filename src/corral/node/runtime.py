@@ -15,12 +15,16 @@ from corral.decide.pods.record import Ended, PodRecord
 
 
 class RuntimeProblem(Exception):
-    """A container cannot be started now. `reason` is the waiting reason to show; the agent tries again later."""
+    """A container cannot be started now. `reason` is the waiting reason to show; the agent tries again later.
 
-    def __init__(self, reason: str, message: str) -> None:
+    An empty message means that nothing is wrong: it just takes time.
+    """
+
+    def __init__(self, reason: str, message: str, retry_s: float = 2.0) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.retry_s = retry_s
 
 
 class StartFailure(Exception):
