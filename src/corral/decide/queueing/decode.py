@@ -91,7 +91,7 @@ def local_queue_from(obj: Obj) -> LocalQueueSpec:
         cluster_queue=spec.get("clusterQueue") or "",
         stop_policy=spec.get("stopPolicy") or "None",
         weight=_weight_from(spec),
-        consumed={name: Quantity.parse(text).milli for name, text in consumed.items()},
+        consumed={name: Quantity.parse(text).nanos for name, text in consumed.items()},
         consumed_at=parse_time(updated) if updated else None,
         deleting=is_deleting(obj),
     )

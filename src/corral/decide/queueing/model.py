@@ -108,7 +108,7 @@ class LocalQueueSpec(msgspec.Struct, frozen=True):
     stop_policy: str = "None"
     weight: float = 1.0
     consumed: Amounts = {}
-    """Usage history as persisted in the status, thousandths for every resource."""
+    """Usage history as persisted in the status, in billionths for every resource."""
     consumed_at: float | None = None
     deleting: bool = False
 
@@ -197,7 +197,7 @@ class Requirement(msgspec.Struct, frozen=True):
 class PodConstraints(msgspec.Struct, frozen=True):
     """What a pod template says about the nodes it may run on."""
 
-    node_selector: dict[str, str] = {}
+    node_selector: tuple[tuple[str, str], ...] = ()
     affinity_terms: tuple[tuple[Requirement, ...], ...] = ()
     """Required terms; any of them suffices. A term that cannot match anything is an empty tuple."""
     tolerations: tuple[Toleration, ...] = ()
@@ -286,6 +286,7 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
     admitted: bool = False
     finished: bool = False
     evicted: bool = False
+    evicted_reason: str = ""
     deleting: bool = False
     cluster_queue: str = ""
     """The ClusterQueue that holds its reservation, else empty."""
@@ -313,6 +314,11 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
     version: int = 0
     """Resource version as a number, 0 when it is not one."""
     obj: Obj = {}
+
+    @property
+    def queue_key(self) -> str:
+        """`namespace/name` of its LocalQueue."""
+        return f"{self.key.namespace}/{self.queue}"
 
     @property
     def usage(self) -> Usage:

@@ -126,6 +126,7 @@ class WorkloadDecoder:
             admitted=_true(found, "Admitted"),
             finished=finished,
             evicted=evicted,
+            evicted_reason=(found.get("Evicted") or {}).get("reason", "") if evicted else "",
             deleting=is_deleting(obj),
             cluster_queue=admission.get("clusterQueue", "") if admission else "",
             reserved_at=_transition(found.get("QuotaReserved")) if reserved else None,
@@ -248,7 +249,7 @@ def constraints_from(spec: Obj) -> PodConstraints:
     if not (selector or tolerations or terms):
         return UNCONSTRAINED
     return PodConstraints(
-        node_selector=selector or {},
+        node_selector=tuple(sorted((selector or {}).items())),
         affinity_terms=tuple(map(_term_from, terms or ())),
         tolerations=tuple(map(toleration_from, tolerations or ())),
     )

@@ -1,0 +1,209 @@
+"""How many pods of one kind fit into every domain, kept up to date as pods come and go.
+
+A table answers for one set of requests and constraints. It recomputes only leaves whose usage changed, and their
+ancestors, so placing the thousandth equal workload costs as much as the nodes it touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from corral.decide.queueing.affinity import node_matches, untolerated_taint
+from corral.decide.queueing.model import Amounts, NodeSpec, PodConstraints, Toleration
+from corral.decide.queueing.topology.tree import Domain, DomainTree, Values
+
+_MANY = 2**31 - 1
+
+AmountItems = tuple[tuple[str, int], ...]
+
+
+class CountKey(NamedTuple):
+    """What a table answers for."""
+
+    requests: AmountItems
+    """Of one pod, with `pods: 1`."""
+    leader: AmountItems | None
+    constraints: PodConstraints
+    slice_size: int
+    slice_level: int
+    inner_sizes: tuple[tuple[int, int], ...]
+    """Size of nested slices per level below the slice level."""
+    empty: bool
+    """As if no workload was running."""
+
+
+def count_in(requests: AmountItems, free: Mapping[str, int]) -> int:
+    """How often `requests` fits into `free`."""
+    most = _MANY
+    for resource, amount in requests:
+        if amount:
+            times = free.get(resource, 0) // amount
+            if times < most:
+                most = times
+    return most if most > 0 else 0
+
+
+def limiting_resource(requests: AmountItems, free: Mapping[str, int]) -> str:
+    """The resource that lets fewest pods in, first by name among equals."""
+    counts = [(max(0, free.get(resource, 0) // amount) if amount else _MANY, resource) for resource, amount in requests]
+    return min(counts)[1] if counts else ""
+
+
+class Capacity:
+    """Free amounts of the leaves: allocatable minus usage minus what this workload already took."""
+
+    __slots__ = ("assumed", "usage")
+
+    def __init__(self, usage: Mapping[Values, Amounts], assumed: Mapping[Values, Amounts] | None = None) -> None:
+        self.usage = usage
+        self.assumed = assumed or {}
+
+    def free(self, leaf: Domain, empty: bool) -> Mapping[str, int]:
+        used = None if empty else self.usage.get(leaf.key)
+        assumed = self.assumed.get(leaf.key)
+        if not used and not assumed:
+            return leaf.allocatable
+        free = dict(leaf.allocatable)
+        for taken in (used, assumed):
+            if taken:
+                for resource, amount in taken.items():
+                    free[resource] = free.get(resource, 0) - amount
+        return free
+
+
+class Counts:
+    """Per domain (by index): pods and slices that fit, with and without room for a leader."""
+
+    __slots__ = ("dirty", "feasible", "key", "leaders", "pods", "pods_leader", "slices", "slices_leader", "tree")
+
+    def __init__(
+        self,
+        key: CountKey,
+        tree: DomainTree,
+        capacity: Capacity,
+        tolerations: tuple[Toleration, ...],
+        within: Domain | None = None,
+    ) -> None:
+        self.key = key
+        self.tree = tree
+        size = len(tree.domains)
+        self.pods = [0] * size
+        self.slices = [0] * size
+        self.leaders = [0] * size
+        self.pods_leader = self.pods if key.leader is None else [0] * size
+        self.slices_leader = self.slices if key.leader is None else [0] * size
+        self.feasible = {
+            leaf.key
+            for leaf in tree.leaves.values()
+            if (within is None or leaf.ancestor(within.level) is within)
+            and (not tree.is_lowest_host or exclusion(leaf.nodes[0], key.constraints, tolerations) is None)
+        }
+        self.dirty: set[Values] = set()
+        for leaf in tree.leaves.values():
+            self._count_leaf(leaf, capacity)
+        for level in range(tree.lowest - 1, -1, -1):
+            for domain in tree.by_level[level]:
+                self._sum_up(domain)
+
+    def refresh(self, capacity: Capacity) -> None:
+        """Recount the leaves that changed since the last look."""
+        if not self.dirty:
+            return
+        above: set[int] = set()
+        for key in self.dirty:
+            leaf = self.tree.leaves.get(key)
+            if leaf is not None:
+                self._count_leaf(leaf, capacity)
+                if leaf.parent is not None:
+                    above.add(leaf.parent.index)
+        self.dirty.clear()
+        domains = self.tree.domains
+        while above:
+            parents: set[int] = set()
+            for index in above:
+                domain = domains[index]
+                self._sum_up(domain)
+                if domain.parent is not None:
+                    parents.add(domain.parent.index)
+            above = parents
+
+    def _count_leaf(self, leaf: Domain, capacity: Capacity) -> None:
+        if leaf.key not in self.feasible:
+            return
+        key, index = self.key, leaf.index
+        free = capacity.free(leaf, key.empty)
+        pods = self.pods[index] = count_in(key.requests, free)
+        at_slices = leaf.level == key.slice_level
+        if at_slices:
+            self.slices[index] = pods // key.slice_size
+        if key.leader is None:
+            return
+        with_leader = pods
+        self.leaders[index] = 0
+        if count_in(key.leader, free) > 0:
+            self.leaders[index] = 1
+            left = dict(free)
+            for resource, amount in key.leader:
+                left[resource] = left.get(resource, 0) - amount
+            with_leader = count_in(key.requests, left)
+        self.pods_leader[index] = with_leader
+        if at_slices:
+            self.slices_leader[index] = with_leader // key.slice_size
+
+    def _sum_up(self, domain: Domain) -> None:
+        key = self.key
+        inner = dict(key.inner_sizes).get(domain.level + 1, 1) if key.inner_sizes else 1
+        pods = slices = leaders = 0
+        pod_loss = slice_loss = _MANY
+        for child in domain.children:
+            at = child.index
+            fits = self.pods[at] // inner * inner
+            pods += fits
+            slices += self.slices[at]
+            if key.leader is not None and self.leaders[at]:
+                leaders = 1
+                pod_loss = min(pod_loss, fits - self.pods_leader[at] // inner * inner)
+                slice_loss = min(slice_loss, self.slices[at] - self.slices_leader[at])
+        index = domain.index
+        at_slices = domain.level == key.slice_level
+        self.pods[index] = pods
+        self.slices[index] = pods // key.slice_size if at_slices else slices
+        if key.leader is None:
+            return
+        self.leaders[index] = leaders
+        self.pods_leader[index] = pods - pod_loss if leaders else 0
+        with_leader = slices - slice_loss if leaders else 0
+        self.slices_leader[index] = self.pods_leader[index] // key.slice_size if at_slices else with_leader
+
+
+def exclusion(node: NodeSpec, constraints: PodConstraints, tolerations: tuple[Toleration, ...]) -> str | None:
+    """Why pods with these constraints cannot use a node, in the words of the failure message."""
+    taint = untolerated_taint(node.taints, (*constraints.tolerations, *tolerations)) if node.taints else None
+    if taint is not None:
+        text = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+        return f'taint "{text}"'
+    if any(node.labels.get(key) != value for key, value in constraints.node_selector):
+        return "nodeSelector"
+    if not node_matches(constraints, node.labels, node.name):
+        return "affinity"
+    return None
+
+
+def exclusion_summary(counts: Counts, capacity: Capacity, tolerations: tuple[Toleration, ...]) -> str:
+    """`. Total nodes: …; excluded: …` for a placement that failed; empty when no node was ruled out."""
+    causes: dict[str, int] = {}
+    for leaf in counts.tree.leaves.values():
+        cause: str | None = None
+        if leaf.key in counts.feasible:
+            if counts.pods[leaf.index] == 0:
+                resource = limiting_resource(counts.key.requests, capacity.free(leaf, counts.key.empty))
+                cause = f'resource "{resource}"' if resource else None
+        else:
+            cause = exclusion(leaf.nodes[0], counts.key.constraints, tolerations) or "topologyDomain"
+        if cause is not None:
+            causes[cause] = causes.get(cause, 0) + 1
+    if not causes:
+        return ""
+    reasons = ", ".join(sorted(f"{cause}: {times}" for cause, times in causes.items()))
+    return f". Total nodes: {len(counts.tree.leaves)}; excluded: {reasons}"

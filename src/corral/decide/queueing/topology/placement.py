@@ -1,0 +1,234 @@
+"""Choosing domains for pods: the tightest that fits, fewest of them, stable among equals.
+
+First every domain knows how many pods it can take (`Counts`). Then the search goes from the requested level upwards
+until one domain (or, where that is allowed, several) can take everything, and back down, splitting what was assigned
+to a domain among its children. Required and preferred placements prefer the fullest domain that still fits the
+remainder (best fit); unconstrained ones start from the domain with the least free capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from corral.decide.queueing.model import TopologyAssignment, TopologyDomain
+from corral.decide.queueing.topology.counts import Counts
+from corral.decide.queueing.topology.tree import Domain
+
+Order = Callable[[Domain], tuple[object, ...]]
+
+
+class Shape(NamedTuple):
+    """What is to be placed, with levels resolved to indexes."""
+
+    pods: int
+    leaders: int
+    level: int
+    slice_level: int
+    slice_size: int
+    inner_sizes: dict[int, int]
+    required: bool
+    unconstrained: bool
+    least_free: bool
+
+
+class Share(NamedTuple):
+    """Part of the pods given to a domain."""
+
+    domain: Domain
+    pods: int
+    leaders: int
+
+
+class NoPlacement(Exception):
+    """Nothing fits; `fitting` of `wanted` units would."""
+
+    def __init__(self, fitting: int, wanted: int, level: int) -> None:
+        super().__init__(f"{fitting} of {wanted}")
+        self.fitting = fitting
+        self.wanted = wanted
+        self.level = level
+
+
+class Placer:
+    """One placement over the counts of one flavor."""
+
+    def __init__(self, counts: Counts, shape: Shape) -> None:
+        self.counts = counts
+        self.shape = shape
+        self.best_fit = not shape.least_free
+
+    def place(self) -> list[Share]:
+        """Leaves with their pods and leaders; raises NoPlacement."""
+        shape = self.shape
+        level, chosen = self._find_level(shape.level)
+        shares = self._distribute(chosen, shape.pods, shape.leaders, shape.slice_size, self._slices)
+        lowest = self.counts.tree.lowest
+        while level < min(lowest, shape.slice_level):
+            children = [child for share in shares for child in share.domain.children]
+            children.sort(key=self._order)
+            shares = self._distribute(children, shape.pods, shape.leaders, shape.slice_size, self._slices)
+            level += 1
+        while level < lowest:
+            size = 1 if level >= shape.slice_level else shape.slice_size
+            size = shape.inner_sizes.get(level + 1, size) if level >= shape.slice_level else size
+            shares = [part for share in shares for part in self._split(share, size)]
+            level += 1
+        return shares
+
+    def _split(self, share: Share, size: int) -> list[Share]:
+        children = sorted(share.domain.children, key=self._order)
+        if size > 1:
+            return self._distribute(children, share.pods, share.leaders, size, self._units_of(size))
+        return self._distribute(children, share.pods, share.leaders, 1, self._pods)
+
+    # -- capacities, in units of pods or slices, without and with a leader ----------------------------------------
+
+    def _pods(self, domain: Domain, leader: bool) -> int:
+        return (self.counts.pods_leader if leader else self.counts.pods)[domain.index]
+
+    def _slices(self, domain: Domain, leader: bool) -> int:
+        return (self.counts.slices_leader if leader else self.counts.slices)[domain.index]
+
+    def _units_of(self, size: int) -> Callable[[Domain, bool], int]:
+        return lambda domain, leader: self._pods(domain, leader) // size
+
+    def _order(self, domain: Domain) -> tuple[object, ...]:
+        slices = self.counts.slices[domain.index]
+        return (-slices if self.best_fit else slices), self.counts.pods[domain.index], domain.values
+
+    def _leader_order(self, domain: Domain) -> tuple[object, ...]:
+        index, counts = domain.index, self.counts
+        slices = counts.slices_leader[index]
+        return (
+            -counts.leaders[index],
+            -slices if self.best_fit else slices,
+            counts.pods_leader[index],
+            domain.values,
+        )
+
+    # -- going up -------------------------------------------------------------------------------------------------
+
+    def _find_level(self, level: int) -> tuple[int, list[Domain]]:
+        """The level at which everything fits, and the domains to use there."""
+        shape, counts = self.shape, self.counts
+        domains = sorted(counts.tree.by_level[level], key=self._leader_order)
+        wanted = shape.pods // shape.slice_size
+        if not domains:
+            raise NoPlacement(0, wanted, level)
+        if shape.least_free:
+            for domain in domains:
+                if counts.leaders[domain.index] >= shape.leaders and self._slices(domain, shape.leaders > 0) >= wanted:
+                    return level, [domain]
+            if shape.required:
+                raise NoPlacement(counts.pods[domains[-1].index], wanted, level)
+        top = domains[0]
+        if self._slices(top, True) >= wanted and counts.leaders[top.index] >= shape.leaders:
+            return level, [self._tightest(domains, wanted, shape.leaders, self._slices) if self.best_fit else top]
+        if shape.required:
+            raise NoPlacement(counts.slices[top.index], wanted, level)
+        if level > 0 and not shape.unconstrained:
+            return self._find_level(level - 1)
+        return level, self._several(domains, wanted, level)
+
+    def _several(self, domains: list[Domain], wanted: int, level: int) -> list[Domain]:
+        """As few domains as possible that together take everything, the leader's first."""
+        shape, counts = self.shape, self.counts
+        domains = self._leader_first(domains, shape.pods, shape.leaders, shape.slice_size, self._slices)
+        chosen: list[Domain] = []
+        left, leaders = wanted, shape.leaders
+        index = 0
+        while leaders > 0 and index < len(domains) and counts.leaders[domains[index].index] > 0:
+            domain = domains[index]
+            if self.best_fit and self._slices(domain, True) >= left:
+                domain = self._tightest(domains[index:], left, leaders, self._slices)
+            chosen.append(domain)
+            leaders -= counts.leaders[domain.index]
+            left -= self._slices(domain, True)
+            index += 1
+        if leaders > 0:
+            raise NoPlacement(shape.leaders - leaders, wanted, level)
+        rest = sorted(domains[index:], key=self._order)
+        for index, candidate in enumerate(rest):
+            if left <= 0:
+                break
+            domain = candidate
+            if self.best_fit and self._slices(domain, False) >= left:
+                domain = self._tightest(rest[index:], left, 0, self._slices)
+            chosen.append(domain)
+            left -= self._slices(domain, False)
+        if left > 0:
+            raise NoPlacement(wanted - left, wanted, level)
+        return chosen
+
+    # -- choosing and splitting -----------------------------------------------------------------------------------
+
+    def _tightest(
+        self, domains: Sequence[Domain], needed: int, leaders: int, units: Callable[[Domain, bool], int]
+    ) -> Domain:
+        """The first domain with the least capacity that is enough; the first of all when none is."""
+        best, best_units = None, 0
+        for domain in domains:
+            if self.counts.leaders[domain.index] < leaders:
+                continue
+            fits = units(domain, leaders > 0)
+            if fits >= needed and (best is None or fits < best_units):
+                best, best_units = domain, fits
+        return domains[0] if best is None else best
+
+    def _leader_first(
+        self,
+        domains: list[Domain],
+        count: int,
+        leaders: int,
+        size: int,
+        units: Callable[[Domain, bool], int],
+    ) -> list[Domain]:
+        """Move the first domain to the front that can hold the leader and leaves enough for the workers."""
+        if leaders == 0 or len(domains) < 2:
+            return domains
+        needed = count if units == self._pods else count // size
+        spare = sum(units(domain, False) for domain in domains) - needed
+        for index, domain in enumerate(domains):
+            if self.counts.leaders[domain.index] < leaders:
+                continue
+            if units(domain, False) - units(domain, True) <= spare:
+                return [domain, *domains[:index], *domains[index + 1 :]]
+        return domains
+
+    def _distribute(
+        self,
+        domains: list[Domain],
+        count: int,
+        leaders: int,
+        size: int,
+        units: Callable[[Domain, bool], int],
+    ) -> list[Share]:
+        """Give `count` pods (in groups of `size`) and the leader to the domains in order, the last one tightest."""
+        domains = self._leader_first(domains, count, leaders, size, units)
+        left = count // size
+        shares: list[Share] = []
+        for index, candidate in enumerate(domains):
+            domain = candidate
+            with_leader = leaders > 0
+            room = units(domain, with_leader)
+            if self.best_fit and room >= left and self.counts.leaders[domain.index] >= leaders:
+                domain = self._tightest(domains[index:], left, leaders, units)
+                room = units(domain, with_leader)
+            holds = self.counts.leaders[domain.index] if with_leader else 0
+            if room >= left and holds >= leaders:
+                shares.append(Share(domain, left * size, leaders))
+                return shares
+            taken, led = min(room, left), min(holds, leaders)
+            shares.append(Share(domain, taken * size, led))
+            left -= taken
+            leaders -= led
+        raise NoPlacement(count // size - left, count // size, domains[0].level if domains else 0)
+
+
+def assignment_of(shares: Sequence[tuple[Domain, int]], levels: tuple[str, ...], host: bool) -> TopologyAssignment:
+    """The assignment to record: by label values in order; host names stand alone."""
+    named = sorted(((domain.values, pods) for domain, pods in shares if pods), key=lambda entry: entry[0])
+    if host:
+        return TopologyAssignment(levels[-1:], tuple(TopologyDomain(values[-1:], pods) for values, pods in named))
+    return TopologyAssignment(levels, tuple(TopologyDomain(values, pods) for values, pods in named))

@@ -1,0 +1,93 @@
+"""Everything a cycle looks at, in one place and always current.
+
+The state façade keeps it up to date from API objects; the cycle reads it and books admissions in it. Nothing here is
+copied for a cycle: trials change usage and change it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from corral.core.meta import Key
+from corral.decide.queueing.admission_fairness import UsageLedger
+from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
+from corral.decide.queueing.model import AdmissionCheckSpec, CohortSpec, FlavorSpec, LocalQueueSpec, WorkloadInfo
+from corral.decide.queueing.pending import Pending, PendingQueue
+from corral.decide.queueing.quota import QuotaForest, QuotaNode
+from corral.decide.queueing.settings import QueueingSettings
+from corral.decide.queueing.tally import Tally
+from corral.decide.queueing.topology.cluster import TopologyCluster
+
+
+class World:
+    """Queues, quota, reservations, waiting workloads and nodes of one cluster."""
+
+    def __init__(self, settings: QueueingSettings) -> None:
+        self.settings = settings
+        self.forest = QuotaForest()
+        self.queues: dict[str, ClusterQueue] = {}
+        self.by_node: dict[QuotaNode, ClusterQueue] = {}
+        self.pending: dict[str, PendingQueue] = {}
+        self.local_queues: dict[Key, LocalQueueSpec] = {}
+        self.cohorts: dict[str, CohortSpec] = {}
+        self.flavors: dict[str, FlavorSpec] = {}
+        self.checks: dict[str, AdmissionCheckSpec] = {}
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.workloads: dict[Key, WorkloadInfo] = {}
+        self.reservations: dict[Key, Reservation] = {}
+        self.topology = TopologyCluster()
+        self.ledger = UsageLedger(settings.admission_fair_sharing)
+        self.second_pass: dict[Key, Pending] = {}
+        self.expected_evictions: dict[Key, str] = {}
+        """Victims whose eviction was planned and not yet seen, with their uid."""
+        self.not_ready: set[Key] = set()
+        """Admitted workloads whose pods are not ready yet."""
+        self.tallies: dict[str, Tally] = {}
+        """Totals per ClusterQueue name and per LocalQueue `namespace/name`."""
+        self.stirred: dict[str, None] = {}
+        """ClusterQueues whose tree has to be looked at again."""
+
+    def stir(self, name: str) -> None:
+        self.stirred[name] = None
+
+    def tally(self, name: str) -> Tally:
+        return self.tallies.get(name) or self.tallies.setdefault(name, Tally())
+
+    def tree_of(self, queue: ClusterQueue) -> list[ClusterQueue]:
+        """All ClusterQueues that share quota with `queue`, itself included."""
+        root = queue.node.root()
+        return [self.by_node[node] for node in root.subtree_queues() if node in self.by_node]
+
+    def namespace_matches(self, queue: ClusterQueue, namespace: str) -> bool:
+        selector = queue.spec.namespace_selector
+        return selector is not None and selector.matches(dict(self.namespaces.get(namespace, {})))
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Book a reservation in the quota tree and on nodes."""
+        queue = reservation.queue
+        queue.reservations[reservation.info.key] = reservation
+        self.reservations[reservation.info.key] = reservation
+        queue.node.add(reservation.usage)
+        for flavor, domains in reservation.topology_usage.items():
+            self.topology.change(flavor, domains, 1)
+        self._count(reservation, 1)
+
+    def release(self, key: Key) -> Reservation | None:
+        """Give back what a workload held; the caller decides who gets another chance."""
+        reservation = self.reservations.pop(key, None)
+        if reservation is None:
+            return None
+        queue = reservation.queue
+        del queue.reservations[key]
+        queue.node.remove(reservation.usage)
+        for flavor, domains in reservation.topology_usage.items():
+            self.topology.change(flavor, domains, -1)
+        self._count(reservation, -1)
+        return reservation
+
+    def _count(self, reservation: Reservation, by: int) -> None:
+        if by > 0:
+            reservation.counted_admitted = reservation.info.admitted
+        admitted = reservation.counted_admitted
+        self.tally(reservation.queue.name).count(reservation.usage, admitted, by)
+        self.tally(reservation.info.queue_key).count(reservation.usage, admitted, by)
