@@ -1,0 +1,331 @@
+"""Field sets: which fields somebody owns, in the very form managedFields stores them (FieldsV1).
+
+A set is a tree of dictionaries. A key is one step of a path: `f:name` a field, `k:{"name":"c"}` the element of a list
+with these keys, `v:"x"` a member of a set, `i:0` an index. A node that is empty, or holds ".", is itself a member; other
+nodes only lead to members. The empty tree is the empty set. Sets are values: operations return new trees that share
+unchanged branches, and return an operand itself when that is the answer, so that unchanged sets cost nothing to keep.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from corral.core.schema.structural import ANYTHING, Merge, Schema
+
+FieldSet = dict[str, Any]
+Path = tuple[str, ...]
+
+_HERE: Final = "."
+_ABSENT: Final = object()
+
+
+def is_member(node: FieldSet) -> bool:
+    """True when the path that leads to `node` is in the set."""
+    return not node or _HERE in node
+
+
+def contains(fields: FieldSet, path: Path) -> bool:
+    """True when `path` is in the set."""
+    node = fields
+    for step in path:
+        if step not in node:
+            return False
+        node = node[step]
+    return is_member(node)
+
+
+def union(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The members of either set."""
+    if not a or not b:
+        return a or b
+    # The root stands for no path, so it is never a member.
+    joined = _union(a, b)
+    return {step: node for step, node in joined.items() if step != _HERE} if _HERE in joined else joined
+
+
+def _union(a: FieldSet, b: FieldSet) -> FieldSet:
+    """Both operands are nodes, so an empty one is a member and not nothing."""
+    if a is b:
+        return a
+    member = is_member(a) or is_member(b)
+    result: FieldSet | None = None
+    for step, theirs in b.items():
+        if step == _HERE:
+            continue
+        ours = a.get(step)
+        joined = theirs if ours is None else _union(ours, theirs)
+        if joined is not ours:
+            if result is None:
+                result = {step: node for step, node in a.items() if step != _HERE}
+            result[step] = joined
+    if result is None:
+        return a if is_member(a) == member else {_HERE: {}, **a}
+    return {_HERE: {}, **result} if member else result
+
+
+def difference(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The members of `a` that are not in `b`."""
+    if not a or not b:
+        return a
+    return _subtract_children(a, b) or {}
+
+
+def _subtract(a: FieldSet, b: FieldSet) -> FieldSet | None:
+    """Node `a` less node `b`; None when nothing is left."""
+    stays = is_member(a) and not is_member(b)
+    rest = _subtract_children(a, b)
+    if stays:
+        if not rest or (len(rest) == 1 and _HERE in rest):
+            return a if not a or (rest is a) else {}
+        return rest if _HERE in rest else {_HERE: {}, **rest}
+    rest = {step: node for step, node in rest.items() if step != _HERE} if _HERE in rest else rest
+    return rest or None
+
+
+def _subtract_children(a: FieldSet, b: FieldSet) -> FieldSet:
+    result = a
+    for step in b if len(b) < len(a) else list(a):
+        if step == _HERE or step not in a or step not in b:
+            continue
+        rest = _subtract(a[step], b[step])
+        if rest is a[step]:
+            continue
+        if result is a:
+            result = dict(a)
+        if rest is None:
+            del result[step]
+        else:
+            result[step] = rest
+    return result
+
+
+def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The members of both sets."""
+    return (_intersect(a, b) or {}) if a and b else {}
+
+
+def _intersect(a: FieldSet, b: FieldSet) -> FieldSet | None:
+    both = is_member(a) and is_member(b)
+    result: FieldSet = {}
+    for step, ours in a.items():
+        if step != _HERE and step in b:
+            shared = _intersect(ours, b[step])
+            if shared is not None:
+                result[step] = shared
+    if both:
+        return {_HERE: {}, **result} if result else {}
+    return result or None
+
+
+def paths(fields: FieldSet) -> Iterator[Path]:
+    """Every member, in the order upstream lists them."""
+    for step in sorted(fields, key=_step_order):
+        if step == _HERE:
+            continue
+        node = fields[step]
+        if is_member(node):
+            yield (step,)
+        for rest in paths(node):
+            yield (step, *rest)
+
+
+def _step_order(step: str) -> tuple[int, str]:
+    return "fkvi".find(step[0]), step
+
+
+def path_text(path: Path) -> str:
+    """A path as people read it: `.spec.containers[name="c"].image`."""
+    return "".join(map(_step_text, path))
+
+
+def _step_text(step: str) -> str:
+    kind, value = step[0], step[2:]
+    if kind == "f":
+        return f".{value}"
+    if kind == "k":
+        keys = json.loads(value)
+        return "[" + ",".join(f"{key}={json.dumps(keys[key], ensure_ascii=False)}" for key in sorted(keys)) + "]"
+    return f"[{value}]"
+
+
+class FieldSetError(ValueError):
+    """A value does not have the form its schema says; `path` is where."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+
+
+@lru_cache(maxsize=16384)
+def _value_step(value: str) -> str:
+    return "v:" + json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def element_step(element: Any, schema: Schema) -> str | None:
+    """The step that names `element` of the set or keyed list `schema`; None when it lacks a key."""
+    if schema.merge == "set":
+        if isinstance(element, str):
+            return _value_step(element)
+        return "v:" + json.dumps(element, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    if not isinstance(element, dict):
+        return None
+    keys = schema.list_keys
+    if len(keys) == 1:
+        value = element.get(keys[0])
+        if isinstance(value, str):
+            return _key_step(keys[0], value)
+    found = {}
+    for key in sorted(keys):
+        value = element.get(key, schema.key_defaults.get(key))
+        if value is not None:
+            found[key] = value
+    if not found:
+        return None
+    return "k:" + json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+@lru_cache(maxsize=16384)
+def _key_step(key: str, value: str) -> str:
+    return "k:" + json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))
+
+
+def merge_of(value: Any, schema: Schema) -> Merge:
+    """How `value` merges: as the schema says, or as it looks where the schema is open."""
+    if schema.merge != "any":
+        return schema.merge
+    return "map" if isinstance(value, dict) else "atomic" if isinstance(value, list) else "scalar"
+
+
+def fields_of(value: Any, schema: Schema, path: str = "") -> FieldSet:
+    """The set of fields that `value` mentions; raises FieldSetError where it does not fit the schema."""
+    how = merge_of(value, schema)
+    if value is None or how in ("scalar", "atomic"):
+        return {}
+    if how == "map":
+        return _fields_of_map(value, schema, path)
+    if not isinstance(value, list):
+        raise FieldSetError(path, f"expected list, got {json.dumps(value)}")
+    result: FieldSet = {}
+    for position, element in enumerate(value):
+        step = element_step(element, schema)
+        if step is None:
+            missing = next((key for key in schema.list_keys if not isinstance(element, dict) or key not in element), "")
+            problem = f'associative list with keys has an element that omits key field "{missing}" (and doesn\'t have default value)'
+            raise FieldSetError(path, f"element {position}: {problem}")
+        if step in result:
+            what = "duplicate entries for key" if step[0] == "k" else "duplicate entries for set element"
+            raise FieldSetError(path, f"{what} {_step_text(step)}")
+        inner = fields_of(element, schema.items or ANYTHING, f"{path}{_step_text(step)}") if step[0] == "k" else {}
+        result[step] = {_HERE: {}, **inner} if inner else {}
+    return result
+
+
+def _fields_of_map(value: Any, schema: Schema, path: str) -> FieldSet:
+    if not isinstance(value, dict):
+        raise FieldSetError(path, f"expected map, got {json.dumps(value)}")
+    result: FieldSet = {}
+    for name, item in value.items():
+        field = schema.field(name)
+        if field is None:
+            raise FieldSetError(f"{path}.{name}", "field not declared in schema")
+        result[f"f:{name}"] = fields_of(item, field, f"{path}.{name}")
+    return result
+
+
+class Changes:
+    """What differs between two values: fields that were set or changed, and fields that are gone."""
+
+    __slots__ = ("removed", "touched")
+
+    def __init__(self, touched: FieldSet, removed: FieldSet) -> None:
+        self.touched = touched
+        self.removed = removed
+
+    def __bool__(self) -> bool:
+        return bool(self.touched or self.removed)
+
+
+def compare(old: Any, new: Any, schema: Schema) -> Changes:
+    """The changes from `old` to `new`; costs what differs, because equal parts are not walked."""
+    touched, removed = _compare(old, new, schema)
+    return Changes(touched or {}, removed or {})
+
+
+_Pair = tuple[FieldSet | None, FieldSet | None]
+
+
+def _compare(old: Any, new: Any, schema: Schema) -> _Pair:
+    if old is new or (old is not _ABSENT and new is not _ABSENT and old == new):
+        return None, None
+    sample = old if new is _ABSENT or new is None else new
+    how = merge_of(sample, schema)
+    if how == "map" and _is_map_like(old) and _is_map_like(new) and (old or new):
+        pairs = _map_pairs(old, new, schema)
+    elif how in ("set", "keyed") and _is_list_like(old) and _is_list_like(new) and (old or new):
+        pairs = _list_pairs(old, new, schema)
+    else:
+        return (None, {}) if new is _ABSENT else ({}, None)
+    touched: FieldSet = {} if old is not _ABSENT else {_HERE: {}}
+    removed: FieldSet = {} if new is not _ABSENT else {_HERE: {}}
+    for step, before, after, inner in pairs:
+        added, gone = _compare(before, after, inner)
+        if added is not None:
+            touched[step] = added
+        if gone is not None:
+            removed[step] = gone
+    return (_node(touched) if touched else None), (_node(removed) if removed else None)
+
+
+def _node(node: FieldSet) -> FieldSet:
+    return {} if len(node) == 1 and _HERE in node else node
+
+
+def _is_map_like(value: Any) -> bool:
+    return value is _ABSENT or value is None or isinstance(value, dict)
+
+
+def _is_list_like(value: Any) -> bool:
+    return value is _ABSENT or value is None or isinstance(value, list)
+
+
+_Pairs = Iterator[tuple[str, Any, Any, Schema]]
+
+
+def _map_pairs(old: Any, new: Any, schema: Schema) -> _Pairs:
+    before = old if isinstance(old, dict) else {}
+    after = new if isinstance(new, dict) else {}
+    for name, value in after.items():
+        earlier = before.get(name, _ABSENT)
+        if earlier is not value:
+            yield f"f:{name}", earlier, value, schema.field(name) or ANYTHING
+    for name, value in before.items():
+        if name not in after:
+            yield f"f:{name}", value, _ABSENT, schema.field(name) or ANYTHING
+
+
+def _list_pairs(old: Any, new: Any, schema: Schema) -> _Pairs:
+    before = _by_step(old, schema)
+    after = _by_step(new, schema)
+    inner = (schema.items or ANYTHING) if schema.merge == "keyed" else _LEAF
+    for step, value in after.items():
+        yield step, before.get(step, _ABSENT), value, inner
+    for step, value in before.items():
+        if step not in after:
+            yield step, value, _ABSENT, inner
+
+
+_LEAF: Final = Schema({"type": "string"})
+_LEAF.merge = "scalar"
+
+
+def _by_step(value: Any, schema: Schema) -> dict[str, Any]:
+    if not isinstance(value, list):
+        return {}
+    steps: dict[str, Any] = {}
+    for position, element in enumerate(value):
+        step = element_step(element, schema) or f"i:{position}"
+        # Stored lists may repeat a key; the first element speaks for it.
+        steps.setdefault(step, element)
+    return steps
