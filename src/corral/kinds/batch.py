@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from corral.core.meta import status_of
 from corral.kinds import batch_printing
+from corral.kinds.batch_defaults import default_cron_job, default_job, prepare_job
+from corral.kinds.batch_validation import (
+    check_cron_job,
+    check_cron_job_update,
+    check_job,
+    check_job_update,
+    job_warnings,
+)
 from corral.kinds.builtin import kind
+from corral.kinds.job_status_validation import check_job_status
 
 GROUP = "batch"
 
@@ -17,6 +26,9 @@ CRON_JOB = kind(
     columns=batch_printing.CRON_JOB,
     status=True,
     has_generation=True,
+    default=default_cron_job,
+    validate=check_cron_job,
+    validate_update=check_cron_job_update,
 )
 JOB = kind(
     "batch.v1.Job",
@@ -27,6 +39,12 @@ JOB = kind(
     status=True,
     has_generation=True,
     default_propagation="Orphan",
+    default=default_job,
+    prepare_create=prepare_job,
+    validate=check_job,
+    validate_update=check_job_update,
+    validate_status=check_job_status,
+    warnings=job_warnings,
     fields={"status.successful": lambda job: str(status_of(job).get("succeeded") or 0)},
 )
 

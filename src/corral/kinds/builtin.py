@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from corral.core.meta import Obj
 from corral.kinds import schemas, tables
+from corral.kinds.decoding import decoder_of
 from corral.kinds.definition import Column, KindDef, ScalePaths, VersionDef
+from corral.kinds.gotypes import go_type_of
 
 PACKAGE = "io.k8s.api."
 
@@ -45,6 +48,8 @@ def kind(
 ) -> KindDef:
     """A built-in kind with one version. `more` goes to KindDef; the defaults are those most built-in kinds have."""
     options = {"has_generation": False, "allow_unconditional_update": True, **more}
+    if status:
+        options["prepare_create"] = _with_status(definition, more.get("prepare_create"))
     return KindDef(
         group=group,
         kind=definition.rpartition(".")[2],
@@ -53,3 +58,16 @@ def kind(
         builtin=True,
         **options,
     )
+
+
+def _with_status(definition: str, prepare: Callable[[Obj], None] | None) -> Callable[[Obj], None]:
+    """A create hook that gives a new object the empty status of its type before `prepare` runs."""
+    go_type = go_type_of(definition if definition.startswith("io.") else PACKAGE + definition)
+
+    def prepare_create(obj: Obj) -> None:
+        if "status" not in obj:
+            obj["status"] = decoder_of(go_type)(None, [])["status"]
+        if prepare is not None:
+            prepare(obj)
+
+    return prepare_create

@@ -9,6 +9,9 @@ from corral.core.names import check_label, check_label_1035
 from corral.kinds import core_printing, pod_printing
 from corral.kinds.builtin import kind
 from corral.kinds.definition import ScalePaths, Subresource
+from corral.kinds.pod_defaults import default_pod
+from corral.kinds.pod_lifecycle import prepare_pod, prepare_pod_status
+from corral.kinds.pod_validation import check_pod, check_pod_status, check_pod_update
 
 _PROXY = ("create", "delete", "get", "patch", "update")
 
@@ -30,6 +33,12 @@ POD = kind(
     columns=pod_printing.COLUMNS,
     status=True,
     has_generation=True,
+    default=default_pod,
+    prepare_create=prepare_pod,
+    prepare_status=prepare_pod_status,
+    validate=check_pod,
+    validate_update=check_pod_update,
+    validate_status=check_pod_status,
     subresources=(
         Subresource("attach", "PodAttachOptions", ("create", "get")),
         Subresource("binding", "Binding", ("create",)),
