@@ -64,6 +64,10 @@ class Authenticator:
         self._static = {token: authenticated(user) for token, user in (static or {}).items()}
         self._known: dict[str, tuple[UserInfo, float]] = {}
 
+    def add_token(self, token: str, user: UserInfo) -> None:
+        """Accept a static token from now on."""
+        self._static[token] = authenticated(user)
+
     def identify(self, request: Request) -> UserInfo:
         """The user behind a request; Unauthorized when its credentials are no good."""
         if request.peer is not None:

@@ -78,7 +78,10 @@ def choose(accept: str, protobuf: bool = False) -> Representation:
         version, group = clause.params.get("v", ""), clause.params.get("g", "")
         if media != PROTOBUF and (view, group) in _VIEWS and version in ("v1", "v1beta1"):
             return Representation(media, view, version, group)
-    raise NotAcceptable(not_acceptable_message(accept), details={})
+    named = "protobuf" in accept or "as=" in accept.replace(" ", "")
+    if named:
+        raise NotAcceptable(f"only the following media types are accepted: {JSON}, {YAML}, {PROTOBUF}")
+    raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}", details={})
 
 
 def _offered(media: str, protobuf: bool) -> str:
@@ -87,12 +90,6 @@ def _offered(media: str, protobuf: bool) -> str:
     if media == YAML or (media == PROTOBUF and protobuf):
         return media
     return ""
-
-
-def not_acceptable_message(accept: str) -> str:
-    if "protobuf" in accept or "as=" in accept.replace(" ", ""):
-        return f"only the following media types are accepted: {JSON}, {YAML}, {PROTOBUF}"
-    return f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}"
 
 
 def discovery_version(accept: str) -> str:

@@ -97,6 +97,9 @@ def selected_name(query: Query) -> str:
 def list_options(query: Query, namespace: str) -> ListOptions:
     integer(query, "timeoutSeconds")
     check_timeout(query)
+    if "sendInitialEvents" in query:
+        cause = validation.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise _refuse("ListOptions", [cause])
     return ListOptions(
         namespace=namespace,
         labels=label_selector(query),

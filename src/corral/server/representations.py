@@ -49,6 +49,8 @@ def error_response(error: ApiError, headers: Headers = (), media: str = JSON) ->
         headers = (*headers, ("Retry-After", str(retry)))
     if error.code == 401:
         headers = (*headers, ("WWW-Authenticate", 'Basic realm="corral"'))
+    if media == PROTOBUF:  # Go writes these fields even when they are empty
+        status["metadata"] = {"selfLink": "", "resourceVersion": "", "continue": "", **status["metadata"]}
     body, content_type = encode_as(status, media)
     return Response(error.code, body, content_type, headers)
 

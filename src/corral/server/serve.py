@@ -70,7 +70,7 @@ class ApiServer:
         self.host = host
         self.port = port
         self._hosts = (host, *hosts)
-        self._streams = streams
+        self.streams = streams
         self._extras = list(extras)
         self._more_metrics = metrics
         self._audit_path = audit
@@ -169,7 +169,7 @@ class ApiServer:
             api.registry.add(kind)
         discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}")
         views = Views(api.clock.now)
-        pods = PodStreaming(api, self._streams)
+        pods = PodStreaming(api, self.streams)
         endpoints = Endpoints(
             self.authenticator.signer,
             self.url,
