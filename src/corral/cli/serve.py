@@ -12,7 +12,10 @@ import click
 @click.command()
 @click.option("--state", type=click.Path(path_type=Path), required=True, help="Folder that keeps the cluster's state.")
 @click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), required=True, help="Where to write the administrator's kubeconfig."
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Where to write the administrator's kubeconfig.",
 )
 @click.option("--port", type=int, default=0, help="Port to listen on; any free one by default.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -36,6 +39,7 @@ async def _serve(state: Path, kubeconfig: Path, port: int, host: str, name: str,
     try:
         cluster.server.write_kubeconfig(kubeconfig)
         click.echo(f"{name} is ready at {cluster.server.url}, kubeconfig {kubeconfig}")
+        cluster.manager.run_task(cluster.store_native_crds, "store CRDs")
         await stop.wait()
     finally:
         await cluster.stop()

@@ -71,7 +71,7 @@ class ApiServer:
         self.port = port
         self._hosts = (host, *hosts)
         self.streams = streams
-        self._extras = list(extras)
+        self.extras = list(extras)
         self._more_metrics = metrics
         self._audit_path = audit
         self._audit: AuditLog | None = None
@@ -164,7 +164,7 @@ class ApiServer:
     def application(self) -> App:
         """The application over this server's parts."""
         api = self.api
-        extra_kinds = [kind for extra in self._extras for kind in extra.kinds]
+        extra_kinds = [kind for extra in self.extras for kind in extra.kinds]
         for kind in extra_kinds:
             api.registry.add(kind)
         discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}")
@@ -179,7 +179,7 @@ class ApiServer:
         )
         return App(
             store=api.store,
-            resources=Resources(api, views, self.reviews.by_resource, pods.by_subresource, self._extras),
+            resources=Resources(api, views, self.reviews.by_resource, pods.by_subresource, self.extras),
             discovery=discovery,
             openapi=OpenApi(api.registry, discovery),
             endpoints=endpoints,

@@ -70,9 +70,9 @@ def _log_options(query: Query, now: float) -> LogOptions:
 
 
 class PodStreaming:
-    """Serves the streaming subresources; without `streams` no pod has anything to stream."""
+    """Serves the streaming subresources; while `streams` gives None no pod has anything to stream."""
 
-    def __init__(self, api: Api, streams: PodStreams | None) -> None:
+    def __init__(self, api: Api, streams: Callable[[], PodStreams | None]) -> None:
         self._api = api
         self._streams = streams
         self.by_subresource: dict[tuple[str, str], Handler] = {
@@ -87,9 +87,10 @@ class PodStreaming:
 
     def _on_node(self, pod: Obj) -> PodStreams:
         node = spec_of(pod).get("nodeName") or ""
-        if self._streams is None:
+        streams = self._streams()
+        if streams is None:
             raise NotFound(f'pods "{node}" not found', details={"name": node, "kind": "pods"})
-        return self._streams
+        return streams
 
     async def log(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         pod = await self._pod(info, user)
