@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from corral.core.meta import status_of
+from corral.core.names import check_label
+from corral.kinds import apps_defaults as defaults
 from corral.kinds import apps_printing
+from corral.kinds import apps_validation as rules
 from corral.kinds.builtin import kind
 from corral.kinds.definition import ScalePaths
 
@@ -11,7 +14,12 @@ GROUP = "apps"
 _SCALE = ScalePaths(selector=".spec.selector")
 
 CONTROLLER_REVISION = kind(
-    "apps.v1.ControllerRevision", "controllerrevisions", group=GROUP, columns=apps_printing.CONTROLLER_REVISION
+    "apps.v1.ControllerRevision",
+    "controllerrevisions",
+    group=GROUP,
+    columns=apps_printing.CONTROLLER_REVISION,
+    validate=rules.check_revision,
+    validate_update=rules.check_revision_update,
 )
 DAEMON_SET = kind(
     "apps.v1.DaemonSet",
@@ -21,6 +29,10 @@ DAEMON_SET = kind(
     categories=("all",),
     columns=apps_printing.DAEMON_SET,
     status=True,
+    default=defaults.default_daemon_set,
+    validate=rules.check_daemon_set,
+    validate_update=rules.check_daemon_set_update,
+    validate_status=rules.check_replicas_status,
     has_generation=True,
 )
 DEPLOYMENT = kind(
@@ -31,6 +43,10 @@ DEPLOYMENT = kind(
     categories=("all",),
     columns=apps_printing.DEPLOYMENT,
     status=True,
+    default=defaults.default_deployment,
+    validate=rules.check_deployment,
+    validate_update=rules.check_deployment_update,
+    validate_status=rules.check_replicas_status,
     scale=_SCALE,
     has_generation=True,
 )
@@ -42,6 +58,10 @@ REPLICA_SET = kind(
     categories=("all",),
     columns=apps_printing.REPLICA_SET,
     status=True,
+    default=defaults.default_replica_set,
+    validate=rules.check_replica_set,
+    validate_update=rules.check_replica_set_update,
+    validate_status=rules.check_replicas_status,
     scale=_SCALE,
     has_generation=True,
     fields={"status.replicas": lambda obj: str(status_of(obj).get("replicas") or 0)},
@@ -51,9 +71,14 @@ STATEFUL_SET = kind(
     "statefulsets",
     group=GROUP,
     short_names=("sts",),
+    check_name=check_label,
     categories=("all",),
     columns=apps_printing.STATEFUL_SET,
     status=True,
+    default=defaults.default_stateful_set,
+    validate=rules.check_stateful_set,
+    validate_update=rules.check_stateful_set_update,
+    validate_status=rules.check_replicas_status,
     scale=_SCALE,
     has_generation=True,
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from corral.core.meta import Obj, spec_of, status_of
 from corral.core.names import check_label, check_label_1035
 from corral.kinds import core_printing, pod_printing
+from corral.kinds.apps_defaults import default_replication_controller
 from corral.kinds.builtin import kind
 from corral.kinds.definition import ScalePaths, Subresource
 from corral.kinds.pod_defaults import default_pod
@@ -167,6 +168,7 @@ REPLICATION_CONTROLLER = kind(
     scale=ScalePaths(selector=".spec.selector"),
     has_generation=True,
     default_propagation="Orphan",
+    default=default_replication_controller,
     fields={"status.replicas": lambda obj: str(status_of(obj).get("replicas") or 0)},
 )
 RESOURCE_QUOTA = kind(
