@@ -29,6 +29,7 @@ from corral.node.images import Catalog
 from corral.node.node import NodeSpec
 from corral.node.process.runtime import ProcessRuntime, ProcessSettings
 from corral.node.runtime import PodRuntime
+from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.surroundings import ClusterSurroundings
 from corral.operators.setup import set_up_operators
@@ -66,6 +67,7 @@ class EmbeddedCluster:
             runtime = self._make_runtime(fleet, port)
             self._agent = NodeAgent(manager.client, manager.clock, nodes, runtime)
             self._agent.setup(manager)
+            Scheduler(manager.client, manager.clock).setup(manager)
             self.base.server.streams = runtime
 
     def _make_runtime(self, fleet: FleetSpec, port: int) -> PodRuntime:

@@ -235,7 +235,7 @@ class ApiServer:
             "client-certificate-data": _base64(self._admin.certificate),
             "client-key-data": _base64(self._admin.key),
         }
-        return self._kubeconfig("admin", user)
+        return self._kubeconfig(f"{self.name}-admin", user)
 
     def kubeconfig_for_token(self, user: str, token: str) -> Obj:
         return self._kubeconfig(user, {"token": token})

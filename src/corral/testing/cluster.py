@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
@@ -69,7 +68,7 @@ class VirtualCluster:
                 await self.client.create(NAMESPACES, {"metadata": {"name": namespace}})
             except AlreadyExists:
                 pass
-        if self._lifecycle and find_spec("corral.server.lifecycle"):
+        if self._lifecycle:
             from corral.server.lifecycle import set_up_lifecycle
 
             set_up_lifecycle(self.api, self.manager)
