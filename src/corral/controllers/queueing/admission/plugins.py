@@ -132,7 +132,9 @@ class QueuedJobs:
         self._config = config
         self._lookups = lookups
         self._adapters = {
-            (adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters(config.frameworks)
+            (adapter.resource.group, adapter.resource.kind): adapter
+            for adapter in adapters(config.frameworks)
+            if adapter.framework != "pod"
         }
 
     def handles(self, request: AdmissionRequest) -> bool:

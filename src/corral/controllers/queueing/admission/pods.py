@@ -1,0 +1,150 @@
+"""Admission of pods: queued ones are marked, gated and held until they are admitted; group annotations must agree."""
+
+from __future__ import annotations
+
+from corral.controllers.queueing.admission.denial import deny
+from corral.controllers.queueing.admission.plugins import NAMESPACES, Lookups
+from corral.controllers.queueing.config import QueueingConfig
+from corral.core.admission import AdmissionRequest
+from corral.core.errors import Cause
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    controller_of,
+    labels_of,
+    spec_of,
+    with_annotations,
+    with_finalizer,
+    with_labels,
+)
+from corral.core.names import check_subdomain
+from corral.core.validation import forbidden, invalid, keyed, required
+from corral.jobs.adapter import prebuilt_workload, queue_name
+from corral.jobs.pod import gated
+from corral.jobs.pod_group import group_name
+from corral.jobs.registry import adapters, with_implied
+from corral.jobs.role_hash import role_hash
+from corral.kinds.kueue import LOCAL_QUEUES, names
+
+TOTAL_PATH = keyed("metadata.annotations", names.POD_GROUP_TOTAL_COUNT)
+NAME_PATH = keyed("metadata.labels", names.POD_GROUP_NAME)
+RETRIABLE_PATH = keyed("metadata.annotations", names.RETRIABLE_IN_GROUP)
+MANAGED_PATH = keyed("metadata.labels", names.MANAGED)
+MAX_DEPTH = 10
+
+
+class QueuedPods:
+    """Defaults and rules of pods that are queued."""
+
+    name = "QueuedPods"
+
+    def __init__(self, config: QueueingConfig, lookups: Lookups) -> None:
+        self._config = config
+        self._lookups = lookups
+        frameworks = with_implied(config.frameworks)
+        self._enabled = "pod" in frameworks
+        self._owners = {(found.resource.group, found.resource.kind): found for found in adapters(frameworks)}
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return (
+            self._enabled
+            and request.kind == ("", "Pod")
+            and request.subresource == ""
+            and request.operation in ("CREATE", "UPDATE")
+        )
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        pod = request.obj
+        if pod is None or request.operation != "CREATE" or not await self._is_managed(pod, request.namespace):
+            return pod
+        if not queue_name(pod) and await self._has_default_queue(request.namespace):
+            pod = with_labels(pod, {names.QUEUE_NAME: "default"})
+        if not queue_name(pod) and not self._config.manage_jobs_without_queue_name:
+            return pod
+        pod = gated(with_labels(pod, {names.MANAGED: "true"}))
+        if names.POD_SUSPENDING_PARENT not in annotations_of(pod):
+            pod = with_finalizer(pod, names.POD_FINALIZER)
+        return with_annotations(pod, {names.ROLE_HASH: role_hash(spec_of(pod))})
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        pod, old = request.obj, request.old
+        if pod is None or (labels_of(pod).get(names.MANAGED) is None and not group_name(pod)):
+            return
+        causes = _common(pod) + (_change(pod, old) if old is not None else [])
+        deny("vpod.kb.io", causes)
+
+    async def _is_managed(self, pod: Obj, namespace: str) -> bool:
+        """Whether the pod is to be queued itself, rather than through the job that owns it."""
+        if await self._has_queued_owner(pod, namespace):
+            return False
+        found = await self._lookups.get(NAMESPACES, Key("", namespace))
+        labels = labels_of(found) if found else {}
+        return self._config.managed_namespaces.matches({"kubernetes.io/metadata.name": namespace, **labels})
+
+    async def _has_queued_owner(self, pod: Obj, namespace: str) -> bool:
+        if names.POD_SUSPENDING_PARENT in annotations_of(pod):
+            return False
+        current = pod
+        for _ in range(MAX_DEPTH):
+            reference = controller_of(current)
+            if reference is None:
+                return False
+            group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+            adapter = self._owners.get((group, str(reference.get("kind", ""))))
+            if adapter is None:
+                return False
+            owner = await self._lookups.get(adapter.resource, Key(namespace, str(reference.get("name", ""))))
+            if owner is None:
+                return False
+            if queue_name(owner) or self._config.manage_jobs_without_queue_name:
+                return True
+            current = owner
+        return False
+
+    async def _has_default_queue(self, namespace: str) -> bool:
+        if not self._config.gates["LocalQueueDefaulting"]:
+            return False
+        return await self._lookups.get(LOCAL_QUEUES, Key(namespace, "default")) is not None
+
+
+def _common(pod: Obj) -> list[Cause]:
+    causes: list[Cause] = []
+    managed = labels_of(pod).get(names.MANAGED)
+    if managed not in (None, "true"):
+        causes.append(forbidden(MANAGED_PATH, "managed label value can only be 'true'"))
+    queue = labels_of(pod).get(names.QUEUE_NAME)
+    if queue is not None:
+        causes += [invalid(keyed("metadata.labels", names.QUEUE_NAME), queue, text) for text in check_subdomain(queue)]
+    return causes + _group(pod)
+
+
+def _group(pod: Obj) -> list[Cause]:
+    name, total = group_name(pod), annotations_of(pod).get(names.POD_GROUP_TOTAL_COUNT)
+    detail = f"both the '{names.POD_GROUP_TOTAL_COUNT}' annotation and the '{names.POD_GROUP_NAME}' label should be set"
+    if not name:
+        return [required(NAME_PATH, detail)] if total is not None else []
+    causes = [invalid(NAME_PATH, name, text) for text in check_subdomain(name)]
+    if total is None:
+        causes.append(required(TOTAL_PATH, detail))
+    elif not total.isdigit() or int(total) < 1:
+        text = (
+            f"incorrect annotation value '{names.POD_GROUP_TOTAL_COUNT}={total}': "
+            "group total count should be greater than zero"
+        )
+        causes.append(invalid(TOTAL_PATH, total, text))
+    prebuilt = prebuilt_workload(pod)
+    if prebuilt and prebuilt != name:
+        path = keyed("metadata.annotations", names.PREBUILT_WORKLOAD)
+        causes.append(invalid(path, prebuilt, "prebuilt workload and pod group should be equal"))
+    return causes
+
+
+def _change(pod: Obj, old: Obj) -> list[Cause]:
+    causes: list[Cause] = []
+    unretriable = annotations_of(old).get(names.RETRIABLE_IN_GROUP) == "false"
+    if unretriable and annotations_of(pod).get(names.RETRIABLE_IN_GROUP) != "false":
+        causes.append(forbidden(RETRIABLE_PATH, "unretriable pod group can't be converted to retriable"))
+    if group_name(pod) != group_name(old):
+        causes.append(invalid(NAME_PATH, group_name(pod), "field is immutable"))
+    return causes

@@ -1,0 +1,407 @@
+"""The pod reconciler: queues plain pods and pod groups.
+
+A pod waits behind a scheduling gate; admission removes it. Stopping means deleting. A group is reconciled as a whole under
+the key `group/<name>`, so that its pods never race each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from corral.controllers.queueing.context import ADMISSION_MANAGER, BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.managed import ManagedJobs
+from corral.controllers.queueing.metrics import QueueingMetrics, transition_time
+from corral.controllers.queueing.podset_info import FlavorGone, start_infos
+from corral.controllers.queueing.priority import Priority, pod_priority, workload_class
+from corral.core import conditions
+from corral.core.errors import AlreadyExists, NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_ref,
+    owner_references_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_annotations,
+    with_labels,
+    with_metadata,
+    with_status,
+    without_finalizer,
+)
+from corral.jobs import lifecycle
+from corral.jobs import workload as wl
+from corral.jobs.adapter import Finish, prebuilt_workload, queue_name, workload_priority_class
+from corral.jobs.pod import PodJob, is_gated, is_managed, is_terminated, pod_set_of, termination_target, ungated
+from corral.jobs.pod_group import GroupIncomplete, PodGroup, group_name, role_of
+from corral.jobs.podset import ConflictingUpdate, PodSet, PodSetInfo, same_shape
+from corral.kinds.kueue import WORKLOADS, names
+from corral.runtime.controller import Manager, Result, Watch
+
+PODS = PodJob.resource
+GROUP_PREFIX = "group/"
+BY_GROUP = "podGroup"
+
+
+def _group_index(pod: Obj) -> Iterable[str]:
+    name = group_name(pod)
+    return (f"{namespace_of(pod)}/{name}",) if name and is_managed(pod) else ()
+
+
+class PodController:
+    """Queues pods that carry the managed label."""
+
+    name = "pod-kueue-controller"
+
+    def __init__(self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.managed = managed
+        self.metrics = metrics
+        self.recorder = context.recorder.named(self.name)
+        self.workloads = context.caches.workloads
+        self._job = PodJob()
+
+    def setup(self, manager: Manager) -> None:
+        self.pods = manager.informer(PODS)
+        self.pods.add_index(BY_GROUP, _group_index)
+        self.managed.add_kind(self._job, self.pods)
+        manager.add(
+            self,
+            watches=[Watch(PODS, map=_key_of_pod), Watch(WORKLOADS, map=self._keys_of_workload)],
+            workers=self.context.config.workers.get("Pod", 5),
+        )
+
+    def _keys_of_workload(self, workload: Obj) -> Iterable[Key]:
+        namespace = namespace_of(workload)
+        if names.IS_GROUP_WORKLOAD in annotations_of(workload):
+            return (Key(namespace, GROUP_PREFIX + name_of(workload)),)
+        owners = owner_references_of(workload)
+        return [
+            Key(namespace, str(owner["name"]))
+            for owner in owners
+            if owner.get("kind") == "Pod" and owner.get("apiVersion") == "v1"
+        ]
+
+    async def reconcile(self, key: Key) -> Result | None:
+        group = self._group(key)
+        if not group.pods:
+            return None
+        return await _PodReconcile(self, group, is_group=key.name.startswith(GROUP_PREFIX)).run()
+
+    def _group(self, key: Key) -> PodGroup:
+        if key.name.startswith(GROUP_PREFIX):
+            name = key.name.removeprefix(GROUP_PREFIX)
+            return PodGroup(name, tuple(self.pods.by_index(BY_GROUP, f"{key.namespace}/{name}")))
+        pod = self.pods.get(key)
+        return PodGroup(key.name, (pod,) if pod is not None and is_managed(pod) else ())
+
+
+def _key_of_pod(pod: Obj) -> Iterable[Key]:
+    if not is_managed(pod):
+        return ()
+    name = group_name(pod)
+    return (Key(namespace_of(pod), GROUP_PREFIX + name) if name else key_of(pod),)
+
+
+class _PodReconcile:
+    """One look at one pod or group."""
+
+    def __init__(self, controller: PodController, group: PodGroup, *, is_group: bool) -> None:
+        self.controller = controller
+        self.context = controller.context
+        self.recorder = controller.recorder
+        self.group = group
+        self.is_group = is_group
+        self.first = group.pods[0]
+
+    async def run(self) -> Result | None:
+        workload = self._workload()
+        finish = self._finished()
+        if finish is not None:
+            await self._finish(workload, finish)
+            return None
+        if workload is None:
+            await self._create()
+            return None
+        if is_deleting(workload) or wl.is_finished(workload):
+            await self._stop(workload, "Workload is deleted" if is_deleting(workload) else "Workload is finished")
+            return None
+        if await self._adopt(workload) or await self._sync(workload):
+            return None
+        if wl.is_evicted(workload):
+            await self._evict(workload)
+            return None
+        await self._trim(workload)
+        if wl.is_admitted(workload):
+            return await self._start(workload)
+        return None
+
+    # The Workload
+
+    def _workload(self) -> Obj | None:
+        namespace = namespace_of(self.first)
+        workloads = self.context.caches.workloads
+        prebuilt = prebuilt_workload(self.first)
+        if prebuilt or self.is_group:
+            return workloads.get(Key(namespace, prebuilt or self.group.name))
+        owned = workloads.by_index(BY_OWNER, uid_of(self.first))
+        return owned[0] if owned else None
+
+    def _pod_sets(self) -> list[PodSet]:
+        return self.group.pod_sets() if self.is_group else [pod_set_of(self.first)]
+
+    def _finished(self) -> Finish | None:
+        return self.group.finished() if self.is_group else PodJob().finished(self.first)
+
+    async def _create(self) -> None:
+        live = [pod for pod in self.group.pods if not is_deleting(pod) and not is_terminated(pod)]
+        if not live or prebuilt_workload(self.first):
+            await self._let_go(self.group.pods if not live else ())
+            return
+        try:
+            pod_sets = self._pod_sets()
+        except GroupIncomplete as error:
+            self.recorder.event(self.first, "Warning", "ErrWorkloadCompose", str(error))
+            return
+        for pod in self.group.excess if self.is_group else ():
+            await self._delete_excess(pod)
+        priority = self._priority()
+        workload = wl.new_workload(
+            self.first,
+            self.group.name if self.is_group else wl.workload_name("Pod", "", name_of(self.first), uid_of(self.first)),
+            pod_sets,
+            queue=queue_name(self.first),
+            priority=priority.value,
+            priority_ref=priority.reference,
+            labels=wl.copied_labels(self.first, self.context.config.label_keys_to_copy),
+            annotations=wl.copied_annotations(self.first),
+        )
+        if self.is_group:
+            workload = self._as_group(workload)
+        try:
+            created = await self.context.client.create(WORKLOADS, workload, manager=FIELD_MANAGER)
+        except AlreadyExists:
+            return  # our own earlier write has not reached the cache yet
+        self.recorder.event(self.first, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
+
+    def _as_group(self, workload: Obj) -> Obj:
+        """A group's Workload belongs to all its pods equally."""
+        owners = [owner_ref(pod, controller=False, block=False) for pod in self.group.runnable]
+        labels = {name: value for name, value in labels_of(workload).items() if name != names.JOB_UID}
+        workload = with_metadata(workload, ownerReferences=owners, labels=labels or None)
+        return with_annotations(workload, {names.IS_GROUP_WORKLOAD: "true"})
+
+    def _priority(self) -> Priority:
+        name = workload_priority_class(self.first)
+        if name:
+            return workload_class(self.context.caches, name)
+        return pod_priority(self.context.caches, str(spec_of(self.first).get("priorityClassName") or ""))
+
+    async def _adopt(self, workload: Obj) -> bool:
+        """Every pod of the job owns the Workload; True when that took a write."""
+        held = {reference.get("uid") for reference in owner_references_of(workload)}
+        missing = [pod for pod in self.group.pods if uid_of(pod) not in held and not is_deleting(pod)]
+        if not missing:
+            return False
+        added = [owner_ref(pod, controller=not self.is_group, block=not self.is_group) for pod in missing]
+        adopted = with_metadata(workload, ownerReferences=[*owner_references_of(workload), *added])
+        if not self.is_group:
+            adopted = with_labels(adopted, {names.JOB_UID: uid_of(self.first)})
+        await self.context.client.update(WORKLOADS, adopted, manager=FIELD_MANAGER)
+        if self.is_group:
+            message = f"Added {len(missing)} owner reference(s)"
+            self.recorder.event(workload, "Normal", "OwnerReferencesAdded", message)
+        return True
+
+    # Progress
+
+    async def _sync(self, workload: Obj) -> bool:
+        """Reclaimable pods, readiness and missing pods in the Workload's status; True when that took a write."""
+        now = self.context.now()
+        new = self._with_reclaimable(workload)
+        if self.context.config.wait_for_pods_ready is not None:
+            ready = self.group.pods_ready() if self.is_group else PodJob().pods_ready(self.first)
+            new = lifecycle.sync_pods_ready(new, ready, now)
+        if self.is_group:
+            new = self._with_replacements(new, now)
+        if new is workload:
+            return False
+        if conditions.is_true(new, names.PODS_READY) and not conditions.is_true(workload, names.PODS_READY):
+            self.controller.metrics.pods_ready(new, self.context.clock.now())
+        await self.context.write_status(new, manager=FIELD_MANAGER)
+        return True
+
+    def _with_reclaimable(self, workload: Obj) -> Obj:
+        counts = self.group.reclaimable_pods() if self.is_group else {}
+        held = {entry["name"]: int(entry["count"]) for entry in status_of(workload).get("reclaimablePods") or []}
+        grown = {name: max(count, held.get(name, 0)) for name, count in {**held, **counts}.items()}
+        if grown == held or not self.context.config.gates["ReclaimablePods"]:
+            return workload
+        entries = [{"name": name, "count": count} for name, count in grown.items()]
+        return with_status(workload, {**status_of(workload), "reclaimablePods": entries})
+
+    def _with_replacements(self, workload: Obj, now: str) -> Obj:
+        kind = names.WAITING_FOR_REPLACEMENT_PODS
+        held = conditions.find(workload, kind)
+        evicted = conditions.find(workload, names.EVICTED)
+        short = bool(self.group.failed) and len(self.group.runnable) < self.group.total
+        if short and evicted is not None and evicted.get("status") == "True":
+            wanted = (True, str(evicted["reason"]), str(evicted["message"]))
+        elif short:
+            wanted = (True, "PodsFailed", "Some Failed pods need replacement")
+        elif held is None:
+            return workload
+        else:
+            wanted = (False, "PodsReady", "No pods need replacement")
+        if held is not None and (held["status"] == "True", held["reason"], held["message"]) == wanted:
+            return workload
+        return lifecycle.with_condition(workload, kind, *wanted, now)
+
+    async def _trim(self, workload: Obj) -> None:
+        """Delete pods beyond the group's size and let go of failed ones that have been replaced."""
+        if not self.is_group:
+            return
+        counts = {entry.get("name", ""): int(entry.get("count", 1)) for entry in wl.pod_sets_of(workload)}
+        excess = self.group.excess_of(counts)
+        for pod in excess:
+            await self._delete_excess(pod)
+        replaced = len(self.group.pods) - len(excess) - self.group.total
+        for pod in self.group.failed[: max(0, replaced)]:
+            await self._let_go((pod,))
+
+    async def _delete_excess(self, pod: Obj) -> None:
+        await self._let_go((pod,))
+        if is_deleting(pod):
+            return
+        try:
+            await self.context.client.delete(PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod))
+        except NotFound:
+            return  # gone already
+        self.recorder.event(pod, "Normal", "ExcessPodDeleted", "Excess pod deleted")
+
+    # Starting and stopping
+
+    async def _start(self, workload: Obj) -> Result | None:
+        waiting = [pod for pod in self.group.pods if is_gated(pod) and not is_deleting(pod)]
+        if not waiting:
+            return None
+        if not self._fits(workload):
+            await self._finish_workload(workload, "OutOfSync", "The prebuilt workload is out of sync with its user job")
+            return None
+        try:
+            infos = self._infos(workload)
+            for pod in waiting:
+                await self.context.client.update(PODS, ungated(pod, infos[self._role(pod)]), manager=FIELD_MANAGER)
+                message = f"Admitted by clusterQueue {wl.cluster_queue_of(workload)}"
+                self.recorder.event(pod, "Normal", "Started", message)
+                self._observe_start(workload)
+        except ConflictingUpdate as error:
+            await self._finish_workload(workload, "FailedToStart", str(error))
+        except FlavorGone:
+            return Result(requeue_after=1.0)
+        return None
+
+    def _fits(self, workload: Obj) -> bool:
+        """Whether a prebuilt Workload describes these pods; our own always does."""
+        if not prebuilt_workload(self.first):
+            return True
+        roles = {entry.get("name", "main"): entry for entry in wl.pod_sets_of(workload)}
+        for pod in self.group.pods:
+            entry = roles.get(self._role(pod))
+            if entry is None:
+                return False
+            if not self.is_group and not same_shape(entry, pod_set_of(pod), compare_counts=False, running=True):
+                return False
+        return True
+
+    def _role(self, pod: Obj) -> str:
+        return role_of(pod) if self.is_group else "main"
+
+    def _infos(self, workload: Obj) -> dict[str, PodSetInfo]:
+        infos = start_infos(
+            workload,
+            lambda name: self.context.caches.flavors.get(Key("", name)),
+            queue_labels=self.context.config.gates["AssignQueueLabelsForPods"],
+        )
+        return {info.name: info for info in infos}
+
+    def _observe_start(self, workload: Obj) -> None:
+        admitted = transition_time(workload, names.ADMITTED) or self.context.clock.now()
+        self.controller.metrics.observe(
+            "kueue_pod_scheduling_gate_removal_seconds",
+            self.context.clock.now() - admitted,
+            names.ADMISSION_GATE,
+            wl.cluster_queue_of(workload),
+            "true" if self.is_group else "false",
+        )
+
+    async def _delete_pods(self, message: str) -> bool:
+        """Ask every live pod to end; True when none is left that could run."""
+        left = False
+        for pod in self.group.pods:
+            if is_terminated(pod) or (is_deleting(pod) and is_gated(pod)):
+                continue
+            left = True
+            if is_deleting(pod):
+                continue
+            marked = termination_target(pod, message, self.context.now())
+            await self.context.client.update(PODS, marked, subresource="status", manager=FIELD_MANAGER)
+            await self.context.client.delete(PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod))
+            self.recorder.event(pod, "Normal", "Stopped", message)
+        return not left
+
+    async def _evict(self, workload: Obj) -> None:
+        evicted = conditions.find(workload, names.EVICTED) or {}
+        concerned = wl.has_quota(workload) or not self.is_group
+        if concerned and not await self._delete_pods(str(evicted.get("message", ""))):
+            return
+        if wl.has_quota(workload):
+            required = [state["name"] for state in wl.check_states_of(workload)]
+            released = lifecycle.release_evicted(workload, required, self.context.now())
+            await self.context.write_status(released, manager=ADMISSION_MANAGER)
+            self.controller.metrics.released(
+                released, wl.cluster_queue_of(workload), str(evicted.get("reason", "")), self.context.clock.now()
+            )
+        await self._let_go([pod for pod in self.group.pods if is_deleting(pod) or not self.is_group])
+
+    async def _stop(self, workload: Obj, message: str) -> None:
+        if not await self._delete_pods(message):
+            return
+        await self._let_go(self.group.pods)
+        await self._remove_workload_finalizer(workload)
+
+    # The end
+
+    async def _finish(self, workload: Obj | None, finish: Finish) -> None:
+        if workload is not None and not wl.is_finished(workload):
+            await self._finish_workload(workload, "Succeeded" if finish.success else "Failed", finish.message)
+            message = f"Workload '{key_of(workload)}' is declared finished"
+            self.recorder.event(self.first, "Normal", "FinishedWorkload", message)
+            return
+        if workload is not None:
+            await self._remove_workload_finalizer(workload)
+        await self._let_go(self.group.pods)
+
+    async def _finish_workload(self, workload: Obj, reason: str, message: str) -> None:
+        done = lifecycle.finish(workload, reason, message, self.context.now())
+        await self.context.write_status(done, manager=ADMISSION_MANAGER)
+        self.controller.metrics.finished(done)
+
+    async def _remove_workload_finalizer(self, workload: Obj) -> None:
+        if names.RESOURCE_IN_USE in finalizers_of(workload):
+            new = without_finalizer(workload, names.RESOURCE_IN_USE)
+            await self.context.client.update(WORKLOADS, new, manager=FIELD_MANAGER)
+
+    async def _let_go(self, pods: Iterable[Obj]) -> None:
+        """Remove our finalizer so that pods can disappear."""
+        for pod in pods:
+            if names.POD_FINALIZER in finalizers_of(pod):
+                new = without_finalizer(pod, names.POD_FINALIZER)
+                await self.context.client.update(PODS, new, manager=FIELD_MANAGER)

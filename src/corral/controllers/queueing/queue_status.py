@@ -1,0 +1,306 @@
+"""Statuses of ClusterQueues, LocalQueues and Cohorts, written from the queueing state, at most once a second each.
+
+Finalizers keep a ClusterQueue until no workload holds its quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from corral.controllers.queueing.context import BY_CLUSTER_QUEUE, BY_COHORT, BY_FLAVOR, FIELD_MANAGER, Context
+from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.core.conditions import condition, conditions_of, set_condition
+from corral.core.meta import (
+    Key,
+    Obj,
+    finalizers_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    with_status,
+    without_finalizer,
+)
+from corral.core.quantity import Quantity
+from corral.core.resource import Resource
+from corral.core.timestamps import format_time
+from corral.decide.queueing.state import QueueingState
+from corral.decide.queueing.views import ClusterQueueView, LocalQueueView
+from corral.jobs import workload as wl
+from corral.kinds.kueue import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+    RESOURCE_FLAVORS,
+    TOPOLOGIES,
+    WORKLOADS,
+    names,
+)
+from corral.runtime.controller import Manager, Result, Watch
+
+BATCH_S = 1.0
+
+
+def counts_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Whether a change of a Workload can show in the numbers of its queues."""
+    if old is None or new is None:
+        return True
+    return (
+        wl.phase(old) != wl.phase(new)
+        or wl.queue_of(old) != wl.queue_of(new)
+        or wl.is_active(old) != wl.is_active(new)
+        or status_of(old).get("admission") != status_of(new).get("admission")
+        or status_of(old).get("reclaimablePods") != status_of(new).get("reclaimablePods")
+    )
+
+
+def _with_active(obj: Obj, status: Obj, active: bool, reason: str, message: str, now: str) -> Obj:
+    entry = condition(names.ACTIVE, active, reason, message, generation_of(obj))
+    return {**status, "conditions": set_condition(conditions_of(obj), entry, now)}
+
+
+class ClusterQueueController:
+    """Keeps statuses of ClusterQueues."""
+
+    name = "kueue-clusterqueue-controller"
+
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.state = state
+        self.metrics = metrics
+        self.caches = context.caches
+
+    def setup(self, manager: Manager) -> None:
+        workers = self.context.config.workers.get("ClusterQueue.kueue.x-k8s.io", 5)
+        manager.add(
+            self,
+            watches=[
+                Watch(CLUSTER_QUEUES),
+                Watch(WORKLOADS, map=self._of_workload, when=counts_changed, delay=BATCH_S),
+                Watch(RESOURCE_FLAVORS, map=lambda flavor: self._users(BY_FLAVOR, name_of(flavor))),
+                Watch(ADMISSION_CHECKS, map=lambda check: self._users("check", name_of(check))),
+                Watch(TOPOLOGIES, map=self._of_topology),
+                Watch(COHORTS, map=lambda cohort: self._users(BY_COHORT, name_of(cohort))),
+            ],
+            workers=workers,
+        )
+
+    def _users(self, index: str, value: str) -> list[Key]:
+        return [key_of(queue) for queue in self.caches.cluster_queues.by_index(index, value)]
+
+    def _of_topology(self, topology: Obj) -> Iterable[Key]:
+        flavors = self.caches.flavors.by_index("topology", name_of(topology))
+        return [key for flavor in flavors for key in self._users(BY_FLAVOR, name_of(flavor))]
+
+    def _of_workload(self, workload: Obj) -> Iterable[Key]:
+        names_found = {wl.cluster_queue_of(workload)}
+        local = self.caches.local_queues.get(wl.local_queue_key(workload))
+        if local is not None:
+            names_found.add(str(spec_of(local).get("clusterQueue", "")))
+        return [Key("", name) for name in sorted(names_found) if name]
+
+    async def reconcile(self, key: Key) -> Result | None:
+        queue = self.caches.cluster_queues.get(key)
+        if queue is None:
+            return None
+        view = self.state.cluster_queue(key.name)
+        if view is None:
+            return Result(requeue_after=BATCH_S)
+        if is_deleting(queue) and not view.reserving and names.RESOURCE_IN_USE in finalizers_of(queue):
+            await self.context.client.update(
+                CLUSTER_QUEUES, without_finalizer(queue, names.RESOURCE_IN_USE), manager=FIELD_MANAGER
+            )
+            return None
+        self._measure(queue, view)
+        status = self._status(queue, view)
+        if status != status_of(queue):
+            await self.context.client.update(
+                CLUSTER_QUEUES, with_status(queue, status), subresource="status", manager=FIELD_MANAGER
+            )
+        return None
+
+    def _status(self, queue: Obj, view: ClusterQueueView) -> Obj:
+        status: Obj = {
+            **status_of(queue),
+            "pendingWorkloads": view.pending,
+            "reservingWorkloads": view.reserving,
+            "admittedWorkloads": view.admitted,
+            "flavorsReservation": view.flavors_reservation,
+            "flavorsUsage": view.flavors_usage,
+        }
+        if self.context.config.fair_sharing is not None:
+            status["fairSharing"] = {"weightedShare": view.weighted_share}
+        reason, message = view.reason, view.message
+        if is_deleting(queue):
+            reason, message = "Terminating", "Can't admit new workloads; clusterQueue is terminating"
+        active = view.active and not is_deleting(queue)
+        return _with_active(queue, status, active, reason, message, self.context.now())
+
+    def _measure(self, queue: Obj, view: ClusterQueueView) -> None:
+        name, cohort = name_of(queue), str(spec_of(queue).get("cohortName") or "")
+        metrics = self.metrics
+        metrics.gauge("kueue_pending_workloads", view.active_pending, name, "active")
+        metrics.gauge("kueue_pending_workloads", view.pending - view.active_pending, name, "inadmissible")
+        metrics.gauge("kueue_reserving_active_workloads", view.reserving, name)
+        metrics.gauge("kueue_admitted_active_workloads", view.admitted, name)
+        state = "terminated" if is_deleting(queue) else "active" if view.active else "pending"
+        for status in ("pending", "active", "terminated"):
+            metrics.gauge("kueue_cluster_queue_status", float(status == state), name, status)
+        if self.context.config.fair_sharing is not None:
+            metrics.gauge("kueue_cluster_queue_weighted_share", view.weighted_share, name, cohort)
+        if self.context.config.cluster_queue_resource_metrics:
+            self._measure_resources(queue, view, name, cohort)
+
+    def _measure_resources(self, queue: Obj, view: ClusterQueueView, name: str, cohort: str) -> None:
+        usages = {"reservation": view.flavors_reservation, "usage": view.flavors_usage}
+        for kind, flavors in usages.items():
+            for flavor in flavors:
+                for resource in flavor["resources"]:
+                    labels = (cohort, name, flavor["name"], resource["name"])
+                    amount = Quantity.parse(resource["total"]).nanos / 1e9
+                    self.metrics.gauge(f"kueue_cluster_queue_resource_{kind}", amount, *labels)
+        for group in spec_of(queue).get("resourceGroups") or []:
+            for flavor in group["flavors"]:
+                for resource in flavor["resources"]:
+                    self._measure_quota(resource, (cohort, name, flavor["name"], resource["name"]))
+
+    def _measure_quota(self, resource: Obj, labels: tuple[str, ...]) -> None:
+        fields = {
+            "nominalQuota": "nominal_quota",
+            "borrowingLimit": "borrowing_limit",
+            "lendingLimit": "lending_limit",
+        }
+        for field, metric in fields.items():
+            value = resource.get(field)
+            amount = float("inf") if value is None else Quantity.parse(value).nanos / 1e9
+            self.metrics.gauge(f"kueue_cluster_queue_{metric}", amount, *labels)
+
+
+class LocalQueueController:
+    """Keeps statuses of LocalQueues, and samples their usage for admission fair sharing."""
+
+    name = "kueue-localqueue-controller"
+
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.state = state
+        self.metrics = metrics
+        self.caches = context.caches
+
+    def setup(self, manager: Manager) -> None:
+        workers = self.context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
+        manager.add(
+            self,
+            watches=[
+                Watch(LOCAL_QUEUES),
+                Watch(WORKLOADS, map=self._of_workload, when=counts_changed, delay=BATCH_S),
+                Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_activity_changed),
+            ],
+            workers=workers,
+        )
+
+    def _of_workload(self, workload: Obj) -> Iterable[Key]:
+        queue = wl.queue_of(workload)
+        return (Key(namespace_of(workload), queue),) if queue else ()
+
+    def _of_cluster_queue(self, queue: Obj) -> Iterable[Key]:
+        return [key_of(local) for local in self.caches.local_queues.by_index(BY_CLUSTER_QUEUE, name_of(queue))]
+
+    async def reconcile(self, key: Key) -> Result | None:
+        queue = self.caches.local_queues.get(key)
+        view = self.state.local_queue(key) if queue is not None else None
+        if queue is None or view is None:
+            return None
+        self._measure(key, view)
+        status = self._status(queue, key, view)
+        if status != status_of(queue):
+            await self.context.client.update(
+                LOCAL_QUEUES, with_status(queue, status), subresource="status", manager=FIELD_MANAGER
+            )
+        sharing = self.state.settings.admission_fair_sharing
+        return Result(requeue_after=sharing.sampling_interval_s) if sharing is not None else None
+
+    def _status(self, queue: Obj, key: Key, view: LocalQueueView) -> Obj:
+        status: Obj = {
+            **status_of(queue),
+            "pendingWorkloads": view.pending,
+            "reservingWorkloads": view.reserving,
+            "admittedWorkloads": view.admitted,
+            "flavorsReservation": view.flavors_reservation,
+            "flavorsUsage": view.flavors_usage,
+        }
+        if self.state.settings.admission_fair_sharing is not None:
+            status["fairSharing"] = self._sharing(key, status.get("fairSharing") or {}, view)
+        return _with_active(queue, status, view.active, view.reason, view.message, self.context.now())
+
+    def _sharing(self, key: Key, held: Obj, view: LocalQueueView) -> Obj:
+        self.state.sample_local_queue(key, self.context.clock.now())
+        consumed, updated = self.state.local_queue_history(key)
+        share = {**held, "weightedShare": int(min(view.usage_share, 2**63 - 1))}
+        if updated is not None:
+            share["admissionFairSharingStatus"] = {
+                "consumedResources": {name: str(Quantity(amount)) for name, amount in sorted(consumed.items())},
+                "lastUpdate": format_time(updated),
+            }
+        return share
+
+    def _measure(self, key: Key, view: LocalQueueView) -> None:
+        if not self.metrics.local_queues:
+            return
+        labels = (key.name, key.namespace)
+        self.metrics.gauge("kueue_local_queue_pending_workloads", view.pending, *labels, "active")
+        self.metrics.gauge("kueue_local_queue_reserving_active_workloads", view.reserving, *labels)
+        self.metrics.gauge("kueue_local_queue_admitted_active_workloads", view.admitted, *labels)
+        for active in (True, False):
+            value = "True" if active else "False"
+            self.metrics.gauge("kueue_local_queue_status", float(view.active == active), *labels, value)
+
+
+def _activity_changed(old: Obj | None, new: Obj | None) -> bool:
+    if old is None or new is None:
+        return True
+    return conditions_of(old) != conditions_of(new) or spec_of(old) != spec_of(new)
+
+
+class CohortController:
+    """Keeps the share in statuses of Cohorts when fair sharing is on."""
+
+    name = "kueue-cohort-controller"
+    resource: Resource = COHORTS
+
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.state = state
+        self.metrics = metrics
+        self.caches = context.caches
+
+    def setup(self, manager: Manager) -> None:
+        watches = [Watch(COHORTS)]
+        if self.context.config.fair_sharing is not None:
+            watches.append(Watch(CLUSTER_QUEUES, map=self._ancestors, delay=BATCH_S))
+        manager.add(self, watches=watches, workers=1)
+
+    def _ancestors(self, queue: Obj) -> Iterable[Key]:
+        name = str(spec_of(queue).get("cohortName") or "")
+        seen: dict[str, None] = {}
+        while name and name not in seen:
+            seen[name] = None
+            cohort = self.caches.cohorts.get(Key("", name))
+            name = str(spec_of(cohort).get("parentName") or "") if cohort else ""
+        return [Key("", found) for found in seen]
+
+    async def reconcile(self, key: Key) -> Result | None:
+        cohort, view = self.caches.cohorts.get(key), self.state.cohort(key.name)
+        if cohort is None or view is None or self.context.config.fair_sharing is None:
+            return None
+        self.metrics.gauge("kueue_cohort_weighted_share", view.weighted_share, key.name)
+        status = {**status_of(cohort), "fairSharing": {"weightedShare": view.weighted_share}}
+        if status != status_of(cohort):
+            await self.context.client.update(
+                COHORTS, with_status(cohort, status), subresource="status", manager=FIELD_MANAGER
+            )
+        return None

@@ -1,0 +1,244 @@
+"""The scheduler: asks the queueing state for a plan and writes it into Workloads.
+
+The state decides and books; this reconciler is the only one that turns its decisions into status writes and events. A
+write that fails is taken back in the state, so that nothing is believed that the API does not hold. There is one key;
+whatever changes makes it due, and a plan covers everything that changed since the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from corral.controllers.queueing import checks
+from corral.controllers.queueing.context import ADMISSION_MANAGER, Context
+from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
+from corral.core.errors import ApiError, Conflict, NotFound
+from corral.core.meta import Key, Obj, is_deleting, status_of, with_status
+from corral.decide.queueing.plan import Admit, CyclePlan, Decision, Evict, Preempt, Victim, Wait
+from corral.decide.queueing.state import QueueingState
+from corral.jobs import lifecycle
+from corral.jobs import workload as wl
+from corral.kinds.kueue import WORKLOADS, names
+from corral.runtime.controller import Controller, Manager, Result
+
+log = logging.getLogger(__name__)
+
+KEY = Key("", "scheduler")
+WRITES_AT_ONCE = 32
+ATTEMPTS = 4
+
+Change = Callable[[Obj], Obj | None]
+"""Makes the new Workload from the current one; None when there is nothing (left) to do."""
+
+
+class Scheduler:
+    """Plans and writes admissions, preemptions and the reasons for waiting."""
+
+    name = ADMISSION_MANAGER
+
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.state = state
+        self.metrics = metrics
+        self.recorder = context.recorder.named(self.name)
+        self._controller: Controller | None = None
+
+    def setup(self, manager: Manager) -> None:
+        self._controller = manager.add(self, watches=(), workers=1)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something changed; plan when there is time."""
+        if self._controller is not None:
+            self._controller.queue.add(KEY)
+
+    async def reconcile(self, key: Key) -> Result | None:
+        now = self.context.clock.now()
+        if not self.state.needs_cycle(now):
+            return None
+        started = self.context.clock.monotonic()
+        plan = self.state.plan_cycle(now)
+        await self._apply(plan)
+        self._observe(plan, self.context.clock.monotonic() - started)
+        if plan.more:
+            self.wake()
+        if plan.next_at is None:
+            return None
+        return Result(requeue_after=max(0.0, plan.next_at - self.context.clock.now()))
+
+    def _observe(self, plan: CyclePlan, seconds: float) -> None:
+        result = "success" if any(True for _ in plan.admissions) else "inadmissible"
+        if plan.decisions:
+            self.metrics.count("kueue_admission_attempts_total", result)
+            self.metrics.observe("kueue_admission_attempt_duration_seconds", seconds, result)
+        for queue, skips in plan.skipped_preemptions.items():
+            self.metrics.gauge("kueue_admission_cycle_preemption_skips", skips, queue)
+
+    async def _apply(self, plan: CyclePlan) -> None:
+        """Write all decisions, several at a time; each is about different workloads."""
+        decisions = list(plan.decisions)
+        if len(decisions) == 1:
+            await self._decide(decisions[0])
+            return
+        todo = iter(decisions)
+
+        async def worker() -> None:
+            for decision in todo:
+                await self._decide(decision)
+
+        await asyncio.gather(*(worker() for _ in range(min(WRITES_AT_ONCE, len(decisions)))))
+
+    async def _decide(self, decision: Decision) -> None:
+        if isinstance(decision, Admit):
+            await self._admit(decision)
+        elif isinstance(decision, Preempt):
+            await self._preempt(decision)
+        elif isinstance(decision, Wait):
+            await self._wait(decision)
+        else:
+            await self._evict(decision)
+
+    # Writing
+
+    async def _write(self, key: Key, change: Change) -> Obj | None:
+        """Apply `change` to a Workload, again on fresh data when it changed meanwhile; None when it did not apply.
+
+        The state learns of the result at once, before the caches do.
+        """
+        current = self.context.caches.workloads.get(key)
+        for _ in range(ATTEMPTS):
+            new = change(current) if current is not None and not is_deleting(current) else None
+            if new is None or new is current:
+                return None
+            try:
+                written = await self.context.write_status(new, manager=ADMISSION_MANAGER)
+            except Conflict:
+                current = await self.context.client.get(WORKLOADS, key.name, key.namespace)
+                continue
+            self.state.upsert_workload(written)
+            return written
+        raise Conflict(f"workload {key} keeps changing")
+
+    async def _tried(self, key: Key, attempt: Awaitable[Obj | None]) -> tuple[Obj | None, bool]:
+        """The outcome of a write, and whether the workload still exists."""
+        try:
+            return await attempt, True
+        except NotFound:
+            return None, False
+        except ApiError as error:
+            log.warning("workload not written", extra={"workload": str(key), "error": str(error)})
+            return None, True
+
+    # Decisions
+
+    async def _admit(self, decision: Admit) -> None:
+        def change(workload: Obj) -> Obj | None:
+            if wl.is_finished(workload) or not wl.is_active(workload):
+                return None
+            if decision.second_pass:
+                return with_status(workload, {**status_of(workload), "admission": decision.admission})
+            if wl.has_quota(workload):
+                return None
+            now = self.context.now()
+            new = lifecycle.reserve(workload, decision.admission, now)
+            new = checks.sync_check_states(new, decision.checks, now)
+            admitted = lifecycle.sync_admitted(new, decision.checks, now)
+            return admitted if wl.is_admitted(admitted) else new
+
+        written, exists = await self._tried(decision.key, self._write(decision.key, change))
+        if written is None:
+            self.state.admission_failed(decision.key, gone=not exists)
+            self.wake()
+            return
+        if not decision.second_pass:
+            self._tell_reserved(written, decision)
+        if decision.replaces is not None:
+            await self._replace(decision.replaces, written)
+
+    def _tell_reserved(self, workload: Obj, decision: Admit) -> None:
+        now = self.context.clock.now()
+        queued = queued_since(workload)
+        message = (
+            f"Quota reserved in ClusterQueue {decision.cluster_queue}, wait time since queued was {now - queued:.0f}s"
+        )
+        if decision.considered:
+            message = f"{message}; {decision.considered}"
+        self.recorder.event(workload, "Normal", "QuotaReserved", message)
+        self.metrics.quota_reserved(workload, queued, now)
+        if wl.is_admitted(workload):
+            message = f"Admitted by ClusterQueue {decision.cluster_queue}, wait time since reservation was 0s"
+            self.recorder.event(workload, "Normal", "Admitted", message)
+            self.metrics.admitted(workload, queued, now)
+
+    async def _replace(self, key: Key, successor: Obj) -> None:
+        """The slice that a larger one takes over from has done its part."""
+        uid = successor["metadata"].get("uid", "")
+        message = f"Replaced to accommodate a workload (UID: {uid}) due to workload slice aggregation"
+
+        def change(workload: Obj) -> Obj | None:
+            if wl.is_finished(workload):
+                return None
+            return lifecycle.finish(workload, "WorkloadSliceReplaced", message, self.context.now())
+
+        written, _ = await self._tried(key, self._write(key, change))
+        if written is not None:
+            self.recorder.event(written, "Normal", "WorkloadSliceReplaced", message)
+            self.metrics.count("kueue_replaced_workload_slices_total", wl.cluster_queue_of(written))
+
+    async def _preempt(self, decision: Preempt) -> None:
+        issued = 0
+        preemptor = self.context.caches.workloads.get(decision.key)
+        for victim in decision.victims:
+            if victim.ongoing or await self._evict_victim(victim, preemptor, decision.cluster_queue):
+                issued += 1
+        message = decision.message if issued else decision.failure_message
+        waiting = Wait(decision.key, decision.cluster_queue, "Pending", message, decision.requests)
+        await self._wait(waiting)
+
+    async def _evict_victim(self, victim: Victim, preemptor: Obj | None, queue: str) -> bool:
+        def change(workload: Obj) -> Obj | None:
+            if wl.is_finished(workload) or wl.is_evicted(workload) or not wl.has_quota(workload):
+                return None
+            return lifecycle.preempt(workload, victim.reason, victim.message, self.context.now())
+
+        written, exists = await self._tried(victim.key, self._write(victim.key, change))
+        if written is None:
+            self.state.eviction_failed(victim.key)
+            return not exists
+        now = self.context.clock.now()
+        self.recorder.event(written, "Normal", "EvictedDueToPreempted", victim.message)
+        self.recorder.event(written, "Normal", "Preempted", victim.event)
+        if preemptor is not None:
+            self.recorder.event(preemptor, "Normal", "PreemptedWorkload", victim.preemptor_event)
+        self.metrics.evicted(written, names.BY_PREEMPTION, "", now)
+        self.metrics.preempted(queue, victim.reason)
+        return True
+
+    async def _wait(self, decision: Wait) -> None:
+        def change(workload: Obj) -> Obj | None:
+            if wl.is_finished(workload) or wl.has_quota(workload) or not wl.is_active(workload):
+                return None
+            now = self.context.now()
+            new = lifecycle.pending(workload, decision.reason, decision.message, now, decision.resource_requests)
+            if decision.blocked_on_gate:
+                new = lifecycle.with_condition(
+                    new, names.BLOCKED_ON_PREEMPTION_GATES, True, "PreemptionGated", decision.message, now
+                )
+            return new
+
+        written, _ = await self._tried(decision.key, self._write(decision.key, change))
+        if written is not None:
+            self.recorder.event(written, "Warning", decision.reason, wl.truncated(decision.message, 1024))
+
+    async def _evict(self, decision: Evict) -> None:
+        def change(workload: Obj) -> Obj | None:
+            if wl.is_finished(workload) or wl.is_evicted(workload) or not wl.has_quota(workload):
+                return None
+            return lifecycle.evict(workload, decision.reason, decision.message, self.context.now())
+
+        written, _ = await self._tried(decision.key, self._write(decision.key, change))
+        if written is not None:
+            self.recorder.event(written, "Normal", f"EvictedDueTo{decision.reason}", decision.message)
+            self.metrics.evicted(written, decision.reason, "", self.context.clock.now())

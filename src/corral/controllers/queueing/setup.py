@@ -1,0 +1,80 @@
+"""Puts queueing together: state, caches, controllers and admission plug-ins of one cluster."""
+
+from __future__ import annotations
+
+from corral.controllers.queueing.admission.plugins import Lookups, QueuedJobs, QueueObjects
+from corral.controllers.queueing.admission.pods import QueuedPods
+from corral.controllers.queueing.config import QueueingConfig, load_config
+from corral.controllers.queueing.context import Caches, Context
+from corral.controllers.queueing.feed import Feed
+from corral.controllers.queueing.job_controller import JobController
+from corral.controllers.queueing.managed import ManagedJobs
+from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.controllers.queueing.pod_controller import PodController
+from corral.controllers.queueing.queue_status import ClusterQueueController, CohortController, LocalQueueController
+from corral.controllers.queueing.references import PriorityClassController, in_use_controllers
+from corral.controllers.queueing.scheduler import Scheduler
+from corral.controllers.queueing.workload_controller import WorkloadController
+from corral.core.admission import AdmissionPlugin
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.decide.queueing.state import QueueingState
+from corral.jobs.registry import adapters, with_implied
+from corral.runtime.controller import Manager
+
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod")
+RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+
+
+class Queueing:
+    """Everything that queues jobs in one cluster. `state` answers questions about it."""
+
+    def __init__(self, config: QueueingConfig | None = None) -> None:
+        self.config = config or QueueingConfig()
+        self.state = QueueingState(self.config.settings())
+        self._lookups = Lookups()
+        self.plugins: list[AdmissionPlugin] = [
+            QueueObjects(self.config),
+            QueuedJobs(self.config, self._lookups),
+            QueuedPods(self.config, self._lookups),
+        ]
+
+    def setup(self, manager: Manager) -> None:
+        """Register all controllers with `manager` and let the plug-ins read through its client."""
+        self._lookups.attach(manager.client)
+        context = Context(manager.client, manager.clock, manager.recorder, self.config, Caches.of(manager))
+        metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
+        scheduler = Scheduler(context, self.state, metrics)
+        topology = self.config.gates["TopologyAwareScheduling"]
+        Feed(self.state, scheduler.wake).connect(
+            context.caches,
+            nodes=manager.informer(NODES) if topology else None,
+            pods=manager.informer(PODS) if topology else None,
+            classes=manager.informer(RUNTIME_CLASSES),
+        )
+        scheduler.setup(manager)
+        WorkloadController(context, metrics).setup(manager)
+        ClusterQueueController(context, self.state, metrics).setup(manager)
+        LocalQueueController(context, self.state, metrics).setup(manager)
+        CohortController(context, self.state, metrics).setup(manager)
+        PriorityClassController(context).setup(manager)
+        for controller in in_use_controllers(context):
+            controller.setup(manager)
+        self._set_up_jobs(context, metrics, manager)
+
+    def _set_up_jobs(self, context: Context, metrics: QueueingMetrics, manager: Manager) -> None:
+        managed = ManagedJobs(self.config, context.caches.namespaces)
+        frameworks = with_implied(self.config.frameworks)
+        for adapter in adapters(frameworks):
+            if adapter.framework != "pod":
+                JobController(context, adapter, managed, metrics).setup(manager)
+        if "pod" in frameworks:
+            PodController(context, managed, metrics).setup(manager)
+
+
+def set_up_queueing(manager: Manager, document: Obj | None = None) -> list[AdmissionPlugin]:
+    """Queue jobs on the cluster of `manager` as a `config.kueue.x-k8s.io` document says; returns the plug-ins to admit with."""
+    queueing = Queueing(load_config(document) if document else None)
+    queueing.setup(manager)
+    return queueing.plugins
