@@ -169,7 +169,7 @@ class ApiServer:
             api.registry.add(kind)
         discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}")
         views = Views(api.clock.now)
-        pods = PodStreaming(api, self.streams)
+        pods = PodStreaming(api, lambda: self.streams)
         endpoints = Endpoints(
             self.authenticator.signer,
             self.url,
