@@ -83,7 +83,8 @@ class NodeAgent:
         """Join the runtime, once."""
         async with self._opening:
             if not self._is_open:
-                await self.runtime.open(Observer(self._on_ended, self._on_probed, self._on_unhealthy))
+                observer = Observer(self._on_ended, self._on_probed, self._on_unhealthy)
+                await self.runtime.open(observer, {name: node.capacity for name, node in self.nodes.items()})
                 self._is_open = True
 
     async def close(self) -> None:

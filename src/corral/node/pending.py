@@ -22,6 +22,7 @@ class Pending:
         self._active: dict[str, PodView] = {}
         self._parked: dict[Group, OrderedDict[str, PodView]] = {}
         self._group_of: dict[str, Group] = {}
+        self._woken: set[str] = set()
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -55,10 +56,11 @@ class Pending:
         self._group_of[pod.uid] = group
 
     def park_behind(self, pod: PodView) -> bool:
-        """Set `pod` aside behind its group when others of it wait already; False when there are none."""
+        """Set `pod` aside behind its group when others of it wait already and it is not its turn; else False."""
         group = (pod.priority, pod.shape)
         members = self._parked.get(group)
-        if not members:
+        if not members or pod.uid in self._woken:
+            self._woken.discard(pod.uid)
             return False
         members[pod.uid] = pod
         self._group_of[pod.uid] = group
@@ -76,10 +78,13 @@ class Pending:
     def _wake(self, group: Group) -> None:
         members = self._parked.get(group)
         if members:
-            self.add(next(iter(members.values())))
+            first = next(iter(members.values()))
+            self.add(first)
+            self._woken.add(first.uid)
 
     def remove(self, uid: str) -> None:
         self._active.pop(uid, None)
+        self._woken.discard(uid)
         group = self._group_of.pop(uid, None)
         if group is not None:
             members = self._parked[group]

@@ -6,11 +6,12 @@ never decides: when a container starts, stops or is restarted is the agent's bus
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from corral.core.meta import Obj
+from corral.core.streams import PodStreams
 from corral.decide.pods.record import Ended, PodRecord
 
 
@@ -58,11 +59,11 @@ class Observer:
     """(pod uid, container, kind of probe, message, whether the container is to be restarted)"""
 
 
-class PodRuntime(Protocol):
-    """Runs containers."""
+class PodRuntime(PodStreams, Protocol):
+    """Runs containers, and gives access to them."""
 
-    async def open(self, observer: Observer) -> None:
-        """Get ready; after this the runtime may report."""
+    async def open(self, observer: Observer, capacity: Mapping[str, Mapping[str, str]]) -> None:
+        """Get ready, for nodes with these capacities; after this the runtime may report."""
         ...
 
     async def close(self) -> None:

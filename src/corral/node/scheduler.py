@@ -7,7 +7,7 @@ bindings together. A pod that does not fit is set aside until something changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 
 from corral.client.protocol import Client
@@ -26,7 +26,7 @@ from corral.core.meta import (
     uid_of,
 )
 from corral.decide.pods.matching import has_anti_affinity
-from corral.decide.pods.scheduling import Chosen, Preempt, schedule
+from corral.decide.pods.scheduling import Chosen, Preempt, fixed_obstacles, schedule
 from corral.decide.pods.workload import NodeState, PodView, view_node, view_pod
 from corral.kinds.core import NODES, PODS
 from corral.node.pending import Pending
@@ -38,6 +38,7 @@ from corral.runtime.informer import Informer
 MANAGER = "kube-scheduler"
 CYCLE = Key("", "cycle")
 BATCH = 64
+REMEMBERED_SHAPES = 1000
 DISRUPTION = "default-scheduler: preempting to accommodate a higher priority pod"
 
 
@@ -60,6 +61,8 @@ class Scheduler:
         self._pending = Pending()
         self._nominations: dict[str, str] = {}
         self._with_rules: set[str] = set()
+        self._fixed: dict[str, Mapping[str, str]] = {}
+        self._messages: dict[tuple[int, str], str] = {}
         self._offset = 0
         self._has_room = False
 
@@ -88,6 +91,7 @@ class Scheduler:
         elif held is not None and held.pods:
             self._homeless[name] = held.pods
         self._ordered = [self._nodes[name] for name in sorted(self._nodes)]
+        self._fixed.clear()
         self._make_room()
 
     def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
@@ -101,9 +105,7 @@ class Scheduler:
         elif self._wants_node(new):
             if uid in self._placed or (uid in self._pending and old is not None and spec_of(old) == spec_of(new)):
                 return  # a binding is on its way, or only its status has changed
-            pod = view_pod(new)
-            if not self._pending.park_behind(pod):
-                self._pending.add(pod)
+            self._pending.add(view_pod(new))
             self._controller.queue.add(CYCLE)
         else:
             self._pending.remove(uid)
@@ -176,15 +178,21 @@ class Scheduler:
 
     def _decide(self, pod: PodView) -> Awaitable[None]:
         """Decide now, against the picture as it is; the returned write may happen later."""
-        decision = schedule(
-            pod, self._ordered, others_have_rules=bool(self._with_rules - {pod.uid}), offset=self._offset
-        )
+        if self._pending.park_behind(pod):
+            return self._report(pod, self._messages[pod.priority, pod.shape])
+        if len(self._fixed) > REMEMBERED_SHAPES:
+            self._fixed.clear()
+        fixed = self._fixed.get(pod.shape)
+        if fixed is None:
+            fixed = self._fixed[pod.shape] = fixed_obstacles(pod, self._ordered)
+        decision = schedule(pod, self._ordered, fixed, others_have_rules=bool(self._with_rules), offset=self._offset)
         self._offset = (self._offset + 1) % max(len(self._ordered), 1)
         if isinstance(decision, Chosen):
             self._place(pod, decision.node)
             self._pending.next_of(pod)
             return self._bind(pod, decision.node)
         self._pending.park(pod)
+        self._messages[pod.priority, pod.shape] = decision.message
         if isinstance(decision, Preempt) and not self._is_being_helped(pod):
             return self._preempt(pod, decision)
         return self._report(pod, decision.message)

@@ -19,16 +19,19 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from corral.core.meta import Obj, annotations_of, status_of, uid_of
+from corral.core.errors import BadRequest
+from corral.core.meta import Obj, annotations_of, name_of, status_of, uid_of
+from corral.core.streams import ExecSession, LogOptions, PortStream
 from corral.decide.pods.record import Ended, PodRecord, Running, all_containers, init_containers, is_sidecar
 from corral.decide.pods.status import record_from_status
 from corral.node.process.allocation import Addresses
 from corral.node.runtime import Observer, RuntimeProblem, Sandbox, StartedContainer
 from corral.runtime.clock import Clock
 
+NOT_HERE = "the pod is simulated: there is no process to talk to"
 PREFIX = "corral.dev/"
 _EXIT = re.compile(r"(?:^|[;&\s])exit\s+(\d+)\s*$")
 _SLEEP = re.compile(r"(?:^|[;&\s])sleep\s+(\d+(?:\.\d+)?)")
@@ -116,7 +119,7 @@ class SimulatedRuntime:
         self._runs: dict[str, dict[str, _Run]] = {}
         self._due: dict[str, float] = {}
 
-    async def open(self, observer: Observer) -> None:
+    async def open(self, observer: Observer, capacity: Mapping[str, Mapping[str, str]]) -> None:
         self._observer = observer
 
     async def close(self) -> None:
@@ -191,6 +194,21 @@ class SimulatedRuntime:
                 run.timer.cancel()
         self._due.pop(uid, None)
         self._addresses.give_back(uid)
+
+    # Streams
+
+    async def logs(self, pod: Obj, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        """A simulated container prints nothing but what it is."""
+        yield f"simulated: {name_of(pod)} runs nothing\n".encode()
+
+    async def exec(self, pod: Obj, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> ExecSession:
+        raise BadRequest(NOT_HERE)
+
+    async def attach(self, pod: Obj, container: str, *, stdin: bool, tty: bool) -> ExecSession:
+        raise BadRequest(NOT_HERE)
+
+    async def port_forward(self, pod: Obj, port: int) -> PortStream:
+        raise BadRequest(NOT_HERE)
 
     def _ready(self, uid: str, name: str, attempt: int) -> None:
         run = self._runs.get(uid, {}).get(name)

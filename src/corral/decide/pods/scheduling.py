@@ -5,7 +5,7 @@ Pure over `NodeState`s, with kube-scheduler's words for why a pod has to wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from corral.decide.pods.matching import (
@@ -51,16 +51,35 @@ class Unschedulable:
 Decision = Chosen | Preempt | Unschedulable
 
 
-def schedule(pod: PodView, nodes: Sequence[NodeState], *, others_have_rules: bool = False, offset: int = 0) -> Decision:
-    """Find a node for `pod`. `offset` is where to begin the search, so that all nodes get their turn."""
+def fixed_obstacles(pod: PodView, nodes: Iterable[NodeState]) -> Mapping[str, str]:
+    """The nodes that are out of the question for `pod` and all of its shape, until a node changes; with the reason."""
+    found = ((node.name, fixed_obstacle(pod, node)) for node in nodes)
+    return {name: reason for name, reason in found if reason is not None}
+
+
+def schedule(
+    pod: PodView,
+    nodes: Sequence[NodeState],
+    fixed: Mapping[str, str] | None = None,
+    *,
+    others_have_rules: bool = False,
+    offset: int = 0,
+) -> Decision:
+    """Find a node for `pod`.
+
+    `fixed` is what `fixed_obstacles` returned for a pod of this shape, if that is known. `offset` is where to begin the
+    search, so that all nodes get their turn.
+    """
     if not nodes:
         return Unschedulable("no nodes available to schedule pods")
+    fixed = fixed_obstacles(pod, nodes) if fixed is None else fixed
     rules = PodRules(pod, nodes, others_have_rules)
     feasible: list[NodeState] = []
     reasons: dict[str, list[str]] = {}
     for index in range(len(nodes)):
         node = nodes[(index + offset) % len(nodes)]
-        found = obstacles(pod, node, rules)
+        obstacle = fixed.get(node.name)
+        found = [obstacle] if obstacle is not None else obstacles(pod, node, rules)
         if found:
             reasons[node.name] = found
         else:
@@ -69,14 +88,11 @@ def schedule(pod: PodView, nodes: Sequence[NodeState], *, others_have_rules: boo
                 break
     if feasible:
         return Chosen(min(feasible, key=lambda node: (-score(pod, node), node.name)).name)
-    return _without_room(pod, nodes, reasons, others_have_rules)
+    return _without_room(pod, nodes, fixed, reasons, others_have_rules)
 
 
 def obstacles(pod: PodView, node: NodeState, rules: PodRules) -> list[str]:
-    """Why `pod` cannot be on `node` now; empty when it can."""
-    fixed = fixed_obstacle(pod, node)
-    if fixed is not None:
-        return [fixed]
+    """Why `pod` cannot be on `node` now, which is not out of the question; empty when it can."""
     if not has_ports(pod, node):
         return [PORTS]
     missing = shortages(pod, node)
@@ -135,17 +151,21 @@ def _message(reasons: dict[str, list[str]], preemption: str) -> str:
 
 
 def _without_room(
-    pod: PodView, nodes: Sequence[NodeState], reasons: dict[str, list[str]], others_have_rules: bool
+    pod: PodView,
+    nodes: Sequence[NodeState],
+    fixed: Mapping[str, str],
+    reasons: dict[str, list[str]],
+    others_have_rules: bool,
 ) -> Decision:
     if not pod.may_preempt:
         return Unschedulable(_message(reasons, "not eligible due to preemptionPolicy=Never."))
     candidates: list[tuple[NodeState, tuple[PodView, ...]]] = []
     outcomes: list[str] = []
     for node in nodes:
-        if fixed_obstacle(pod, node) is not None or not can_ever_hold(pod, node):
-            outcomes.append(NOT_HELPFUL if fixed_obstacle(pod, node) is not None else NO_VICTIMS)
+        if node.name in fixed:
+            outcomes.append(NOT_HELPFUL)
             continue
-        victims = find_victims(pod, node, nodes, others_have_rules)
+        victims = find_victims(pod, node, nodes, others_have_rules) if can_ever_hold(pod, node) else ()
         if victims:
             candidates.append((node, victims))
         else:
@@ -154,7 +174,7 @@ def _without_room(
     if not candidates:
         return Unschedulable(message)
     node, victims = min(candidates, key=_harm)
-    return Preempt(node.name, victims, _message(reasons, counted(outcomes, len(nodes))))
+    return Preempt(node.name, victims, message)
 
 
 def _harm(candidate: tuple[NodeState, tuple[PodView, ...]]) -> tuple[object, ...]:

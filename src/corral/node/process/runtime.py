@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +38,7 @@ from corral.node.process.connection import Ending, StartError, SupervisorConnect
 from corral.node.process.folder import Holding, PodFolder, folders, parse_run_id, run_id
 from corral.node.process.launch import Launch
 from corral.node.process.probes import ProbeReports, ProbeTarget, has_probe, watch
+from corral.node.process.streams import ProcessStreams
 from corral.node.process.supervisor import MARK
 from corral.node.process.volumes import VolumeContext, prepare_volumes
 from corral.node.runtime import Observer, RuntimeProblem, Sandbox, StartedContainer, StartFailure
@@ -68,6 +69,9 @@ class Surroundings(Protocol):
         """The same as a table."""
         ...
 
+    on_names: Callable[[], None]
+    """Called when names have changed."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
@@ -84,7 +88,7 @@ class ProcessSettings:
     """The device numbers of each node; a node that is not named counts from 0."""
 
 
-class ProcessRuntime:
+class ProcessRuntime(ProcessStreams):
     """Implements `PodRuntime` with local processes."""
 
     def __init__(self, settings: ProcessSettings, around: Surroundings, clock: Clock) -> None:
@@ -102,12 +106,15 @@ class ProcessRuntime:
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._is_isolating: bool | None = None
         self._hosts: dict[str, str] = {}
-        self.node_capacity: Mapping[str, Mapping[str, str]] = {}
+        self._capacity: Mapping[str, Mapping[str, str]] = {}
+        self._on_end: dict[str, list[Callable[[int], None]]] = {}
 
     # Life
 
-    async def open(self, observer: Observer) -> None:
+    async def open(self, observer: Observer, capacity: Mapping[str, Mapping[str, str]]) -> None:
         self._observer = observer
+        self._capacity = capacity
+        self.around.on_names = self.refresh_names
         self.settings.state.mkdir(parents=True, exist_ok=True)
         self.connection.on_exit = self._on_exit
         self.connection.on_lost = self._on_lost
@@ -148,7 +155,7 @@ class ProcessRuntime:
     # Pods
 
     async def recover(self, pod: Obj) -> PodRecord | None:
-        folder = self._folder(uid_of(pod))
+        folder = self.folder(uid_of(pod))
         holding = folder.load()
         if holding is None:
             return None
@@ -195,7 +202,7 @@ class ProcessRuntime:
 
     async def prepare(self, pod: Obj) -> Sandbox:
         uid = uid_of(pod)
-        folder = self._folder(uid)
+        folder = self.folder(uid)
         holding = folder.load() or self._allocate(pod, folder)
         try:
             sources = await self.around.sources(pod)
@@ -203,7 +210,7 @@ class ProcessRuntime:
                 holding.address,
                 self.settings.host_address,
                 holding.node,
-                self.node_capacity.get(holding.node, {}),
+                self._capacity.get(holding.node, {}),
                 self.settings.api_host,
                 self.settings.api_port,
             )
@@ -216,7 +223,7 @@ class ProcessRuntime:
         self._write_names(pod, folder, holding.address)
         if self._is_isolating is None:
             self._is_isolating = await self.connection.is_isolating()
-        node_has_devices = value(self.node_capacity.get(holding.node, {}).get(GPU, "0")) > 0
+        node_has_devices = value(self._capacity.get(holding.node, {}).get(GPU, "0")) > 0
         self._prepared[uid] = Setting(
             pod,
             folder,
@@ -235,7 +242,7 @@ class ProcessRuntime:
         count = sum(
             value(((c.get("resources") or {}).get("limits") or {}).get(GPU, "0")) for c in spec_of(pod)["containers"]
         )
-        available = self.settings.devices.get(node, range(value(self.node_capacity.get(node, {}).get(GPU, "0"))))
+        available = self.settings.devices.get(node, range(value(self._capacity.get(node, {}).get(GPU, "0"))))
         try:
             devices = self._devices.take(node, folder.uid, count, available)
             address = (
@@ -256,7 +263,7 @@ class ProcessRuntime:
         self._devices.give_back(uid)
         self._prepared.pop(uid, None)
         self._hosts.pop(uid, None)
-        folder = self._folder(uid)
+        folder = self.folder(uid)
         await asyncio.to_thread(folder.remove)
 
     # Names
@@ -342,11 +349,13 @@ class ProcessRuntime:
             return
         uid, name, attempt = parts
         self._running.pop(ending.id, None)
+        for react in self._on_end.pop(ending.id, ()):
+            react(ending.code)
         self._cancel([(uid, name), (uid, f"{name} stop")])
         container = self._containers.pop(ending.id, None)
         if container is None or self._observer is None or ending.failure:
             return
-        self._observer.ended(uid, name, attempt, self._ended(self._folder(uid), container, attempt, ending))
+        self._observer.ended(uid, name, attempt, self._ended(self.folder(uid), container, attempt, ending))
 
     def _on_lost(self) -> None:
         """The supervisor died, and every program with it."""
@@ -379,7 +388,6 @@ class ProcessRuntime:
     async def open_session(
         self, pod: Obj, container: str, command: list[str], *, stdin: bool, tty: bool
     ) -> ProcessSession:
-        """Run a command in a running container. Raises StartError."""
         identity = self.running_id(uid_of(pod), container)
         base = self._launch_of(identity)
         order = Launch(
@@ -416,7 +424,6 @@ class ProcessRuntime:
             await session.kill()
 
     def running_id(self, uid: str, container: str) -> str:
-        """The run of a container that goes on now. Raises StartError when there is none."""
         prefix = f"{uid}/{container}/"
         for identity in self._running:
             if identity.startswith(prefix):
@@ -427,7 +434,7 @@ class ProcessRuntime:
         import json
 
         uid, name, attempt = parse_run_id(identity) or ("", "", 0)
-        text = (self._folder(uid).run(name, attempt) / "launch.json").read_text()
+        text = (self.folder(uid).run(name, attempt) / "launch.json").read_text()
         return Launch.from_json(json.loads(text))
 
     def _watch_probes(self, pod: Obj, container: Obj, attempt: int) -> None:
@@ -451,12 +458,11 @@ class ProcessRuntime:
 
     # Small things
 
-    def _folder(self, uid: str) -> PodFolder:
+    def folder(self, uid: str) -> PodFolder:
         return PodFolder(self.pods / uid)
 
-    def folder(self, uid: str) -> PodFolder:
-        """Where a pod's files are."""
-        return self._folder(uid)
+    def on_end(self, identity: str, react: Callable[[int], None]) -> None:
+        self._on_end.setdefault(identity, []).append(react)
 
     def is_running(self, uid: str, container: str, attempt: int) -> bool:
         return run_id(uid, container, attempt) in self._running

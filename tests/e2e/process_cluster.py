@@ -1,0 +1,157 @@
+"""A cluster on the wall clock whose pods are real processes, without HTTP: the node's own end-to-end world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from corral.core.errors import AlreadyExists, NotFound
+from corral.core.meta import Obj
+from corral.core.streams import LogOptions
+from corral.kinds.core import EVENTS, NAMESPACES, PODS
+from corral.node.agent import NodeAgent
+from corral.node.images import Catalog
+from corral.node.node import NodeSpec
+from corral.node.process.runtime import ProcessRuntime, ProcessSettings
+from corral.node.scheduler import Scheduler
+from corral.node.surroundings import ClusterSurroundings
+from corral.operators.job import JobController
+from corral.runtime.clock import WallClock
+from corral.runtime.controller import Manager
+from corral.runtime.random import Random
+from corral.server.api import Api
+from corral.server.lifecycle import set_up_lifecycle
+from corral.server.local import LocalClient
+from corral.store import SqliteJournal, Store
+from corral.testing.cluster import full_registry
+
+
+class ProcessCluster:
+    """One cluster; `crash` leaves everything as a killed control plane would."""
+
+    def __init__(
+        self,
+        state: Path,
+        nodes: Sequence[NodeSpec] = (),
+        network: str = "127.77.0.0/16",
+        catalog: Catalog | None = None,
+    ) -> None:
+        state.mkdir(parents=True, exist_ok=True)
+        self.clock = WallClock()
+        random = Random()
+        self.store = Store(SqliteJournal(state / "store.db"), now=self.clock.now)
+        self.api = Api(self.store, full_registry(), clock=self.clock, random=random)
+        self.client = LocalClient(self.api)
+        self.manager = Manager(self.client, self.clock, random)
+        settings = ProcessSettings(state / "node", pod_network=network, catalog=catalog or Catalog.load())
+        self.runtime = ProcessRuntime(settings, ClusterSurroundings(self.manager), self.clock)
+        specs = nodes or [NodeSpec("node1", {"cpu": "64", "memory": "256Gi", "pods": "500", "nvidia.com/gpu": "4"})]
+        self.agent = NodeAgent(self.client, self.clock, specs, self.runtime)
+
+    async def start(self) -> None:
+        set_up_lifecycle(self.api, self.manager)
+        JobController(self.client, self.clock).setup(self.manager)
+        Scheduler(self.client, self.clock).setup(self.manager)
+        self.agent.setup(self.manager)
+        for namespace in ("default", "kube-node-lease", "other"):
+            try:
+                await self.client.create(NAMESPACES, {"metadata": {"name": namespace}})
+            except AlreadyExists:
+                pass
+        await self.manager.start()
+
+    async def crash(self) -> None:
+        """Stop without a word to the pods."""
+        await self.manager.stop()
+        await self.runtime.close()
+        await self.store.close()
+
+    async def stop(self) -> None:
+        await self.manager.stop()
+        await self.runtime.shut_down()
+        await self.store.close()
+
+    # What tests ask
+
+    async def run(self, name: str, command: Sequence[str], **spec: Any) -> Obj:
+        return await self.client.create(PODS, pod(name, command, **spec))
+
+    async def until(self, name: str, ready: Callable[[Obj], bool], timeout: float = 20.0) -> Obj:
+        """The pod, once `ready` says so."""
+
+        async def poll() -> Obj:
+            while True:
+                found = await self.client.get(PODS, name, "default")
+                if ready(found):
+                    return found
+                await asyncio.sleep(0.02)
+
+        try:
+            return await asyncio.wait_for(poll(), timeout)
+        except TimeoutError:
+            found = await self.client.get(PODS, name, "default")
+            raise AssertionError(f"still waiting: {found['status']}") from None
+
+    async def ended(self, name: str, timeout: float = 20.0) -> Obj:
+        return await self.until(name, lambda found: found["status"].get("phase") in ("Succeeded", "Failed"), timeout)
+
+    async def running(self, name: str) -> Obj:
+        return await self.until(name, lambda found: found["status"].get("phase") == "Running")
+
+    async def gone(self, name: str, timeout: float = 20.0) -> None:
+        async def poll() -> None:
+            while True:
+                try:
+                    await self.client.get(PODS, name, "default")
+                except NotFound:
+                    return
+                await asyncio.sleep(0.02)
+
+        await asyncio.wait_for(poll(), timeout)
+
+    async def log(self, name: str, **options: Any) -> str:
+        found = await self.client.get(PODS, name, "default")
+        container = options.pop("container", "")
+        parts = [part async for part in self.runtime.logs(found, container, LogOptions(**options))]
+        return b"".join(parts).decode()
+
+    async def connection_runs(self) -> list[str]:
+        return list(await self.runtime.connection.runs())
+
+    async def events(self, name: str) -> list[str]:
+        await asyncio.sleep(0.1)
+        found = (await self.client.list(EVENTS, "default")).items
+        return [event["reason"] for event in found if event["involvedObject"]["name"] == name]
+
+
+@asynccontextmanager
+async def process_cluster(state: Path, **options: Any) -> AsyncIterator[ProcessCluster]:
+    cluster = ProcessCluster(state, **options)
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def pod(name: str, command: Sequence[str], **spec: Any) -> Obj:
+    """A pod of one container `main`; container fields by their names, the rest goes to the spec."""
+    fields = ("env", "envFrom", "volumeMounts", "resources", "workingDir", "readinessProbe", "livenessProbe", "lifecycle",
+              "args", "stdin", "tty", "terminationMessagePolicy", "ports", "startupProbe")  # fmt: skip
+    container: Obj = {"name": "main", "image": spec.pop("image", "busybox")}
+    if command:
+        container["command"] = list(command)
+    container.update({field: spec.pop(field) for field in fields if field in spec})
+    metadata: Obj = {"name": name, "namespace": "default"}
+    for field in ("labels", "annotations"):
+        if field in spec:
+            metadata[field] = spec.pop(field)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"restartPolicy": "Never", "containers": [container], **spec},
+    }

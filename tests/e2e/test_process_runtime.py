@@ -1,0 +1,325 @@
+"""Pods as real processes: what a person sees who runs one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.process_cluster import ProcessCluster, process_cluster
+
+from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS, SERVICES
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ProcessCluster]:
+    async with process_cluster(tmp_path / "state") as started:
+        yield started
+
+
+def terminated(pod: dict) -> dict:
+    return pod["status"]["containerStatuses"][0]["state"]["terminated"]
+
+
+async def test_pod_runs_and_succeeds(cluster: ProcessCluster) -> None:
+    await cluster.run("hello", ["/bin/sh", "-c", "echo hello; echo oops >&2"])
+    pod = await cluster.ended("hello")
+    status = pod["status"]
+    assert status["phase"] == "Succeeded"
+    assert status["podIP"].startswith("127.77.")
+    assert [entry["type"] for entry in status["conditions"]] == [
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+    ]
+    assert [entry.get("reason") for entry in status["conditions"][1:4]] == ["PodCompleted"] * 3
+    assert terminated(pod)["exitCode"] == 0
+    assert terminated(pod)["reason"] == "Completed"
+    assert sorted((await cluster.log("hello")).split()) == ["hello", "oops"]
+    assert sorted(await cluster.events("hello")) == ["Created", "Pulled", "Scheduled", "Started"]
+
+
+async def test_exit_code_and_message_are_kept(cluster: ProcessCluster) -> None:
+    await cluster.run("bad", ["sh", "-c", "echo why > /dev/termination-log; exit 7"])
+    pod = await cluster.ended("bad")
+    assert pod["status"]["phase"] == "Failed"
+    assert (terminated(pod)["exitCode"], terminated(pod)["reason"], terminated(pod)["message"]) == (7, "Error", "why\n")
+
+
+async def test_environment_and_volumes(cluster: ProcessCluster) -> None:
+    await cluster.client.create(
+        CONFIG_MAPS, {"metadata": {"name": "cm", "namespace": "default"}, "data": {"a": "1", "b": "two"}}
+    )
+    await cluster.client.create(
+        SECRETS, {"metadata": {"name": "s", "namespace": "default"}, "data": {"password": "aHVudGVyMg=="}}
+    )
+    await cluster.run(
+        "env",
+        ["sh", "-c", "echo $A/$b/$WHO/$(GREETING)/$PW; cat /etc/conf/a /opt/secret/password; echo x > /scratch/f; cat /scratch/f; cat /etc/podinfo/labels"],
+        labels={"app": "x"},
+        env=[
+            {"name": "A", "value": "first"},
+            {"name": "GREETING", "value": "hi-$(A)"},
+            {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "PW", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}},
+        ],
+        envFrom=[{"configMapRef": {"name": "cm"}}],
+        volumeMounts=[
+            {"name": "conf", "mountPath": "/etc/conf"},
+            {"name": "secret", "mountPath": "/opt/secret", "readOnly": True},
+            {"name": "scratch", "mountPath": "/scratch"},
+            {"name": "info", "mountPath": "/etc/podinfo"},
+        ],
+        volumes=[
+            {"name": "conf", "configMap": {"name": "cm"}},
+            {"name": "secret", "secret": {"secretName": "s"}},
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "info", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        ],
+    )  # fmt: skip
+    await cluster.ended("env")
+    assert await cluster.log("env") == 'first/two/env/hi-first/hunter2\n1hunter2x\napp="x"'
+    assert not Path("/scratch").exists()
+
+
+async def test_pod_waits_for_a_config_map(cluster: ProcessCluster) -> None:
+    await cluster.run("late", ["true"], envFrom=[{"configMapRef": {"name": "soon"}}])
+    pod = await cluster.until("late", lambda found: bool(found["status"].get("containerStatuses")))
+    waiting = pod["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert waiting == {"reason": "CreateContainerConfigError", "message": 'configmap "soon" not found'}
+    await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "soon", "namespace": "default"}})
+    assert (await cluster.ended("late"))["status"]["phase"] == "Succeeded"
+
+
+async def test_init_containers_run_in_order_and_sidecar_is_stopped(cluster: ProcessCluster) -> None:
+    share = [{"name": "share", "mountPath": "/share"}]
+    await cluster.run(
+        "inits",
+        ["sh", "-c", "echo main >> /share/order; cat /share/order"],
+        volumeMounts=share,
+        volumes=[{"name": "share", "emptyDir": {}}],
+        initContainers=[
+            {"name": "one", "image": "busybox", "command": ["sh", "-c", "sleep 0.1; echo one >> /share/order"], "volumeMounts": share},
+            {"name": "side", "image": "busybox", "command": ["sleep", "1000"], "restartPolicy": "Always"},
+            {"name": "two", "image": "busybox", "command": ["sh", "-c", "echo two >> /share/order"], "volumeMounts": share},
+        ],
+    )  # fmt: skip
+    pod = await cluster.ended("inits")
+    assert pod["status"]["phase"] == "Succeeded"
+    assert await cluster.log("inits") == "one\ntwo\nmain\n"
+    states = [entry["state"]["terminated"]["exitCode"] for entry in pod["status"]["initContainerStatuses"]]
+    assert states == [0, 143, 0]
+
+
+async def test_restart_on_failure_with_back_off_and_previous_log(cluster: ProcessCluster) -> None:
+    script = "if [ -e /share/x ]; then echo second; exit 3; fi; touch /share/x; echo first; exit 2"
+    await cluster.run(
+        "again",
+        ["sh", "-c", script],
+        restartPolicy="OnFailure",
+        volumeMounts=[{"name": "share", "mountPath": "/share"}],
+        volumes=[{"name": "share", "emptyDir": {}}],
+    )
+    pod = await cluster.until(
+        "again",
+        lambda found: (
+            "waiting" in found["status"].get("containerStatuses", [{}])[0].get("state", {})
+            and found["status"]["containerStatuses"][0]["restartCount"] == 1
+        ),
+    )
+    container = pod["status"]["containerStatuses"][0]
+    assert container["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert container["lastState"]["terminated"]["exitCode"] == 3
+    assert pod["status"]["phase"] == "Running"
+    assert await cluster.log("again") == "second\n"
+    assert await cluster.log("again", previous=True) == "first\n"
+    assert "BackOff" in await cluster.events("again")
+
+
+async def test_deletion_terminates_then_kills_and_removes(cluster: ProcessCluster) -> None:
+    await cluster.run("polite", ["sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"])
+    stubborn = ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"]
+    await cluster.run("stubborn", stubborn, terminationGracePeriodSeconds=1)
+    for name in ("polite", "stubborn"):
+        await cluster.running(name)
+        while "up" not in await cluster.log(name):
+            await asyncio.sleep(0.02)
+    seen: list[dict] = []
+
+    async def watch() -> None:
+        version = (await cluster.client.list(PODS, "default")).resource_version
+        async for event in cluster.client.watch(PODS, "default", resource_version=version):
+            seen.append(event.obj)
+
+    watcher = asyncio.create_task(watch())
+    await asyncio.sleep(0.05)
+    for name in ("polite", "stubborn"):
+        await cluster.client.delete(PODS, name, "default")
+    await cluster.gone("polite")
+    await cluster.gone("stubborn")
+    watcher.cancel()
+    last = {obj["metadata"]["name"]: obj for obj in seen}
+    assert last["polite"]["status"]["phase"] == "Succeeded"
+    assert (last["stubborn"]["status"]["phase"], terminated(last["stubborn"])["exitCode"]) == ("Failed", 137)
+    while cluster.runtime.known():  # the folders go last
+        await asyncio.sleep(0.02)
+
+
+async def test_deadline_and_memory_limit(cluster: ProcessCluster) -> None:
+    await cluster.run("slow", ["sleep", "100"], activeDeadlineSeconds=1, terminationGracePeriodSeconds=1)
+    hungry = "x = bytearray(200 << 20); import time; time.sleep(30)"
+    await cluster.run("hungry", ["python", "-c", hungry], resources={"limits": {"memory": "64Mi"}})
+    slow = await cluster.ended("slow")
+    assert (slow["status"]["phase"], slow["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+    hungry_pod = await cluster.ended("hungry")
+    assert (terminated(hungry_pod)["exitCode"], terminated(hungry_pod)["reason"]) == (137, "OOMKilled")
+
+
+async def test_two_pods_find_each_other_by_name_and_talk(cluster: ProcessCluster) -> None:
+    """Both listen on the same port of "their" machine, and each has an address of its own."""
+    await cluster.client.create(
+        SERVICES,
+        {
+            "metadata": {"name": "job-master-0", "namespace": "default"},
+            "spec": {"clusterIP": "None", "selector": {"role": "master"}, "ports": [{"port": 23456}]},
+        },
+    )
+    server = (
+        "import socket\ns = socket.create_server(('0.0.0.0', 23456)); c, peer = s.accept()\n"
+        "data = c.recv(100); print('got', data.decode()); c.sendall(data.upper()); c.close()"
+    )
+    client = (
+        "import os, socket, time\ndeadline = time.time() + 15\n"
+        "mine = socket.create_server(('0.0.0.0', 23456))\n"
+        "while True:\n"
+        "    try:\n        s = socket.create_connection((os.environ['MASTER_ADDR'], 23456)); break\n"
+        "    except OSError:\n        assert time.time() < deadline; time.sleep(0.05)\n"
+        "s.sendall(b'gradient'); print(s.recv(100).decode(), socket.gethostname())"
+    )
+    env = [{"name": "MASTER_ADDR", "value": "job-master-0"}]
+    await cluster.run("worker", ["python", "-c", client], env=env, image="pytorch/pytorch")
+    await cluster.run("master", ["python", "-c", server], env=env, image="pytorch/pytorch", labels={"role": "master"})
+    assert (await cluster.ended("worker"))["status"]["phase"] == "Succeeded", await cluster.log("worker")
+    assert (await cluster.ended("master"))["status"]["phase"] == "Succeeded"
+    assert await cluster.log("worker") == "GRADIENT worker\n"
+    assert await cluster.log("master") == "got gradient\n"
+
+
+async def test_readiness_and_liveness_probes(cluster: ProcessCluster) -> None:
+    probe = {"exec": {"command": ["test", "-e", "/container/ready"]}, "periodSeconds": 1}
+    await cluster.run("probed", ["sh", "-c", "sleep 0.3; touch ready; sleep 100"], readinessProbe=probe)
+    pod = await cluster.running("probed")
+    assert pod["status"]["containerStatuses"][0]["ready"] is False
+    pod = await cluster.until("probed", lambda found: found["status"]["containerStatuses"][0]["ready"])
+    assert {entry["type"]: entry["status"] for entry in pod["status"]["conditions"]}["Ready"] == "True"
+    dead = {"tcpSocket": {"port": 9}, "periodSeconds": 1, "failureThreshold": 1}
+    await cluster.run(
+        "dying", ["sleep", "100"], livenessProbe=dead, restartPolicy="Always", terminationGracePeriodSeconds=1
+    )
+    pod = await cluster.until(
+        "dying", lambda found: found["status"].get("containerStatuses", [{}])[0].get("restartCount", 0) > 0
+    )
+    assert {"Unhealthy", "Killing"} <= set(await cluster.events("dying"))
+
+
+async def test_exec_gives_output_and_exit_code(cluster: ProcessCluster) -> None:
+    await cluster.run("box", ["sleep", "100"], env=[{"name": "COLOR", "value": "blue"}])
+    pod = await cluster.running("box")
+    command = ["sh", "-c", "echo $COLOR; cat; hostname >&2; exit 5"]
+    session = await cluster.runtime.exec(pod, "", command, stdin=True, tty=False)
+    await session.write(b"typed\n")
+    await session.close_stdin()
+    output = [entry async for entry in session.read()]
+    assert b"".join(data for channel, data in output if channel == 1) == b"blue\ntyped\n"
+    assert b"".join(data for channel, data in output if channel == 2) == b"box\n"
+    assert await session.wait() == 5
+    await session.kill()
+    session = await cluster.runtime.exec(pod, "", ["sh", "-c", "test -t 1 && echo tty"], stdin=True, tty=True)
+    output = [entry async for entry in session.read()]
+    assert b"".join(data for _, data in output) == b"tty\r\n"
+    await session.kill()
+
+
+async def test_logs_follow_tail_and_timestamps(cluster: ProcessCluster) -> None:
+    await cluster.run("talker", ["sh", "-c", "for i in 1 2 3 4; do echo line $i; sleep 0.2; done"])
+    pod = await cluster.running("talker")
+    from corral.core.streams import LogOptions
+
+    loop = asyncio.get_running_loop()
+    arrivals = [(part, loop.time()) async for part in cluster.runtime.logs(pod, "", LogOptions(follow=True))]
+    assert b"".join(part for part, _ in arrivals) == b"line 1\nline 2\nline 3\nline 4\n"
+    assert arrivals[-1][1] - arrivals[0][1] > 0.3, "lines arrive while they are printed"
+    assert await cluster.log("talker", tail_lines=2) == "line 3\nline 4\n"
+    stamped = await cluster.log("talker", tail_lines=1, timestamps=True)
+    assert stamped.split(" ", 1)[1] == "line 4\n"
+    assert stamped[:2] == "20"
+
+
+async def test_gpus_are_given_out_and_given_back(cluster: ProcessCluster) -> None:
+    for name in ("a", "b"):
+        await cluster.run(
+            name,
+            ["sh", "-c", "echo gpus=$CUDA_VISIBLE_DEVICES; sleep 100"],
+            resources={"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "2"}},
+        )
+        await cluster.running(name)
+    await cluster.run("none", ["sh", "-c", "echo gpus=$CUDA_VISIBLE_DEVICES"])
+    await cluster.ended("none")
+    logs = [await cluster.log(name) for name in ("a", "b", "none")]
+    assert logs == ["gpus=0,1\n", "gpus=2,3\n", "gpus=\n"]
+
+
+async def test_image_without_command_is_simulated_and_says_so(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from corral.node.images import Catalog
+
+    async with process_cluster(tmp_path / "state", catalog=replace(Catalog.load(), simulate_s=0.2)) as cluster:
+        await cluster.run("mystery", [], image="registry.example/team/train:v1")
+        assert (await cluster.ended("mystery"))["status"]["phase"] == "Succeeded"
+        assert "Simulated" in await cluster.events("mystery")
+
+
+async def test_program_that_does_not_exist_is_a_start_error(cluster: ProcessCluster) -> None:
+    await cluster.run("ghost", ["no-such-program"])
+    pod = await cluster.ended("ghost")
+    assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (128, "StartError")
+    assert 'exec: "no-such-program": executable file not found in $PATH' in terminated(pod)["message"]
+
+
+async def test_pods_survive_a_restart_of_the_control_plane(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first = ProcessCluster(state)
+    await first.start()
+    script = "echo start >> /data/runs; sleep 1; echo done"
+    host = tmp_path / "data"
+    host.mkdir()
+    volumes = {
+        "volumeMounts": [{"name": "d", "mountPath": "/data"}],
+        "volumes": [{"name": "d", "hostPath": {"path": str(host)}}],
+    }
+    await first.run("survivor", ["sh", "-c", script], restartPolicy="OnFailure", **volumes)
+    await first.run("quick", ["sh", "-c", "sleep 0.3; exit 4"])
+    await first.run("deleted", ["sleep", "100"])
+    for name in ("survivor", "quick", "deleted"):
+        await first.running(name)
+    await first.crash()
+    await asyncio.sleep(0.5)  # "quick" ends while nobody looks
+    async with process_cluster(state) as second:
+        await second.client.delete(PODS, "deleted", "default", grace=0)
+        pod = await second.ended("survivor")
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+        assert (host / "runs").read_text() == "start\n", "it ran once"
+        assert await second.log("survivor") == "done\n"
+        assert terminated(await second.ended("quick"))["exitCode"] == 4
+        await second.gone("deleted")
+        for _ in range(100):
+            if "deleted" not in str(await second.connection_runs()) and len(second.runtime.known()) == 2:
+                break
+            await asyncio.sleep(0.02)
+        assert len(second.runtime.known()) == 2
