@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from corral.client.protocol import Client, ObjectList, Patch, PatchKind, Propagation, WatchEvent
 from corral.core.errors import ConnectionFailed, Unauthorized
@@ -140,7 +140,8 @@ class LinkClient:
         try:
             while True:
                 following = asyncio.ensure_future(iterator.__anext__())
-                await asyncio.wait([following, broken], return_when=asyncio.FIRST_COMPLETED)
+                waiting: list[asyncio.Future[Any]] = [following, broken]
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if broken.done():
                     following.cancel()
                     await asyncio.gather(following, return_exceptions=True)

@@ -39,10 +39,15 @@ class NotOurs(Exception):
         )
 
 
-async def sync_job(client: Client, remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str) -> bool:
-    """Make the job on the worker, or copy its status to the manager. False when the copy has to wait."""
+async def sync_job(
+    client: Client, remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str, *, live: bool = False
+) -> bool:
+    """Make the job on the worker, or copy its status to the manager. False when the copy has to wait.
+
+    `live` asks the worker itself: the copy of a finished Workload may be ahead of what we have seen of its job.
+    """
     key = key_of(job)
-    found = remote.job(adapter.resource, key)
+    found = await _read(remote, adapter.resource, key) if live else remote.job(adapter.resource, key)
     if found is None:
         found = await _create_job(remote, adapter, job, workload, origin)
     if not is_ours(found, origin):
@@ -52,6 +57,13 @@ async def sync_job(client: Client, remote: Remote, adapter: JobAdapter, job: Obj
         return job.get("status") == found.get("status")
     await client.update(adapter.resource, updated, subresource="status", manager=names.MULTIKUEUE_MANAGER)
     return True
+
+
+async def _read(remote: Remote, resource: Resource, key: Key) -> Obj | None:
+    try:
+        return await remote.client.get(resource, key.name, key.namespace)
+    except NotFound:
+        return None
 
 
 async def _create_job(remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str) -> Obj:
@@ -99,12 +111,8 @@ async def remove(
 
 async def _live_job(remote: Remote, resource: Resource, key: Key) -> list[tuple[Resource, Obj]]:
     """The job read from the worker itself: it may be too new for our watch to have shown it."""
-    if not remote.supports(resource):
-        return []
-    try:
-        return [(resource, await remote.client.get(resource, key.name, key.namespace))]
-    except NotFound:
-        return []
+    found = await _read(remote, resource, key) if remote.supports(resource) else None
+    return [(resource, found)] if found is not None else []
 
 
 async def _strip_finalizer(remote: Remote, copy: Obj) -> Obj | None:

@@ -207,17 +207,23 @@ class DispatchWorkloads:
         if remote is not None and remote.connected:
             await remove(remote, key_of(subject.workload), self._settings.origin, subject.adapter, subject.job_key)
 
-    async def _sync(self, subject: _Subject, cluster: str) -> bool:
+    async def _sync(self, subject: _Subject, cluster: str, *, live: bool = False) -> bool:
         """Make or mirror the job on `cluster`; True when nothing is left to copy."""
         if subject.job is None:
             return True
         remote = self._connected(cluster)
         return await sync_job(
-            self._manager.client, remote, subject.adapter, subject.job, name_of(subject.workload), self._settings.origin
+            self._manager.client,
+            remote,
+            subject.adapter,
+            subject.job,
+            name_of(subject.workload),
+            self._settings.origin,
+            live=live,
         )
 
     async def _finish(self, subject: _Subject, cluster: str, condition: Obj) -> None:
-        await self._sync(subject, cluster)
+        await self._sync(subject, cluster, live=True)
         now = self._manager.clock.timestamp()
         reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
         await self._write(lifecycle.finish(subject.workload, reason, message, now), ADMISSION_MANAGER)
