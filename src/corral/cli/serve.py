@@ -39,7 +39,6 @@ async def _serve(state: Path, kubeconfig: Path, port: int, host: str, name: str,
     try:
         cluster.server.write_kubeconfig(kubeconfig)
         click.echo(f"{name} is ready at {cluster.server.url}, kubeconfig {kubeconfig}")
-        cluster.manager.run_task(cluster.store_native_crds, "store CRDs")
         await stop.wait()
     finally:
         await cluster.stop()

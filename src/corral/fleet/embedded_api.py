@@ -13,9 +13,7 @@ from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.core.streams import PodStreams
-from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
-from corral.kinds.crd import crd_manifest
-from corral.kinds.registry import builtin_registry, native_kinds
+from corral.kinds.registry import builtin_registry
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
@@ -69,8 +67,6 @@ class EmbeddedApi:
             metrics=metrics,
             audit=audit,
         )
-        for kind in native_kinds():
-            self.api.registry.add(kind)
         set_up_lifecycle(self.api, self.manager)
 
     async def start(self) -> None:
@@ -80,11 +76,6 @@ class EmbeddedApi:
             await self._ensure(_NAMESPACE, {"metadata": {"name": namespace}})
         await self.server.start()
         await self._ensure(_SERVICE, self._kubernetes_service())
-
-    async def store_native_crds(self) -> None:
-        """Show Corral's own kinds as CustomResourceDefinitions; one that somebody replaced is left alone."""
-        for kind in native_kinds():
-            await self._ensure(CUSTOM_RESOURCE_DEFINITIONS, crd_manifest(kind))
 
     async def stop(self) -> None:
         await self.server.stop()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import ssl
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +142,7 @@ def write_private(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
-def load_pair(directory: Path, name: str) -> Pair | None:
+def read_pair(directory: Path, name: str) -> Pair | None:
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if not (certificate.exists() and key.exists()):
         return None
@@ -154,10 +156,18 @@ def save_pair(directory: Path, name: str, pair: Pair) -> None:
 
 def load_authority(directory: Path | None, name: str, now: float) -> Authority:
     """The authority kept in `directory`, made at first use; one that is never written when there is no directory."""
-    pair = load_pair(directory, "ca") if directory is not None else None
+    pair = read_pair(directory, "ca") if directory is not None else None
     if pair is not None:
         return Authority(pair)
     authority = Authority.create(name, now)
     if directory is not None:
         save_pair(directory, "ca", authority.pair)
     return authority
+
+
+def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
+    """Give a context its certificate; the ssl module only reads files."""
+    with tempfile.NamedTemporaryFile("wb", suffix=".pem") as file:
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -78,6 +78,8 @@ class Resources:
 
     async def answer(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         served = self.find(info)
+        if served.version.deprecated:
+            warnings(served.version.deprecation_warning or f"{served.api_version} {served.kind.kind} is deprecated")
         special = self._special.get((served.kind.group_resource, info.subresource))
         if special is not None:
             return await special(request, info, user, warnings)
@@ -95,7 +97,7 @@ class Resources:
         if not info.named:
             return await self._collection(request, info, user, served, wanted, warnings)
         if request.method in ("GET", "HEAD"):
-            return await self._get(request, info, user, served, wanted)
+            return await self._get(request, info, user, served, wanted, warnings)
         if request.method == "PATCH":
             return await self._patch(request, info, user, served, wanted, warnings)
         if request.method == "PUT":
@@ -105,7 +107,13 @@ class Resources:
     # one object
 
     async def _get(
-        self, request: Request, info: RequestInfo, user: UserInfo, served: Served, wanted: Representation
+        self,
+        request: Request,
+        info: RequestInfo,
+        user: UserInfo,
+        served: Served,
+        wanted: Representation,
+        warnings: Warnings,
     ) -> Answer:
         query = request.query
         parameters.check_timeout(query)
@@ -117,7 +125,9 @@ class Resources:
             subresource=info.subresource,
             resource_version=query.get("resourceVersion"),
         )
-        return self._views.object(stored, served, wanted, query.get("includeObject"))
+        return self._views.object(
+            stored, served, wanted, query.get("includeObject"), 200, warning_headers(list(warnings.messages))
+        )
 
     async def _put(
         self,
@@ -206,7 +216,9 @@ class Resources:
             return self._watch(request.query, info, user, served, wanted)
         options_ = parameters.list_options(request.query, info.namespace)
         listing = await self._api.list(user, served.resource, options_)
-        return self._views.list(listing, served, wanted, request.query.get("includeObject"))
+        answer = self._views.list(listing, served, wanted, request.query.get("includeObject"))
+        answer.headers = warning_headers(list(warnings.messages))
+        return answer
 
     async def _delete_collection(
         self, request: Request, info: RequestInfo, user: UserInfo, served: Served, warnings: Warnings

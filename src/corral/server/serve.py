@@ -13,7 +13,6 @@ import asyncio
 import base64
 import socket
 import ssl
-import tempfile
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from pathlib import Path
@@ -23,24 +22,29 @@ import yaml
 from corral.core.meta import Obj
 from corral.core.streams import PodStreams
 from corral.server import rbac_defaults
+from corral.server.aggregation import Aggregation
 from corral.server.api import Api
 from corral.server.app import App
 from corral.server.audit import AuditLog
 from corral.server.authn import ADMIN, Authenticator, load_tokens
 from corral.server.authz import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Authorizer
-from corral.server.certificates import Pair, load_authority, write_private
+from corral.server.certificates import load_authority, load_pair, write_private
+from corral.server.conditions import Conditions
 from corral.server.discovery import Discovery
 from corral.server.endpoints import ENDPOINT_PATHS, Endpoints
 from corral.server.escalation import RbacGuard
 from corral.server.extra import ExtraApi
 from corral.server.http.connection import Connection, Shared
 from corral.server.openapi import OpenApi
+from corral.server.outcalls import Caller
+from corral.server.policies import Policies
 from corral.server.representations import Views
 from corral.server.requests import RequestMetrics
 from corral.server.resources import Resources
 from corral.server.reviews import Reviews
 from corral.server.streaming import PodStreaming
 from corral.server.tokens import Signer
+from corral.server.webhooks import Webhooks
 from corral.store import ObjectKey
 
 SWEEP_S = 1.0
@@ -85,11 +89,22 @@ class ApiServer:
         self.authenticator = Authenticator(api.store, Signer.load(directory), api.clock.now, self.tokens)
         self.reviews = Reviews(api.store, self.authenticator, self.authorizer, api.clock, api.random)
         self.requests = RequestMetrics()
-        api.chain.plugins.append(RbacGuard(self.authorizer))
+        self._caller = Caller(self.authority.issue_client("front-proxy-client", (), now))
+        self.aggregation = Aggregation(api.store, api.clock, self._caller)
+        conditions = Conditions(self._namespace)
+        api.chain.plugins += [
+            RbacGuard(self.authorizer),
+            Policies(api.store, api.registry, conditions),
+            Webhooks(api.store, api.registry, api.random, conditions, self._caller),
+        ]
         api.posts["serviceaccounts", "token"] = self.reviews.request_token
         self._server: asyncio.Server | None = None
-        self._sweeper: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
         self._shared: Shared | None = None
+
+    def _namespace(self, name: str) -> Obj | None:
+        stored = self.api.store.get(ObjectKey("namespaces", "", name))
+        return stored.obj if stored is not None else None
 
     # life
 
@@ -105,7 +120,10 @@ class ApiServer:
         shared.date = formatdate(self.api.clock.now(), usegmt=True)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Connection(shared), sock=listener, ssl=self._context())
-        self._sweeper = loop.create_task(self._sweep(shared), name="connection-sweeper")
+        self._background = [
+            loop.create_task(self._sweep(shared), name="connection-sweeper"),
+            loop.create_task(self.aggregation.run(), name="aggregated-apis"),
+        ]
 
     async def stop(self) -> None:
         """Accept nothing new, let running requests finish for a moment, then close."""
@@ -121,9 +139,10 @@ class ApiServer:
         await self._wait_for_requests(self._shared)
         for connection in list(self._shared.connections):
             connection.transport.abort()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._caller.close()
         self._server = None
         if self._audit is not None:
             self._audit.close()
@@ -167,7 +186,7 @@ class ApiServer:
         extra_kinds = [kind for extra in self.extras for kind in extra.kinds]
         for kind in extra_kinds:
             api.registry.add(kind)
-        discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}")
+        discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}", self.aggregation.groups)
         views = Views(api.clock.now)
         pods = PodStreaming(api, lambda: self.streams)
         endpoints = Endpoints(
@@ -187,6 +206,7 @@ class ApiServer:
             authorizer=self.authorizer,
             metrics=self.requests,
             timestamp=api.clock.timestamp,
+            fallback=self.aggregation.answer,
             audit=self._audit,
             virtual=frozenset((kind.group, kind.plural) for kind in extra_kinds),
         )
@@ -255,14 +275,6 @@ class ApiServer:
     def write_kubeconfig(self, path: Path) -> None:
         """Write the administrator's kubeconfig, readable by its owner only."""
         write_private(path, yaml.safe_dump(self.kubeconfig(), sort_keys=False).encode())
-
-
-def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
-    """Give a context its certificate; the ssl module only reads files."""
-    with tempfile.NamedTemporaryFile("wb", suffix=".pem") as file:
-        file.write(pair.certificate + pair.key)
-        file.flush()
-        context.load_cert_chain(file.name)
 
 
 def _base64(data: bytes) -> str:
