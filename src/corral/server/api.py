@@ -68,6 +68,8 @@ class Api:
         self.chain = Chain(plugins)
         self.serving = Serving(registry)
         self.shapes = Shapes()
+        self.root_ca = ""
+        """The certificate bundle that clients inside the cluster verify this server with; set by whoever serves."""
         self.posts: dict[tuple[str, str], SubresourceHandler] = {}
         """POST handlers by (group-resource, subresource); others may add theirs, such as serviceaccounts/token."""
         self._reader = Reader(store, clock)

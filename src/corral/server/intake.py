@@ -206,7 +206,7 @@ def prepare_changed(writing: Writing, obj: Obj, old: Obj) -> None:
     """Last changes before a changed object is checked."""
     if writing.subresource == "status":
         writing.served.kind.prepare_status(obj, old)
-    else:
+    elif writing.subresource not in _PARTS:
         writing.served.kind.prepare_update(obj, old)
 
 

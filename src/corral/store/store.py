@@ -62,6 +62,7 @@ class Store:
         self._marks: deque[tuple[float, int]] = deque()  # (time, revision): nothing later was published before
         self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._weigh: Callable[[Stored], int] = _nominal if self._journal.immediate else _measured
+        self._observers: list[Callable[[Event], None]] = []
         self._superseded = 0  # bytes of old versions that history holds
         self._trimmed = now()
         self._compacted = self._assigned = self._journal.floor()
@@ -148,6 +149,10 @@ class Store:
             raise Compacted(after, self._compacted)
         bucket = self._bucket(resource)
         return StoreWatch(bucket, bucket.position_after(after), after, namespace)
+
+    def observe(self, observer: Callable[[Event], None]) -> None:
+        """Call `observer` with every change of any resource as it becomes visible. It must neither write nor fail."""
+        self._observers.append(observer)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -244,9 +249,12 @@ class Store:
         stored, previous = write.stored, write.previous
         if previous is not None:
             self._superseded += self._weigh(previous)
-        self._bucket(stored.key.resource).publish(Event(_event_type(previous, write.deleted), stored, previous))
+        event = Event(_event_type(previous, write.deleted), stored, previous)
+        self._bucket(stored.key.resource).publish(event)
         if self._owned is not None:
             self._index_owners(stored, previous, write.deleted)
+        for observer in self._observers:
+            observer(event)
 
     def _lose(self, error: Exception) -> None:
         """The journal failed: nothing pending was kept, and nothing that builds on it may be."""

@@ -33,6 +33,7 @@ class _OwnerReference(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
+    generation: int = 0
     labels: dict[str, str] | None = None
     ownerReferences: list[_OwnerReference] | None = None
 
@@ -117,6 +118,14 @@ class Stored:
             self._read_metadata()
         assert self._owners is not None
         return self._owners
+
+    @property
+    def generation(self) -> int:
+        """The generation, without decoding the whole object."""
+        if self._obj is not None:
+            return int(self._obj["metadata"].get("generation") or 0)
+        assert self._raw is not None
+        return _decode_envelope(self._raw).metadata.generation
 
     def drop_decoded(self) -> None:
         """Forget the decoded form; called by the cache."""

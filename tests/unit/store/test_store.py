@@ -256,7 +256,7 @@ async def test_versions_left_by_an_interrupted_compaction_do_not_come_back(tmp_p
 
 async def test_two_processes_cannot_open_one_state(tmp_path: Path) -> None:
     store = Store(SqliteJournal(tmp_path / "state.db"), now=Time())
-    with pytest.raises(StoreError, match="another process"):
+    with pytest.raises(StoreError, match=r"another process"):
         SqliteJournal(tmp_path / "state.db")
     await store.close()
 

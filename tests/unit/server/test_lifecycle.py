@@ -1,0 +1,267 @@
+"""Namespaces, garbage collection, custom definitions and expiring events, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from api_setup import ADMIN
+
+from corral.core import conditions
+from corral.core.errors import NotFound
+from corral.core.meta import Obj, owner_ref, with_metadata
+from corral.core.resource import Resource
+from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from corral.kinds.core import CONFIG_MAPS, EVENTS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from corral.kinds.registry import builtin_registry
+from corral.runtime.clock import VirtualClock
+from corral.runtime.controller import Manager
+from corral.runtime.random import Random
+from corral.runtime.virtual import run_virtual
+from corral.server.api import Api, DeleteOptions
+from corral.server.lifecycle import set_up_lifecycle
+from corral.server.local import LocalClient
+from corral.store import ObjectKey, Store
+
+WIDGETS = Resource("errs.example", "v1", "widgets", "Widget")
+
+
+class Cluster:
+    """An Api with its lifecycle controllers."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        random = Random(1)
+        self.store = Store(now=self.clock.now)
+        self.api = Api(self.store, builtin_registry(), clock=self.clock, random=random)
+        self.manager = Manager(LocalClient(self.api), self.clock, random)
+
+    async def start(self) -> None:
+        set_up_lifecycle(self.api, self.manager)
+        await self.manager.start()
+        await self.create(NAMESPACES, {"metadata": {"name": "ns"}})
+        await self.settle()
+
+    async def create(self, resource: Resource, obj: Obj) -> Obj:
+        return (await self.api.create(ADMIN, resource, "", obj)).obj
+
+    async def settle(self) -> None:
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    def has(self, name: str, resource: str = "configmaps", namespace: str = "ns") -> bool:
+        return self.store.get(ObjectKey(resource, namespace, name)) is not None
+
+
+def in_cluster(scenario: Callable[[Cluster], Awaitable[None]]) -> Callable[[], None]:
+    """Run a test inside a cluster on virtual time."""
+
+    def test() -> None:
+        async def main() -> None:
+            cluster = Cluster()
+            await cluster.start()
+            try:
+                await scenario(cluster)
+            finally:
+                await cluster.manager.stop()
+
+        run_virtual(main)
+
+    test.__name__ = scenario.__name__
+    test.__doc__ = scenario.__doc__
+    return test
+
+
+def config(name: str, *owners: Obj, **metadata: Any) -> Obj:
+    references = [owner_ref(owner) for owner in owners]
+    return {"metadata": {"name": name, "namespace": "ns", "ownerReferences": references, **metadata}}
+
+
+@in_cluster
+async def test_a_namespace_gets_its_service_account_and_root_certificate(cluster: Cluster) -> None:
+    assert cluster.has("default", "serviceaccounts")
+    assert cluster.has("kube-root-ca.crt")
+    await cluster.api.delete(ADMIN, SERVICE_ACCOUNTS, "ns", "default")
+    await cluster.settle()
+    assert cluster.has("default", "serviceaccounts")
+
+
+@in_cluster
+async def test_a_deleted_namespace_goes_with_all_its_content(cluster: Cluster) -> None:
+    await cluster.create(CONFIG_MAPS, config("a"))
+    await cluster.create(SECRETS, config("s"))
+    answer = await cluster.api.delete(ADMIN, NAMESPACES, "", "ns")
+    assert answer["status"]["phase"] == "Terminating"
+    await cluster.settle()
+    assert not cluster.has("a")
+    with pytest.raises(NotFound):
+        await cluster.api.get(ADMIN, NAMESPACES, "", "ns")
+
+
+@in_cluster
+async def test_a_namespace_waits_for_finalizers_and_says_so(cluster: Cluster) -> None:
+    await cluster.create(CONFIG_MAPS, config("a", finalizers=["example.com/f"]))
+    await cluster.api.delete(ADMIN, NAMESPACES, "", "ns")
+    await cluster.settle()
+    namespace = (await cluster.api.get(ADMIN, NAMESPACES, "", "ns")).obj
+    remaining = conditions.find(namespace, "NamespaceFinalizersRemaining")
+    assert remaining is not None
+    assert remaining["message"] == (
+        "Some content in the namespace has finalizers remaining: example.com/f in 1 resource instances"
+    )
+    await cluster.api.patch(ADMIN, CONFIG_MAPS, "ns", "a", "merge", {"metadata": {"finalizers": None}})
+    await cluster.settle()
+    with pytest.raises(NotFound):
+        await cluster.api.get(ADMIN, NAMESPACES, "", "ns")
+
+
+@in_cluster
+async def test_dependents_follow_their_owner_in_the_background(cluster: Cluster) -> None:
+    owner = await cluster.create(CONFIG_MAPS, config("owner"))
+    child = await cluster.create(CONFIG_MAPS, config("child", owner))
+    await cluster.create(CONFIG_MAPS, config("grandchild", child))
+    await cluster.api.delete(ADMIN, CONFIG_MAPS, "ns", "owner")
+    await cluster.settle()
+    assert not cluster.has("child")
+    assert not cluster.has("grandchild")
+
+
+@in_cluster
+async def test_a_dependent_with_another_owner_only_loses_the_reference(cluster: Cluster) -> None:
+    first = await cluster.create(CONFIG_MAPS, config("first"))
+    second = await cluster.create(CONFIG_MAPS, config("second"))
+    references = [owner_ref(first, controller=True), owner_ref(second, controller=False)]
+    await cluster.create(CONFIG_MAPS, config("child", ownerReferences=references))
+    await cluster.api.delete(ADMIN, CONFIG_MAPS, "ns", "first")
+    await cluster.settle()
+    child = (await cluster.api.get(ADMIN, CONFIG_MAPS, "ns", "child")).obj
+    assert [ref["name"] for ref in child["metadata"]["ownerReferences"]] == ["second"]
+
+
+@in_cluster
+async def test_foreground_deletion_waits_for_blocking_dependents(cluster: Cluster) -> None:
+    owner = await cluster.create(CONFIG_MAPS, config("owner"))
+    await cluster.create(CONFIG_MAPS, config("child", owner, finalizers=["example.com/f"]))
+    await cluster.api.delete(ADMIN, CONFIG_MAPS, "ns", "owner", DeleteOptions(propagation="Foreground"))
+    await cluster.settle()
+    child = (await cluster.api.get(ADMIN, CONFIG_MAPS, "ns", "child")).obj
+    assert child["metadata"]["deletionTimestamp"]
+    assert cluster.has("owner")
+    await cluster.api.patch(ADMIN, CONFIG_MAPS, "ns", "child", "merge", {"metadata": {"finalizers": None}})
+    await cluster.settle()
+    assert not cluster.has("child")
+    assert not cluster.has("owner")
+
+
+@in_cluster
+async def test_orphaned_dependents_stay_without_their_owner(cluster: Cluster) -> None:
+    owner = await cluster.create(CONFIG_MAPS, config("owner"))
+    await cluster.create(CONFIG_MAPS, config("child", owner))
+    await cluster.api.delete(ADMIN, CONFIG_MAPS, "ns", "owner", DeleteOptions(propagation="Orphan"))
+    await cluster.settle()
+    assert not cluster.has("owner")
+    child = (await cluster.api.get(ADMIN, CONFIG_MAPS, "ns", "child")).obj
+    assert "ownerReferences" not in child["metadata"]
+
+
+@in_cluster
+async def test_an_owner_is_known_by_its_uid(cluster: Cluster) -> None:
+    owner = await cluster.create(CONFIG_MAPS, config("owner"))
+    impostor = with_metadata(owner, uid="another")
+    await cluster.create(CONFIG_MAPS, config("child", impostor))
+    await cluster.settle()
+    assert not cluster.has("child")
+    stranger = {**owner, "apiVersion": "nobody.example/v1", "kind": "Unknown"}
+    await cluster.create(CONFIG_MAPS, config("safe", stranger))
+    await cluster.settle()
+    assert cluster.has("safe")
+
+
+@in_cluster
+async def test_owners_in_a_circle_go_together(cluster: Cluster) -> None:
+    first = await cluster.create(CONFIG_MAPS, config("first"))
+    second = await cluster.create(CONFIG_MAPS, config("second", first))
+    patch = {"metadata": {"ownerReferences": [owner_ref(second)]}}
+    await cluster.api.patch(ADMIN, CONFIG_MAPS, "ns", "first", "merge", patch)
+    await cluster.api.delete(ADMIN, CONFIG_MAPS, "ns", "first", DeleteOptions(propagation="Foreground"))
+    await cluster.settle()
+    assert not cluster.has("first")
+    assert not cluster.has("second")
+
+
+def widget_crd(**names: Any) -> Obj:
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}
+    return {
+        "metadata": {"name": "widgets.errs.example"},
+        "spec": {
+            "group": "errs.example",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget", "singular": "widget", "listKind": "WidgetList", **names},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+@in_cluster
+async def test_a_definition_is_established_served_and_removed_with_its_objects(cluster: Cluster) -> None:
+    with pytest.raises(NotFound):
+        await cluster.api.list(ADMIN, WIDGETS)
+    await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, widget_crd())
+    await cluster.settle()
+    crd = (await cluster.api.get(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", "widgets.errs.example")).obj
+    assert conditions.is_true(crd, "Established")
+    assert conditions.is_true(crd, "NamesAccepted")
+    assert crd["status"]["storedVersions"] == ["v1"]
+    assert crd["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    await cluster.create(WIDGETS, {"metadata": {"name": "w", "namespace": "ns"}, "spec": {"size": 1, "bogus": 2}})
+    stored = await cluster.api.get(ADMIN, WIDGETS, "ns", "w")
+    assert stored.obj["spec"] == {"size": 1}
+    await cluster.api.delete(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", "widgets.errs.example")
+    await cluster.settle()
+    assert cluster.store.count("widgets.errs.example") == 0
+    assert not cluster.has("widgets.errs.example", "customresourcedefinitions.apiextensions.k8s.io", "")
+    with pytest.raises(NotFound):
+        await cluster.api.list(ADMIN, WIDGETS)
+
+
+@in_cluster
+async def test_a_definition_with_taken_names_is_not_served(cluster: Cluster) -> None:
+    await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, widget_crd())
+    await cluster.settle()
+    other = widget_crd(plural="gizmos")
+    other["metadata"]["name"] = "gizmos.errs.example"
+    await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, other)
+    await cluster.settle()
+    crd = (await cluster.api.get(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", "gizmos.errs.example")).obj
+    verdict = conditions.find(crd, "NamesAccepted")
+    assert verdict is not None
+    assert (verdict["status"], verdict["reason"]) == ("False", "SingularConflict")
+    assert conditions.is_false(crd, "Established")
+    with pytest.raises(NotFound):
+        await cluster.api.list(ADMIN, Resource("errs.example", "v1", "gizmos", "Widget"))
+
+
+@in_cluster
+async def test_shipped_kinds_are_served_and_their_definitions_visible(cluster: Cluster) -> None:
+    await cluster.settle()
+    listing = await cluster.api.list(ADMIN, CUSTOM_RESOURCE_DEFINITIONS)
+    shown = {stored.key.name for stored in listing.items}
+    assert {"workloads.kueue.x-k8s.io", "pytorchjobs.kubeflow.org"} <= shown
+    assert all(conditions.is_true(stored.obj, "Established") for stored in listing.items)
+
+
+@in_cluster
+async def test_events_are_forgotten_after_an_hour(cluster: Cluster) -> None:
+    def event(name: str) -> Obj:
+        involved = {"kind": "Namespace", "name": "ns", "namespace": "ns"}
+        return {"metadata": {"name": name, "namespace": "ns"}, "involvedObject": involved, "reason": "Test"}
+
+    await cluster.create(EVENTS, event("early"))
+    await asyncio.sleep(1800)
+    await cluster.create(EVENTS, event("late"))
+    await asyncio.sleep(1801)
+    assert (cluster.has("early", "events"), cluster.has("late", "events")) == (False, True)
+    await asyncio.sleep(1800)
+    assert not cluster.has("late", "events")
