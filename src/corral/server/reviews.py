@@ -26,7 +26,9 @@ _SECRETS = Resource("", "v1", "secrets", "Secret")
 
 
 def _invalid(causes: list[Cause]) -> Invalid:
-    return errors.invalid("", "", causes, _AUTHORIZATION)
+    error = errors.invalid("", "", causes, _AUTHORIZATION)
+    error.details = {name: value for name, value in (error.details or {}).items() if value}
+    return error
 
 
 def _attributes(spec: Obj, namespace: str = "") -> Attributes:
