@@ -1,0 +1,108 @@
+"""The JobSet operator: carries out what `decide.jobs.jobset` decides."""
+
+from __future__ import annotations
+
+from corral.client.protocol import Client
+from corral.core.errors import AlreadyExists, ApiError, NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    controller_of,
+    is_deleting,
+    name_of,
+    namespace_of,
+    status_of,
+    uid_of,
+    with_status,
+)
+from corral.core.resource import Resource
+from corral.decide.jobs.jobset import JobSetPlan, is_ours, plan_job_set
+from corral.kinds.batch import JOBS
+from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, SERVICES
+from corral.kinds.jobset import JOB_SETS
+from corral.operators.replicaset import typed
+from corral.runtime.clock import Clock
+from corral.runtime.controller import Manager, Result, Watch, owner_key
+
+MANAGER = "jobset-controller"
+
+
+class JobSetController:
+    """Runs jobset.x-k8s.io JobSets."""
+
+    name = "jobset"
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    def setup(self, manager: Manager) -> None:
+        self._sets = manager.informer(JOB_SETS)
+        self._jobs = manager.informer(JOBS)
+        self._jobs.add_index("controller-uid", lambda job: [ref["uid"]] if (ref := controller_of(job)) else [])
+        self._services = manager.informer(SERVICES)
+        self._recorder = manager.recorder.named("jobset")
+        owners = owner_key("JobSet", JOB_SETS.group)
+        watches = [
+            Watch(JOB_SETS),
+            Watch(JOBS, map=owners),
+            Watch(SERVICES, map=owners, when=lambda old, new: new is None),
+        ]
+        manager.add(self, watches=watches, workers=5)
+
+    async def reconcile(self, key: Key) -> Result | None:
+        found = self._sets.get(key)
+        if found is None or is_deleting(found) or not is_ours(found):
+            return None
+        job_set = typed(found, JOB_SETS.api_version, "JobSet")
+        jobs = self._jobs.by_index("controller-uid", uid_of(job_set))
+        plan = plan_job_set(job_set, jobs, self._clock.now())
+        if plan.status != status_of(job_set):
+            # The status decides what an attempt is; a stale view loses here, before it touches any child.
+            changed = with_status(job_set, plan.status)
+            await self._client.update(JOB_SETS, changed, subresource="status", manager=MANAGER)
+        for kind, reason, message in plan.events:
+            self._recorder.event(job_set, kind, reason, message)
+        await self._act(job_set, plan)
+        if plan.expire:
+            await self._client.delete(JOB_SETS, key.name, key.namespace, propagation="Foreground", uid=uid_of(job_set))
+        return Result(plan.wait_s)
+
+    async def _act(self, job_set: Obj, plan: JobSetPlan) -> None:
+        for job in plan.delete:
+            await self._delete(job)
+        if plan.service is not None and self._services.get(Key(namespace_of(job_set), name_of(plan.service))) is None:
+            await self._create(job_set, SERVICES, plan.service, "HeadlessServiceCreationFailed")
+        for claim in plan.claims:
+            await self._create(job_set, PERSISTENT_VOLUME_CLAIMS, claim, "PVCCreationFailed")
+        for job in plan.create:
+            await self._create(job_set, JOBS, job, "JobCreationFailed")
+        for job in plan.suspend:
+            changed = {**job, "spec": {**job["spec"], "suspend": True}}
+            await self._client.update(JOBS, changed, manager=MANAGER)
+        for job in plan.resume:
+            await self._resume(job)
+
+    async def _resume(self, job: Obj) -> None:
+        """A Job that ran before has to forget its start first; only then may its template change."""
+        status = status_of(job)
+        if "startTime" in status:
+            fresh = {name: value for name, value in status.items() if name != "startTime"}
+            written = await self._client.update(JOBS, with_status(job, fresh), subresource="status", manager=MANAGER)
+            job = {**written, "spec": job["spec"]}
+        await self._client.update(JOBS, job, manager=MANAGER)
+
+    async def _delete(self, job: Obj) -> None:
+        try:
+            await self._client.delete(JOBS, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
+        except NotFound:
+            return
+
+    async def _create(self, job_set: Obj, resource: Resource, body: Obj, reason: str) -> None:
+        try:
+            await self._client.create(resource, body, manager=MANAGER)
+        except AlreadyExists:
+            return
+        except ApiError as error:
+            self._recorder.event(job_set, "Warning", reason, error.message)
+            raise
