@@ -113,6 +113,10 @@ class JobAdapter(Protocol):
         """`local` with what is to be copied from `remote`'s status; None when nothing is to be written now."""
         ...
 
+    def stopped_status(self, job: Obj, now: str) -> Obj:
+        """The status of a suspended job whose copy elsewhere is gone and will not report any more."""
+        ...
+
 
 def queue_name(job: Obj) -> str:
     """The LocalQueue a job asks for: the label, or the annotation older releases used."""
@@ -247,6 +251,9 @@ class SuspendableJob(ABC):
     def sync_status(self, local: Obj, remote: Obj) -> Obj | None:
         status = remote.get("status")
         return None if status is None or status == local.get("status") else {**local, "status": status}
+
+    def stopped_status(self, job: Obj, now: str) -> Obj:
+        return {}
 
 
 def _without_labels(template: Obj, hidden: frozenset[str]) -> Obj:

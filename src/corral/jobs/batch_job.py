@@ -103,6 +103,14 @@ class BatchJob(SuspendableJob):
             return None
         return super().sync_status(local, remote)
 
+    def stopped_status(self, job: Obj, now: str) -> Obj:
+        """What is counted stays; nothing runs any more."""
+        gone = ("active", "ready", "startTime", "terminating")
+        status = {name: value for name, value in status_of(job).items() if name not in gone}
+        entry = conditions.condition("Suspended", True, "MultiKueueAdapter", "The worker that ran the Job is gone")
+        held = conditions.conditions_of(job)
+        return {**status, "conditions": conditions.set_condition(held, {**entry, "lastProbeTime": now}, now)}
+
 
 _GENERATED_LABELS = frozenset({*CONTROLLER_LABELS, *NAME_LABELS})
 

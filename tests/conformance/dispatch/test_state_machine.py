@@ -21,6 +21,7 @@ from corral.decide.dispatch.model import (
     RemoteView,
     Run,
     SendBack,
+    Settle,
     Step,
     SyncStatus,
     UpdateSpec,
@@ -141,7 +142,7 @@ ROWS: list[tuple[str, Obj, dict[str, RemoteView], Step]] = [
         ),
     ),
     ("a stale copy on a returning worker is removed; the live run stays", READY, {"w1": up(ADMITTED_COPY), "w2": up(workload("Admitted", at=NOW - 999))}, CleanUp(("w2",), 0.0)),
-    ("no worker is asked while an eviction is not over", workload("QuotaReserved", "Evicted"), {"w1": up()}, Nothing("the eviction is under way")),
+    ("no worker is asked while an eviction is not over", workload("QuotaReserved", "Evicted"), {"w1": up()}, Settle()),
     (
         "a changed priority is followed, not redispatched",
         workload("QuotaReserved", spec={**SPEC, "priority": 9}),

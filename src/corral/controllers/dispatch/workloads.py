@@ -144,6 +144,9 @@ class DispatchWorkloads:
                 return None if await self._sync(subject, cluster) else Result(DEFERRED_S)
             case model.Deactivate(cluster, message):
                 return await self._deactivate(subject, cluster, message)
+            case model.Settle():
+                await self._settle(subject)
+                return None
             case model.UpdateSpec(cluster, spec):
                 await self._update_spec(subject, cluster, spec)
                 return None
@@ -242,6 +245,16 @@ class DispatchWorkloads:
             target = lifecycle.deactivation_target(copy, "EvictedOnManagerCluster", message, now)
             await remote.client.update(WORKLOADS, target, subresource="status", manager=names.MULTIKUEUE_MANAGER)
         return None if await self._sync(subject, cluster) else Result(DEFERRED_S)
+
+    async def _settle(self, subject: _Subject) -> None:
+        """Say in the job's status that it has stopped, once queueing has suspended it."""
+        job, adapter = subject.job, subject.adapter
+        if job is None or not adapter.is_suspended(job) or not adapter.is_active(job):
+            return
+        stopped = with_status(job, adapter.stopped_status(job, self._manager.clock.timestamp()))
+        await self._manager.client.update(
+            adapter.resource, stopped, subresource="status", manager=names.MULTIKUEUE_MANAGER
+        )
 
     async def _update_spec(self, subject: _Subject, cluster: str, spec: Obj) -> None:
         key = key_of(subject.workload)

@@ -37,6 +37,7 @@ ADMISSION_MANAGER = "kueue-admission"
 
 # Index names
 BY_OWNER = "owner"
+BY_OWNER_NAME = "ownerName"
 BY_QUEUE = "queue"
 BY_CLUSTER_QUEUE = "clusterQueue"
 BY_FLAVOR = "flavor"
@@ -49,6 +50,18 @@ BY_RESERVATION = "reservedIn"
 
 def _owners(workload: Obj) -> Iterable[str]:
     return (str(reference.get("uid", "")) for reference in owner_references_of(workload))
+
+
+def owner_name_index(group: str, kind: str, key: Key) -> str:
+    """How a workload is found by the name of its owner, once nobody knows the owner's uid any more."""
+    return f"{group}/{kind}/{key}"
+
+
+def _owner_names(workload: Obj) -> Iterable[str]:
+    for reference in owner_references_of(workload):
+        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+        key = Key(namespace_of(workload), str(reference.get("name", "")))
+        yield owner_name_index(group, str(reference.get("kind", "")), key)
 
 
 def _queue(workload: Obj) -> Iterable[str]:
@@ -109,6 +122,7 @@ class Caches:
             namespaces=manager.informer(NAMESPACES),
         )
         caches.workloads.add_index(BY_OWNER, _owners)
+        caches.workloads.add_index(BY_OWNER_NAME, _owner_names)
         caches.workloads.add_index(BY_QUEUE, _queue)
         caches.workloads.add_index(BY_RESERVATION, _reserved_in)
         caches.workloads.add_index(BY_PRIORITY_CLASS, _priority_class)

@@ -10,7 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from corral.controllers.queueing.context import ADMISSION_MANAGER, BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import (
+    ADMISSION_MANAGER,
+    BY_OWNER,
+    BY_OWNER_NAME,
+    FIELD_MANAGER,
+    Context,
+    owner_name_index,
+)
 from corral.controllers.queueing.managed import ManagedJobs, NestingTooDeep
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.podset_info import FlavorGone, original_infos, start_infos
@@ -102,6 +109,7 @@ class JobController:
     async def reconcile(self, key: Key) -> Result | None:
         job = self.jobs.get(key)
         if job is None:
+            await self._let_go(key)
             return None
         try:
             ancestor = self.managed.managed_ancestor(job)
@@ -442,6 +450,13 @@ class JobController:
     async def _give_up_workload(self, job: Obj, workload: Obj) -> None:
         if await self._stop(job, workload, "Workload is deleted"):
             await self._remove_finalizer(workload)
+
+    async def _let_go(self, key: Key) -> None:
+        """The job is gone: its Workloads, which go with it, must not be held."""
+        index = owner_name_index(self.adapter.resource.group, self.adapter.resource.kind, key)
+        for workload in self.context.caches.workloads.by_index(BY_OWNER_NAME, index):
+            if is_deleting(workload):
+                await self._remove_finalizer(workload)
 
     async def _drop_finalizers(self, job: Obj) -> None:
         for workload in self._owned(job):

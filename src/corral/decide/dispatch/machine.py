@@ -1,8 +1,9 @@
 """The life of a dispatched Workload: from the manager's view to the one next step.
 
-The rules are MultiKueue's, first match wins, with three differences that are deliberate. Once a Workload has a cluster,
+The rules are MultiKueue's, first match wins, with four differences that are deliberate. Once a Workload has a cluster,
 only that cluster's copy counts: a stale copy on a worker that comes back is removed instead of taking over. No worker is
-asked while an eviction on the manager is not over. A copy on a worker that the config no longer lists is removed.
+asked while an eviction on the manager is not over. A job whose worker is gone is declared stopped by the manager, so that
+the eviction ends. A copy on a worker that the config no longer lists is removed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from corral.decide.dispatch.model import (
     Nothing,
     Run,
     SendBack,
+    Settle,
     Step,
     SyncStatus,
     UpdateSpec,
@@ -169,7 +171,7 @@ def _winner(view: DispatchView) -> str:
 def _lost(view: DispatchView) -> Step:
     """The check is Ready, but no worker holds an admitted copy."""
     if conditions.is_true(view.workload, "Evicted"):
-        return Nothing("the eviction is under way")
+        return Settle()
     cluster = status_of(view.workload).get("clusterName")
     if not cluster:
         message = "Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it"
@@ -185,7 +187,7 @@ def _lost(view: DispatchView) -> Step:
 
 def _unplaced(view: DispatchView) -> Step:
     if conditions.is_true(view.workload, "Evicted"):
-        return Nothing("the eviction is under way")
+        return Settle()
     state = check_state(view.workload, view.check)
     if state.get("state") != "Pending" or status_of(view.workload).get("clusterName"):
         return Nothing("not waiting for a cluster")

@@ -93,6 +93,11 @@ class Deactivate(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class Settle(Step):
+    """The Workload is evicted and no reachable worker has a copy: nobody else will say that the job has stopped."""
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateSpec(Step):
     """Bring fields of the copy's spec in line with the manager's."""
 
