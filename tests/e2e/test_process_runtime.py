@@ -147,7 +147,7 @@ async def test_deletion_terminates_then_kills_and_removes(cluster: ProcessCluste
     await cluster.run("stubborn", stubborn, terminationGracePeriodSeconds=1)
     for name in ("polite", "stubborn"):
         await cluster.running(name)
-        while "up" not in await cluster.log(name):
+        while "up" not in await cluster.log(name):  # noqa: ASYNC110  # nothing signals it
             await asyncio.sleep(0.02)
     seen: list[dict] = []
 
@@ -166,7 +166,7 @@ async def test_deletion_terminates_then_kills_and_removes(cluster: ProcessCluste
     last = {obj["metadata"]["name"]: obj for obj in seen}
     assert last["polite"]["status"]["phase"] == "Succeeded"
     assert (last["stubborn"]["status"]["phase"], terminated(last["stubborn"])["exitCode"]) == ("Failed", 137)
-    while cluster.runtime.known():  # the folders go last
+    while cluster.runtime.known():  # noqa: ASYNC110  # the folders go last
         await asyncio.sleep(0.02)
 
 
@@ -323,3 +323,25 @@ async def test_pods_survive_a_restart_of_the_control_plane(tmp_path: Path) -> No
                 break
             await asyncio.sleep(0.02)
         assert len(second.runtime.known()) == 2
+
+
+async def test_service_sends_connections_to_its_ready_pods(cluster: ProcessCluster) -> None:
+    """Two replicas on one port behind a Service with a port of its own; the client knows only the name."""
+    spec = {"selector": {"app": "web"}, "ports": [{"port": 9090, "targetPort": "http"}]}
+    await cluster.client.create(SERVICES, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+    for name in ("web-a", "web-b"):
+        await cluster.run(
+            name,
+            [],
+            image="registry.k8s.io/e2e-test-images/agnhost:2.53",
+            args=["netexec"],
+            labels={"app": "web"},
+            ports=[{"name": "http", "containerPort": 8080}],
+            readinessProbe={"httpGet": {"path": "/readyz", "port": "http"}, "periodSeconds": 1},
+        )
+    for name in ("web-a", "web-b"):
+        await cluster.until(name, lambda found: found["status"].get("containerStatuses", [{}])[0].get("ready", False))
+    client = "import urllib.request as u; print(*sorted({u.urlopen('http://web.default.svc:9090/hostname').read().decode() for _ in range(4)}))"
+    await cluster.run("client", ["python", "-c", client])
+    await cluster.ended("client")
+    assert await cluster.log("client") == "web-a web-b\n"

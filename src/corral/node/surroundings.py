@@ -13,6 +13,7 @@ from corral.decide.pods.record import all_containers
 from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from corral.node import names
 from corral.node.environment import MissingError, Sources
+from corral.node.services import ServiceProxy
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Informer
 
@@ -27,14 +28,15 @@ class ClusterSurroundings:
         self._services: Informer = manager.informer(SERVICES)
         self._pods: Informer = manager.informer(PODS)
         self._pods.add_index("label", _label_pairs)
-        self._services.on_change(lambda old, new: self._changed())
+        self._services.on_change(self._service_changed)
         self._pods.on_change(self._pod_changed)
         self._timer: asyncio.TimerHandle | None = None
         self._records: list[names.Record] | None = None
         self._texts: dict[str, str] = {}
         self.on_names: Callable[[], None] = lambda: None
-        self.answered: Callable[[Obj], str] = lambda service: ""
-        """The address at which a Service that has one of its own is answered; empty sends clients to the pods."""
+        self._proxy: ServiceProxy | None = None
+        self._due = asyncio.Event()
+        manager.run_task(self._follow_services, "service proxy")
 
     # Objects
 
@@ -44,8 +46,13 @@ class ClusterSurroundings:
         return Sources(
             await self._fetch(CONFIG_MAPS, namespace, config_maps),
             await self._fetch(SECRETS, namespace, secrets),
-            self._services.list(namespace),
+            [self._reachable(service) for service in self._services.list(namespace)],
         )
+
+    def _reachable(self, service: Obj) -> Obj:
+        """The Service with the address at which pods can really reach it."""
+        address = self._answered(service)
+        return {**service, "spec": {**spec_of(service), "clusterIP": address}} if address else service
 
     async def _fetch(self, resource: Resource, namespace: str, wanted: list[str]) -> dict[str, Obj]:
         found: dict[str, Obj] = {}
@@ -73,6 +80,27 @@ class ClusterSurroundings:
             raise MissingError(f"failed to fetch token: {error.message}") from error
         return str(status_of(reply).get("token") or "")
 
+    # Services
+
+    def serve(self, network: str, api: tuple[str, int] | None) -> None:
+        """Answer for Services at addresses of `network`; `api` is where the API server is."""
+        self._proxy = ServiceProxy(network, api, self.pods_of, self._changed)
+        self._due.set()
+
+    async def _follow_services(self) -> None:
+        try:
+            while True:
+                await self._due.wait()
+                self._due.clear()
+                if self._proxy is not None:
+                    await self._proxy.follow(self._services.list())
+        finally:
+            if self._proxy is not None:
+                await self._proxy.close()
+
+    def _answered(self, service: Obj) -> str:
+        return self._proxy.address_of(service) if self._proxy is not None else ""
+
     # Names
 
     def hosts(self, namespace: str) -> str:
@@ -95,12 +123,16 @@ class ClusterSurroundings:
 
     def _all(self) -> list[names.Record]:
         if self._records is None:
-            self._records = names.records(self._services.list(), self.pods_of, self.answered)
+            self._records = names.records(self._services.list(), self.pods_of, self._answered)
         return self._records
 
     def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         if len(self._services) and (old is None or new is None or _face(old) != _face(new)):
             self._changed()
+
+    def _service_changed(self, old: Obj | None, new: Obj | None) -> None:
+        self._due.set()
+        self._changed()
 
     def _changed(self) -> None:
         self._records = None

@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Protocol
 
@@ -69,6 +70,10 @@ class Surroundings(Protocol):
         """The same as a table."""
         ...
 
+    def serve(self, network: str, api: tuple[str, int] | None) -> None:
+        """Answer for Services at addresses of `network`."""
+        ...
+
     on_names: Callable[[], None]
     """Called when names have changed."""
 
@@ -79,6 +84,7 @@ class ProcessSettings:
 
     state: Path
     pod_network: str = "127.64.0.0/16"
+    """Loopback addresses of this cluster's own: one half for pods, the other for Services."""
     host_address: str = "127.0.0.1"
     api_host: str = ""
     api_port: str = ""
@@ -98,7 +104,9 @@ class ProcessRuntime(ProcessStreams):
         self.pods = settings.state / "pods"
         self.connection = SupervisorConnection(settings.state, clock, orphan_s=settings.orphan_s)
         self._observer: Observer | None = None
-        self._addresses = Addresses(settings.pod_network)
+        pods, services = (str(half) for half in IPv4Network(settings.pod_network).subnets())
+        self._addresses = Addresses(pods)
+        self._service_network = services
         self._devices = Devices()
         self._running: dict[str, Running] = {}
         self._prepared: dict[str, Setting] = {}
@@ -115,6 +123,8 @@ class ProcessRuntime(ProcessStreams):
         self._observer = observer
         self._capacity = capacity
         self.around.on_names = self.refresh_names
+        api = (self.settings.api_host, int(self.settings.api_port)) if self.settings.api_port else None
+        self.around.serve(self._service_network, api)
         self.settings.state.mkdir(parents=True, exist_ok=True)
         self.connection.on_exit = self._on_exit
         self.connection.on_lost = self._on_lost

@@ -17,6 +17,8 @@ import signal
 import socket
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +113,16 @@ class Supervisor:
         while not self._finished():
             for key, _ in self.selector.select(self._patience()):
                 if self.selector.get_map().get(key.fd) is key:  # an earlier reaction may have closed it
-                    key.data()
-            self._reap()
-            self._check_memory()
+                    self._guard(key.data)
+            self._guard(self._reap)
+            self._guard(self._check_memory)
+
+    @staticmethod
+    def _guard(react: Callable[[], object]) -> None:
+        try:
+            react()
+        except Exception:  # every container dies with the supervisor: no single failure may end it
+            traceback.print_exc()
 
     def _finished(self) -> bool:
         if self.stopping:
@@ -331,7 +340,10 @@ class Supervisor:
             return False
         stream = run.outputs[descriptor]
         if run.log is not None:
-            run.log.write(stream, data)
+            try:
+                run.log.write(stream, data)
+            except OSError:
+                traceback.print_exc()  # a full disk costs the log, not the container
         for watcher in run.watchers:
             text = data.decode("latin-1")
             self._send(watcher, {"event": "output", "id": run.launch.id, "stream": stream, "data": text})
@@ -377,7 +389,10 @@ class Supervisor:
         if run.launch.inside:
             self._send(run.client, {"event": "exit", **ending})
             return
-        write_whole(Path(run.launch.directory) / "exit.json", json.dumps(ending))
+        try:
+            write_whole(Path(run.launch.directory) / "exit.json", json.dumps(ending))
+        except FileNotFoundError:
+            pass  # the pod is gone already, and nobody will ask
         for connection in self.connections:
             self._send(connection, {"event": "exit", **ending})
 
