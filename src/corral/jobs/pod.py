@@ -157,6 +157,11 @@ class PodJob:
             status["conditions"] = [*others, own] if own else others
         return None if status == status_of(local) else {**local, "status": status}
 
+    def stopped_status(self, job: Obj, now: str) -> Obj:
+        """A gated pod that runs nowhere is pending again."""
+        own = conditions.find(job, "PodScheduled")
+        return {"phase": "Pending", "conditions": [own] if own else []}
+
 
 def _without_token_mount(container: Obj) -> Obj:
     mounts = container.get("volumeMounts")
