@@ -346,7 +346,7 @@ class _PodReconcile:
         """Ask every live pod to end; True when none is left that could run."""
         left = False
         for pod in self.group.pods:
-            if is_terminated(pod) or (is_deleting(pod) and is_gated(pod)):
+            if is_terminated(pod) or (is_deleting(pod) and not spec_of(pod).get("nodeName")):
                 continue
             left = True
             if is_deleting(pod):

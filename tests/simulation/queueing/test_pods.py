@@ -1,0 +1,192 @@
+"""Plain pods and pod groups: gated until admitted, deleted when stopped, finished together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from corral.core.errors import Forbidden, NotFound
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS, names
+from corral.runtime.virtual import run_virtual
+
+from .world import PODS, World, cluster_queue, condition, fill, flavor, local_queue
+
+
+def pod(
+    name: str, *, queue: str = "lq", cpu: str = "1", group: str = "", total: str = "", **meta: Any
+) -> tuple[Resource, Obj]:
+    labels = {names.QUEUE_NAME: queue} | ({names.POD_GROUP_NAME: group} if group else {})
+    annotations = {names.POD_GROUP_TOTAL_COUNT: total} if total else {}
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+    return PODS, {
+        "metadata": {"name": name, "namespace": "default", "labels": labels, "annotations": {**annotations, **meta}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+
+
+async def get(world: World, name: str) -> Obj:
+    return await world.client.get(PODS, name, "default")
+
+
+async def set_phase(world: World, name: str, phase: str, **status: Any) -> None:
+    found = await get(world, name)
+    ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
+    new = {**found.get("status", {}), "phase": phase, "conditions": [ready], **status}
+    await world.client.update(PODS, {**found, "status": new}, subresource="status")
+    await world.settle()
+
+
+def gates(found: Obj) -> list[str]:
+    return [gate["name"] for gate in found["spec"].get("schedulingGates") or []]
+
+
+def run(scenario: Callable[[World], Awaitable[None]], cpu: str = "4") -> None:
+    async def main() -> None:
+        async with World() as world:
+            await fill(world, flavor(nodeLabels={"pool": "a"}), cluster_queue(cpu=cpu), local_queue())
+            await scenario(world)
+
+    run_virtual(main)
+
+
+def test_a_pod_waits_behind_its_gate_and_runs_when_admitted() -> None:
+    async def scenario(world: World) -> None:
+        created = await world.client.create(*pod("p"))
+        assert gates(created) == [names.ADMISSION_GATE, names.TOPOLOGY_GATE]
+        assert created["metadata"]["labels"][names.MANAGED] == "true"
+        assert created["metadata"]["finalizers"] == [names.POD_FINALIZER]
+        await world.settle()
+        workload = await world.workload_of("p")
+        assert condition(workload, "Admitted") == ("True", "Admitted", "The workload is admitted")
+        started = await get(world, "p")
+        assert gates(started) == []
+        assert started["spec"]["nodeSelector"] == {"pool": "a"}
+        await set_phase(world, "p", "Running")
+        workload = await world.workload_of("p")
+        assert (condition(workload, "PodsReady") or ())[:2] == ("True", "Started")
+        await set_phase(world, "p", "Succeeded")
+        workload = await world.workload_of("p")
+        assert condition(workload, "Finished") == ("True", "Succeeded", "")
+        assert "finalizers" not in (await get(world, "p"))["metadata"]
+
+    run(scenario)
+
+
+def test_a_pod_without_room_stays_gated_and_says_why() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("p", cpu="5"))
+        workload = await world.workload_of("p")
+        message = (
+            "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, previously "
+            "considered podsets requests (0) + current podset request (5) > maximum capacity (4)"
+        )
+        assert condition(workload, "QuotaReserved") == ("False", "Pending", message)
+        assert gates(await get(world, "p")) == [names.ADMISSION_GATE, names.TOPOLOGY_GATE]
+
+    run(scenario)
+
+
+def test_a_group_is_admitted_as_a_whole_and_finishes_as_a_whole() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="2"))
+        with pytest.raises(NotFound):
+            await world.client.get(WORKLOADS, "g", "default")
+        assert ("ErrWorkloadCompose", "'g' group has fewer runnable pods than expected") in await world.events_of("a")
+        await fill(world, pod("b", group="g", total="2"))
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert workload["metadata"]["annotations"][names.IS_GROUP_WORKLOAD] == "true"
+        assert [entry["count"] for entry in workload["spec"]["podSets"]] == [2]
+        assert condition(workload, "Admitted") == ("True", "Admitted", "The workload is admitted")
+        for name in ("a", "b"):
+            assert gates(await get(world, name)) == []
+        await set_phase(world, "a", "Succeeded")
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert [entry["count"] for entry in workload["status"]["reclaimablePods"]] == [1]
+        await set_phase(world, "b", "Succeeded")
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert condition(workload, "Finished") == ("True", "Succeeded", "Pods succeeded: 2/2.")
+        for name in ("a", "b"):
+            assert "finalizers" not in (await get(world, name))["metadata"]
+
+    run(scenario)
+
+
+def test_a_failed_pod_of_a_group_can_be_replaced() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="2"), pod("b", group="g", total="2"))
+        await set_phase(world, "a", "Failed")
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert condition(workload, names.WAITING_FOR_REPLACEMENT_PODS) == (
+            "True",
+            "PodsFailed",
+            "Some Failed pods need replacement",
+        )
+        await fill(world, pod("c", group="g", total="2"))
+        assert gates(await get(world, "c")) == []
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert condition(workload, names.WAITING_FOR_REPLACEMENT_PODS) == (
+            "False",
+            "PodsReady",
+            "No pods need replacement",
+        )
+        for name in ("b", "c"):
+            await set_phase(world, name, "Succeeded")
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert condition(workload, "Finished") == ("True", "Succeeded", "Pods succeeded: 2/2.")
+
+    run(scenario)
+
+
+def test_excess_pods_of_a_group_are_deleted() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="1"))
+        await fill(world, pod("b", group="g", total="1"))
+        with pytest.raises(NotFound):
+            await get(world, "b")
+        assert gates(await get(world, "a")) == []
+
+    run(scenario)
+
+
+def test_an_evicted_pod_is_deleted_and_gives_its_quota_back() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("p", cpu="4"))
+        await world.client.patch(CLUSTER_QUEUES, "cq", "", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        await world.settle()
+        queue = world.queueing.state.cluster_queue("cq")
+        assert queue is not None
+        assert queue.reserving == 0
+        with pytest.raises(NotFound):
+            await get(world, "p")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("group", "total", "message"),
+    [
+        (
+            "g",
+            "",
+            "metadata.annotations[kueue.x-k8s.io/pod-group-total-count]: Required value: both the "
+            "'kueue.x-k8s.io/pod-group-total-count' annotation and the 'kueue.x-k8s.io/pod-group-name' label should be set",
+        ),
+        (
+            "g",
+            "0",
+            'metadata.annotations[kueue.x-k8s.io/pod-group-total-count]: Invalid value: "0": incorrect annotation value '
+            "'kueue.x-k8s.io/pod-group-total-count=0': group total count should be greater than zero",
+        ),
+    ],
+)
+def test_group_annotations_are_checked(group: str, total: str, message: str) -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(Forbidden) as caught:
+            await world.client.create(*pod("p", group=group, total=total))
+        assert caught.value.message == f'admission webhook "vpod.kb.io" denied the request: {message}'
+
+    run(scenario)
