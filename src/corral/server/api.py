@@ -20,6 +20,7 @@ from corral.core.resource import Resource
 from corral.kinds.definition import SUBRESOURCE_VERBS
 from corral.kinds.registry import Registry
 from corral.server.admission import Chain
+from corral.server.applying import Applier
 from corral.server.deletion import Deleter, success
 from corral.server.intake import Writing
 from corral.server.options import (
@@ -76,6 +77,7 @@ class Api:
         self._writer = Writer(store, self.chain, clock, random)
         self._deleter = Deleter(store, self.chain, clock)
         self._patcher = Patcher(store, self._writer)
+        self._applier = Applier(store, self._writer, clock)
         pods = PodPosts(self)
         self.posts["pods", "binding"] = pods.bind
         self.posts["pods", "eviction"] = pods.evict
@@ -141,8 +143,11 @@ class Api:
         """Change an object by a patch of type json, merge, strategic or apply; the flag says that apply created it."""
         served = self._find(resource, "patch", subresource, name)
         writing = self._begin(user, served, namespace, name, options, subresource)
-        stored = await self._patcher.patch(writing, patch_type, patch)
-        return self._shown(served, stored, subresource), False
+        if patch_type == "apply":
+            stored, created = await self._applier.apply(writing, patch)
+        else:
+            stored, created = await self._patcher.patch(writing, patch_type, patch), False
+        return self._shown(served, stored, subresource), created
 
     async def post(
         self,

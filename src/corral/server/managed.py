@@ -1,9 +1,14 @@
-"""Who owns which field: keeping metadata.managedFields true across creates, updates and applies."""
+"""Who owns which field: keeping metadata.managedFields true across writes.
+
+Ownership is settled after an object was read and before admission sees it, so what plug-ins and the system add belongs
+to nobody. An apply has settled it already when it merged the configuration.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from corral.core.apply import track_update
 from corral.core.meta import Obj
 
 if TYPE_CHECKING:
@@ -11,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Management(Protocol):
-    """How one write changes field ownership. Both methods return the object to store."""
+    """How one write changes field ownership. Both methods return the object to go on with."""
 
     def create(self, writing: Writing, obj: Obj, now: str) -> Obj: ...
 
@@ -22,6 +27,27 @@ class Tracked:
     """An ordinary write: what it changed now belongs to its manager."""
 
     def create(self, writing: Writing, obj: Obj, now: str) -> Obj:
+        return self._track(writing, obj, writing.shape.empty, now, creating=True)
+
+    def update(self, writing: Writing, obj: Obj, old: Obj, now: str) -> Obj:
+        return self._track(writing, obj, old, now, creating=False)
+
+    def _track(self, writing: Writing, obj: Obj, old: Obj, now: str, *, creating: bool) -> Obj:
+        return track_update(
+            old,
+            obj,
+            writing.shape.schema.root,
+            manager=writing.options.manager,
+            now=now,
+            subresource=writing.subresource,
+            creating=creating,
+        )
+
+
+class Settled:
+    """A write whose ownership was settled by whoever made the object."""
+
+    def create(self, writing: Writing, obj: Obj, now: str) -> Obj:
         return obj
 
     def update(self, writing: Writing, obj: Obj, old: Obj, now: str) -> Obj:
@@ -29,3 +55,4 @@ class Tracked:
 
 
 TRACKED: Management = Tracked()
+SETTLED: Management = Settled()

@@ -48,6 +48,11 @@ class Shape:
     def _decoder(self) -> Decoder:
         return decoder_of(self._go_type or _METADATA)
 
+    @cached_property
+    def empty(self) -> Obj:
+        """An object of this kind in which nothing was said; what a typed struct always has counts as nothing."""
+        return {**self._decoder({}, []), "metadata": {}} if self._go_type else {"metadata": {}}
+
     def read(self, obj: Obj, *, owned: bool = False) -> tuple[Obj, list[str]]:
         """A private canonical copy of `obj`, and what was wrong with it that need not stop it (unknown fields).
         An `owned` object is the caller's to give away and may be used as it is."""

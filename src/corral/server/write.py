@@ -46,13 +46,13 @@ class Writer:
         if metadata.get("resourceVersion"):
             raise ApiError("resourceVersion should not be set on objects to be created", code=500, reason="")
         intake.begin_life(writing, metadata, self._random.uid(), self._clock.timestamp())
+        obj = management.create(writing, obj, self._clock.timestamp())
         obj = await self._mutate(writing, "CREATE", obj, None)
         metadata = obj["metadata"]
         base = "" if metadata.get("name") else metadata.get("generateName") or ""
         if base:
             metadata["name"] = names.generate_name(base, self._random.suffix())
         intake.prepare_new(writing, obj)
-        obj = management.create(writing, obj, self._clock.timestamp())
         if not base:
             return await self._insert(writing, obj)
         return await self._insert_generated(writing, obj, base)
@@ -144,9 +144,9 @@ class Writer:
         old = served.view(current).obj
         await self._check_preconditions(writing, current, obj["metadata"])
         intake.carry_over(writing, obj, old)
+        obj = management.update(writing, obj, old, self._clock.timestamp())
         obj = await self._mutate(writing, "UPDATE", obj, old)
         intake.prepare_changed(writing, obj, old)
-        obj = management.update(writing, obj, old, self._clock.timestamp())
         if intake.same(obj, old):
             await self._store.settled()
             return served.view(current)
