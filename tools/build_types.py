@@ -43,7 +43,7 @@ PACKAGES: dict[str, tuple[str, str]] = {
 }
 """Our name of a package -> Go module and folder in it."""
 
-STRUCT = re.compile(r"^type (\w+) struct \{")
+STRUCT = re.compile(r"^type (\w+) struct ?\{")
 NAMED = re.compile(r"^type (\w+) (=? ?)([\w.\[\]*]+)$")
 FIELD = re.compile(r"^(\w+)\s+([^`]+?)\s*(`.*`)?$")
 EMBEDDED = re.compile(r"^(\*?[\w.]+)\s*(`.*`)?$")

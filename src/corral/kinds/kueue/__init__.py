@@ -165,7 +165,7 @@ WORKLOAD = KindDef(
     group=GROUP,
     kind="Workload",
     plural="workloads",
-    short_names=("kwl", "kueueworkload", "kueueworkloads"),
+    short_names=("wl", "kwl", "kueueworkload", "kueueworkloads"),
     versions=_versions(
         _workload_schema, status=True, columns=_workload_columns, selectable=(".status.admission.clusterQueue",)
     ),
