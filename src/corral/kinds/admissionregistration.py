@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from corral.core.meta import Obj, spec_of
+from corral.kinds import webhook_rules as rules
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Cell, Column
 from corral.kinds.tables import AGE, NAME, count, format_selector, text
@@ -26,6 +27,11 @@ def _param_ref(binding: Obj, now: float) -> Cell:
     return format_selector(found.get("selector")) if found.get("selector") is not None else "<unset>"
 
 
+_RULES: dict[str, Any] = {
+    "default": rules.default_webhooks,
+    "validate": rules.check_webhooks,
+    "validate_update": rules.check_webhooks_update,
+}
 _WEBHOOKS = (NAME, Column("Webhooks", type="integer", cell=count(".webhooks")), AGE)
 _OPTIONS: dict[str, Any] = {
     "group": GROUP,
@@ -39,6 +45,7 @@ MUTATING_WEBHOOK_CONFIGURATION = kind(
     "admissionregistration.v1.MutatingWebhookConfiguration",
     "mutatingwebhookconfigurations",
     columns=_WEBHOOKS,
+    **_RULES,
     **_OPTIONS,
 )
 VALIDATING_ADMISSION_POLICY = kind(
@@ -51,18 +58,25 @@ VALIDATING_ADMISSION_POLICY = kind(
         AGE,
     ),
     status=True,
+    default=rules.default_policy,
+    validate=rules.check_policy,
+    validate_update=rules.check_policy_update,
     **_OPTIONS,
 )
 VALIDATING_ADMISSION_POLICY_BINDING = kind(
     "admissionregistration.v1.ValidatingAdmissionPolicyBinding",
     "validatingadmissionpolicybindings",
     columns=(NAME, Column("PolicyName", cell=text(".spec.policyName")), Column("ParamRef", cell=_param_ref), AGE),
+    default=rules.default_policy_binding,
+    validate=rules.check_policy_binding,
+    validate_update=rules.check_policy_binding_update,
     **_OPTIONS,
 )
 VALIDATING_WEBHOOK_CONFIGURATION = kind(
     "admissionregistration.v1.ValidatingWebhookConfiguration",
     "validatingwebhookconfigurations",
     columns=_WEBHOOKS,
+    **_RULES,
     **_OPTIONS,
 )
 

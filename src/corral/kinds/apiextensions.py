@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.kinds import crd_rules as rules
 from corral.kinds.builtin import kind
 
 CUSTOM_RESOURCE_DEFINITION = kind(
@@ -14,6 +15,12 @@ CUSTOM_RESOURCE_DEFINITION = kind(
     status=True,
     has_generation=True,
     allow_unconditional_update=False,
+    default=rules.default_crd,
+    prepare_create=rules.prepare_crd,
+    prepare_update=rules.prepare_crd_update,
+    validate=rules.check_crd,
+    validate_update=rules.check_crd_update,
+    validate_status=rules.check_crd_status,
 )
 
 KINDS = (CUSTOM_RESOURCE_DEFINITION,)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, spec_of, status_of, with_annotations
+from corral.core.names import check_path_segment
+from corral.core.validation import check_metadata_update, invalid, required
 from corral.kinds.builtin import version
 from corral.kinds.definition import Cell, Column, KindDef
 from corral.kinds.tables import AGE, NAME, number
@@ -137,6 +140,46 @@ def _convert(obj: Obj, wanted: str) -> Obj:
     return to_v1(obj) if wanted == "v1" else to_v2(obj)
 
 
+def default_autoscaler(autoscaler: Obj) -> None:
+    """Defaults of either version; v1 keeps its CPU target in a field of its own."""
+    spec = autoscaler.setdefault("spec", {})
+    spec.setdefault("minReplicas", 1)
+    if autoscaler.get("apiVersion") == "autoscaling/v1":
+        return
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    behavior = spec.get("behavior")
+    if behavior is not None:
+        percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
+        up = [{"type": "Pods", "value": 4, "periodSeconds": 15}, percent]
+        growing = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": up}
+        shrinking = {"selectPolicy": "Max", "policies": [dict(percent)]}
+        behavior["scaleUp"] = {**growing, **(behavior.get("scaleUp") or {})}
+        behavior["scaleDown"] = {**shrinking, **(behavior.get("scaleDown") or {})}
+
+
+def check_autoscaler(autoscaler: Obj) -> list[Cause]:
+    spec = spec_of(autoscaler)
+    low, high, target = spec.get("minReplicas"), spec.get("maxReplicas") or 0, spec.get("scaleTargetRef") or {}
+    causes: list[Cause] = []
+    if low is not None and low < 1:
+        causes.append(invalid("spec.minReplicas", low, "must be greater than or equal to 1"))
+    if high < 1:
+        causes.append(invalid("spec.maxReplicas", high, "must be greater than 0"))
+    if low is not None and high < low:
+        causes.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
+    for field in ("kind", "name"):
+        value = target.get(field) or ""
+        where = f"spec.scaleTargetRef.{field}"
+        causes += [invalid(where, value, text) for text in check_path_segment(value)] if value else [required(where)]
+    return causes
+
+
+def check_autoscaler_update(new: Obj, old: Obj) -> list[Cause]:
+    return check_metadata_update(new["metadata"], old["metadata"]) + check_autoscaler(new)
+
+
 HORIZONTAL_POD_AUTOSCALER = KindDef(
     group=GROUP,
     kind="HorizontalPodAutoscaler",
@@ -150,6 +193,10 @@ HORIZONTAL_POD_AUTOSCALER = KindDef(
     builtin=True,
     has_generation=False,
     allow_unconditional_update=True,
+    default=default_autoscaler,
+    prepare_create=lambda obj: obj.update(status={"currentMetrics": None, "desiredReplicas": 0}),
+    validate=check_autoscaler,
+    validate_update=check_autoscaler_update,
     convert=_convert,
 )
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from corral.core.meta import Obj, spec_of, status_of
 from corral.core.names import check_label, check_label_1035
-from corral.kinds import core_printing, pod_printing
-from corral.kinds.apps_defaults import default_replication_controller
+from corral.kinds import core_printing, pod_printing, service_rules
+from corral.kinds import core_rules as rules
+from corral.kinds.apps_defaults import default_claim, default_replication_controller
 from corral.kinds.builtin import kind
 from corral.kinds.definition import ScalePaths, Subresource
 from corral.kinds.pod_defaults import default_pod
@@ -70,6 +71,10 @@ NODE = kind(
     short_names=("no",),
     columns=core_printing.NODE,
     status=True,
+    default=rules.default_node,
+    validate=rules.check_node,
+    validate_update=rules.check_node_update,
+    validate_status=rules.check_node_update,
     subresources=(Subresource("proxy", "NodeProxyOptions", _PROXY),),
     fields={"spec.unschedulable": lambda node: _bool(spec_of(node).get("unschedulable"))},
 )
@@ -81,6 +86,12 @@ NAMESPACE = kind(
     verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     columns=core_printing.NAMESPACE,
     status=True,
+    default=rules.default_namespace,
+    prepare_create=rules.prepare_namespace,
+    prepare_update=rules.prepare_namespace_update,
+    validate=rules.check_namespace,
+    validate_update=rules.check_metadata_only_update,
+    validate_status=rules.check_metadata_only_update,
     check_name=check_label,
     subresources=(Subresource("finalize", "Namespace", ("update",)),),
     fields={"status.phase": lambda obj: status_of(obj).get("phase") or ""},
@@ -92,6 +103,13 @@ SERVICE = kind(
     categories=("all",),
     columns=core_printing.SERVICE,
     status=True,
+    default=service_rules.default_service,
+    prepare_create=service_rules.prepare_service,
+    prepare_update=service_rules.prepare_service_update,
+    validate=service_rules.check_service,
+    validate_update=service_rules.check_service_update,
+    validate_status=rules.check_metadata_only_update,
+    allow_create_on_update=True,
     check_name=check_label_1035,
     subresources=(Subresource("proxy", "ServiceProxyOptions", _PROXY),),
     fields={
@@ -99,11 +117,23 @@ SERVICE = kind(
         "spec.type": lambda obj: spec_of(obj).get("type") or "",
     },
 )
-CONFIG_MAP = kind("core.v1.ConfigMap", "configmaps", short_names=("cm",), columns=core_printing.CONFIG_MAP)
+CONFIG_MAP = kind(
+    "core.v1.ConfigMap",
+    "configmaps",
+    short_names=("cm",),
+    columns=core_printing.CONFIG_MAP,
+    validate=rules.check_config_map,
+    validate_update=rules.check_config_map_update,
+)
 SECRET = kind(
     "core.v1.Secret",
     "secrets",
     columns=core_printing.SECRET,
+    default=rules.default_secret,
+    prepare_create=rules.prepare_secret,
+    prepare_update=rules.prepare_secret_update,
+    validate=rules.check_secret,
+    validate_update=rules.check_secret_update,
     fields={"type": lambda obj: obj.get("type") or ""},
 )
 SERVICE_ACCOUNT = kind(
@@ -111,6 +141,7 @@ SERVICE_ACCOUNT = kind(
     "serviceaccounts",
     short_names=("sa",),
     columns=core_printing.SERVICE_ACCOUNT,
+    validate_update=rules.check_service_account_update,
     subresources=(Subresource("token", "TokenRequest", ("create",), group="authentication.k8s.io", version="v1"),),
 )
 EVENT_FIELDS: dict[str, Callable[[Obj], str]] = {
@@ -131,6 +162,8 @@ EVENT = kind(
     "events",
     short_names=("ev",),
     columns=core_printing.EVENT,
+    validate=rules.check_event,
+    validate_update=rules.check_event_update,
     allow_create_on_update=True,
     fields=EVENT_FIELDS,
 )
@@ -140,6 +173,8 @@ ENDPOINTS_KIND = kind(
     singular="endpoints",
     short_names=("ep",),
     columns=core_printing.ENDPOINTS,
+    default=rules.default_endpoints,
+    validate_update=rules.check_metadata_only_update,
     allow_create_on_update=True,
 )
 PERSISTENT_VOLUME = kind(
@@ -149,6 +184,10 @@ PERSISTENT_VOLUME = kind(
     short_names=("pv",),
     columns=core_printing.PERSISTENT_VOLUME,
     status=True,
+    default=rules.default_volume,
+    prepare_create=rules.prepare_volume,
+    validate_update=rules.check_metadata_only_update,
+    validate_status=rules.check_metadata_only_update,
 )
 PERSISTENT_VOLUME_CLAIM = kind(
     "core.v1.PersistentVolumeClaim",
@@ -156,8 +195,21 @@ PERSISTENT_VOLUME_CLAIM = kind(
     short_names=("pvc",),
     columns=core_printing.PERSISTENT_VOLUME_CLAIM,
     status=True,
+    default=default_claim,
+    prepare_create=rules.prepare_claim,
+    validate=rules.check_claim,
+    validate_update=rules.check_claim_update,
+    validate_status=rules.check_metadata_only_update,
 )
-POD_TEMPLATE = kind("core.v1.PodTemplate", "podtemplates", columns=core_printing.POD_TEMPLATE, has_generation=True)
+POD_TEMPLATE = kind(
+    "core.v1.PodTemplate",
+    "podtemplates",
+    columns=core_printing.POD_TEMPLATE,
+    has_generation=True,
+    default=rules.default_pod_template,
+    validate=rules.check_pod_template,
+    validate_update=rules.check_pod_template_update,
+)
 REPLICATION_CONTROLLER = kind(
     "core.v1.ReplicationController",
     "replicationcontrollers",
@@ -177,8 +229,19 @@ RESOURCE_QUOTA = kind(
     short_names=("quota",),
     columns=core_printing.RESOURCE_QUOTA,
     status=True,
+    validate=rules.check_quota,
+    validate_update=rules.check_quota_update,
+    validate_status=rules.check_metadata_only_update,
 )
-LIMIT_RANGE = kind("core.v1.LimitRange", "limitranges", short_names=("limits",), allow_create_on_update=True)
+LIMIT_RANGE = kind(
+    "core.v1.LimitRange",
+    "limitranges",
+    short_names=("limits",),
+    allow_create_on_update=True,
+    default=rules.default_limit_range,
+    validate=rules.check_limit_range,
+    validate_update=rules.check_limit_range_update,
+)
 COMPONENT_STATUS = kind(
     "core.v1.ComponentStatus",
     "componentstatuses",

@@ -30,6 +30,12 @@ def _parameters(ingress_class: Obj, now: float) -> Cell:
     return f"{found.get('kind', '')}{group}/{found.get('name', '')}"
 
 
+def default_network_policy(policy: Obj) -> None:
+    spec = policy.setdefault("spec", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+
+
 INGRESS_CLASS = kind(
     "networking.v1.IngressClass",
     "ingressclasses",
@@ -60,6 +66,7 @@ NETWORK_POLICY = kind(
     "networkpolicies",
     group=GROUP,
     short_names=("netpol",),
+    default=default_network_policy,
     columns=(
         NAME,
         Column("Pod-Selector", cell=lambda obj, now: format_selector(spec_of(obj).get("podSelector"))),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, name_of
+from corral.core.validation import check_metadata_update, forbidden, immutable, not_supported, required
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Cell, Column
 from corral.kinds.tables import AGE, NAME, count, text
@@ -18,7 +20,49 @@ def _name(obj: Obj, now: float) -> Cell:
     return f"{name_of(obj)} (default)" if is_default else name_of(obj)
 
 
-CSI_DRIVER = kind("storage.v1.CSIDriver", "csidrivers", allow_unconditional_update=False, **_OPTIONS)
+def default_storage_class(storage_class: Obj) -> None:
+    storage_class.setdefault("reclaimPolicy", "Delete")
+    storage_class.setdefault("volumeBindingMode", "Immediate")
+
+
+def check_storage_class(storage_class: Obj) -> list[Cause]:
+    causes: list[Cause] = [] if storage_class.get("provisioner") else [required("provisioner")]
+    choices = {"reclaimPolicy": ("Delete", "Retain"), "volumeBindingMode": ("Immediate", "WaitForFirstConsumer")}
+    for field, allowed in choices.items():
+        value = storage_class.get(field)
+        if value not in (None, *allowed):
+            causes.append(not_supported(field, value, allowed))
+    return causes
+
+
+def check_storage_class_update(new: Obj, old: Obj) -> list[Cause]:
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    if new.get("parameters") != old.get("parameters"):
+        causes.append(forbidden("parameters", "updates to parameters are forbidden."))
+    if new.get("provisioner") != old.get("provisioner"):
+        causes.append(forbidden("provisioner", "updates to provisioner are forbidden."))
+    if new.get("reclaimPolicy") != old.get("reclaimPolicy"):
+        causes.append(forbidden("reclaimPolicy", "updates to reclaimPolicy are forbidden."))
+    modes = (new.get("volumeBindingMode"), old.get("volumeBindingMode"))
+    return causes + immutable("volumeBindingMode", *modes)
+
+
+def default_csi_driver(driver: Obj) -> None:
+    spec = driver.setdefault("spec", {})
+    spec.setdefault("attachRequired", True)
+    for field in ("podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"):
+        spec.setdefault(field, False)
+    spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
+    spec.setdefault("volumeLifecycleModes", ["Persistent"])
+
+
+CSI_DRIVER = kind(
+    "storage.v1.CSIDriver",
+    "csidrivers",
+    allow_unconditional_update=False,
+    default=default_csi_driver,
+    **_OPTIONS,
+)
 CSI_NODE = kind(
     "storage.v1.CSINode",
     "csinodes",
@@ -44,6 +88,9 @@ STORAGE_CLASS = kind(
         Column("AllowVolumeExpansion", cell=lambda obj, now: bool(obj.get("allowVolumeExpansion"))),
         AGE,
     ),
+    default=default_storage_class,
+    validate=check_storage_class,
+    validate_update=check_storage_class_update,
     **_OPTIONS,
 )
 VOLUME_ATTACHMENT = kind(
