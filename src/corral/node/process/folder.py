@@ -60,11 +60,9 @@ class PodFolder:
         return self.container(name) / str(attempt)
 
     def attempts(self, name: str) -> list[int]:
-        """The numbers of the runs there were, in order."""
-        folder = self.container(name)
-        if not folder.is_dir():
-            return []
-        return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
+        """The numbers of the runs there were, in order. A run that was prepared but never ordered does not count."""
+        orders = self.container(name).glob("*/launch.json")
+        return sorted(int(order.parent.name) for order in orders if order.parent.name.isdigit())
 
     def ending(self, name: str, attempt: int) -> Ending | None:
         try:
