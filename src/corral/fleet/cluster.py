@@ -20,10 +20,7 @@ from corral.core.meta import Obj
 from corral.fleet.config import MANAGER, ClusterSpec, FleetError, FleetSpec
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.jobs.registry import ADAPTERS, adapters
-from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.core import NAMESPACES
-from corral.kinds.crd import crd_manifest
-from corral.kinds.registry import native_kinds
 from corral.node.agent import NodeAgent
 from corral.node.images import Catalog
 from corral.node.node import NodeSpec
@@ -50,8 +47,6 @@ class EmbeddedCluster:
         self.base = EmbeddedApi(
             state, name=f"corral-{spec.name}", host=fleet.address, port=port, metrics=self.metrics.exposition
         )
-        for kind in native_kinds():
-            self.base.api.registry.add(kind)
         manager = self.base.manager
         self._configuration = load_configuration(spec)
         self.base.api.chain.plugins.extend(set_up_queueing(manager, self._configuration))
@@ -95,7 +90,6 @@ class EmbeddedCluster:
             await self._agent.open()
         await self.base.start()
         await self._ensure_namespace(KUEUE_NAMESPACE)
-        self.base.manager.run_task(self._store_crds, "store CRDs")
 
     async def stop(self) -> None:
         await self.base.stop()
@@ -109,13 +103,6 @@ class EmbeddedCluster:
             await self.base.client.create(NAMESPACES, {"metadata": {"name": name}})
         except AlreadyExists:
             pass
-
-    async def _store_crds(self) -> None:
-        """Show our kinds as CustomResourceDefinitions; one that somebody replaced is left alone."""
-        held = {obj["metadata"]["name"] for obj in (await self.base.client.list(CUSTOM_RESOURCE_DEFINITIONS)).items}
-        for kind in native_kinds():
-            if f"{kind.plural}.{kind.group}" not in held:
-                await self.base.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd_manifest(kind))
 
 
 def connect(access: Access) -> Client:
