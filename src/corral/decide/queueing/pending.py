@@ -48,13 +48,15 @@ class Pending:
 class Lane:
     """Workloads one verdict holds for."""
 
-    __slots__ = ("heap", "local_queue", "number", "parked", "size")
+    __slots__ = ("heap", "local_queue", "number", "offered", "parked", "size")
 
     def __init__(self, number: int, local_queue: str) -> None:
         self.number = number
         self.local_queue = local_queue
         self.heap: list[list[object]] = []
         self.parked: Verdict | None = None
+        self.offered: Rank | None = None
+        """Rank under which the lane competes with others."""
         self.size = 0
 
     def push(self, item: Pending) -> None:
@@ -258,22 +260,31 @@ class PendingQueue:
             sticky = self.items.get(self.sticky)
             if sticky is not None and sticky.lane is not None and sticky.lane.parked is None:
                 return sticky
-        tops_heap = self._tops
-        while tops_heap:
-            rank, _, lane = tops_heap[0]
-            top = lane.top() if lane.parked is None else None
-            if top is not None and top.rank == rank:
-                return top
-            heappop(tops_heap)
-            if top is not None and top.rank > rank:
-                heappush(tops_heap, (top.rank, lane.number, lane))
+        return self._best_top()
+
+    def _best_top(self) -> Pending | None:
+        """Head of the open lane that comes first. A lane has one valid entry among the tops, the one it offered."""
+        tops = self._tops
+        while tops:
+            rank, _, lane = tops[0]
+            if lane.offered == rank:
+                top = lane.top() if lane.parked is None else None
+                if top is not None and top.rank == rank:
+                    return top
+                heappop(tops)
+                lane.offered = None
+                self._offer(lane)
+            else:
+                heappop(tops)
         return None
 
     def _offer(self, lane: Lane) -> bool:
+        """Let an open lane compete with its first workload; False when it has none."""
         top = lane.top()
         if top is None or lane.parked is not None:
             return False
-        if self.usage_of is None:
+        if self.usage_of is None and lane.offered != top.rank:
+            lane.offered = top.rank
             heappush(self._tops, (top.rank, lane.number, lane))
         return True
 
