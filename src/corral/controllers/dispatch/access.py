@@ -12,12 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import yaml
+
 from corral.client import kubeconfig
 from corral.client.kubeconfig import Access, KubeconfigError
 from corral.core.meta import Key, Obj, spec_of
 
 BAD = "BadKubeConfig"
 INSECURE = "InsecureKubeConfig"
+PROFILE_DISABLED = "MultiKueueClusterProfileFeatureDisabled"
 _HOST = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z", re.IGNORECASE)
 _IPV6 = re.compile(r"[0-9a-f:.]+\Z", re.IGNORECASE)
 
@@ -45,6 +48,8 @@ def _source(cluster: Obj) -> Obj:
 
 def load_document(cluster: Obj, namespace: str, secret: Callable[[Key], Obj | None]) -> bytes:
     """The kubeconfig text of a MultiKueueCluster."""
+    if (spec_of(cluster).get("clusterSource") or {}).get("clusterProfileRef"):
+        raise AccessProblem(PROFILE_DISABLED, "MultiKueueClusterProfile feature gate is disabled")
     source = _source(cluster)
     location = str(source.get("location") or "")
     if source.get("locationType", "Secret") == "Path":
@@ -55,10 +60,10 @@ def load_document(cluster: Obj, namespace: str, secret: Callable[[Key], Obj | No
             raise AccessProblem(BAD, text, wait=False) from error
     found = secret(Key(namespace, location))
     if found is None:
-        raise AccessProblem(BAD, f'secrets "{location}" not found')
+        raise AccessProblem(BAD, f'Secret "{location}" not found')
     encoded = (found.get("data") or {}).get("kubeconfig")
     if encoded is None:
-        raise AccessProblem(BAD, f"key 'kubeconfig' not found in secret {location!r}".replace("'", '"'))
+        raise AccessProblem(BAD, f'key "kubeconfig" not found in secret "{location}"')
     try:
         return base64.b64decode(encoded)
     except binascii.Error as error:
@@ -67,31 +72,66 @@ def load_document(cluster: Obj, namespace: str, secret: Callable[[Key], Obj | No
 
 def safe_access(text: bytes) -> Access:
     """How to reach the cluster of a kubeconfig that keeps the rules."""
+    document = _parse(text)
+    _refuse_dangers(document)
+    context = str(document.get("current-context") or "")
+    if not any(entry.get("name") == context for entry in document.get("contexts") or []):
+        missing = f"context was not found for specified context: {context}"
+        raise AccessProblem(INSECURE, f"invalid configuration: [{missing}, cluster has no server defined]")
     try:
-        document = kubeconfig.parse(text, "kubeconfig")
-        _refuse_dangers(document)
         found = kubeconfig.access(document)
     except KubeconfigError as error:
-        raise AccessProblem(INSECURE, str(error)) from error
+        raise AccessProblem(INSECURE, f"invalid configuration: {error}") from error
     host = urlsplit(found.server).hostname or ""
     if not _HOST.match(host) and not _IPV6.match(host):
-        raise AccessProblem(INSECURE, f"untrusted server endpoint: {found.server}")
+        raise AccessProblem(INSECURE, "untrusted server endpoint")
     return found
+
+
+def _parse(text: bytes) -> Obj:
+    try:
+        document = kubeconfig.parse(text, "kubeconfig") if text.strip() else {}
+    except KubeconfigError as error:
+        raise AccessProblem(INSECURE, f"failed to parse kubeconfig(apiconfig): {_yaml_problem(error)}") from error
+    if not document.get("clusters") and not document.get("contexts"):
+        hint = "no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+        raise AccessProblem(INSECURE, f"invalid configuration: {hint}")
+    return document
+
+
+def _yaml_problem(error: KubeconfigError) -> str:
+    """What is wrong with the YAML, in the words users know from kubectl."""
+    cause = error.__cause__
+    if not isinstance(cause, yaml.MarkedYAMLError) or cause.problem_mark is None:
+        return str(error)
+    return f"yaml: line {max(cause.problem_mark.line, 1)}: {cause.problem}"
 
 
 def _refuse_dangers(document: Obj) -> None:
     for entry in document.get("clusters") or []:
-        cluster = entry.get("cluster") or {}
+        cluster, name = entry.get("cluster") or {}, entry.get("name")
         if cluster.get("insecure-skip-tls-verify"):
-            raise AccessProblem(INSECURE, "insecure-skip-tls-verify is not allowed")
+            raise AccessProblem(INSECURE, f"insecure TLS verification is not allowed for cluster {name}")
         if cluster.get("certificate-authority"):
-            raise AccessProblem(
-                INSECURE, "certificate-authority files are not allowed; give certificate-authority-data"
-            )
+            advice = "use certificate-authority-data"
+            text = f"certificate-authority file paths are not allowed, {advice} for cluster {name}"
+            raise AccessProblem(INSECURE, text)
         if not cluster.get("server"):
-            raise AccessProblem(INSECURE, "server is required")
+            raise AccessProblem(INSECURE, f"server URL is required for cluster {name}")
     for entry in document.get("users") or []:
         user = entry.get("user") or {}
-        for field in ("tokenFile", "exec", "auth-provider", "username", "client-certificate", "client-key"):
+        for field, text in FORBIDDEN.items():
             if user.get(field):
-                raise AccessProblem(INSECURE, f"{field} is not allowed")
+                raise AccessProblem(INSECURE, f"{text} not allowed")
+
+
+FORBIDDEN = {
+    "tokenFile": "tokenFile is",
+    "exec": "exec plugins are",
+    "auth-provider": "auth providers are",
+    "username": "basic auth is",
+    "password": "basic auth is",
+    "client-certificate": "client-certificate file paths are",
+    "client-key": "client-key file paths are",
+}
+"""Parts of a user that would let a kubeconfig read the manager's files or run programs there."""

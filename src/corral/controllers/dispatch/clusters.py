@@ -15,7 +15,7 @@ from corral.controllers.dispatch.access import AccessProblem, load_document, saf
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.core import conditions
-from corral.core.errors import ApiError
+from corral.core.errors import ApiError, ConnectionFailed, Unauthorized
 from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, status_of
 from corral.core.resource import Resource
 from corral.kinds.core import SECRETS
@@ -121,7 +121,7 @@ class MultiKueueClusters:
                 settings.probe_timeout,
             )
         except ApiError as error:
-            await self._report(cluster, False, "ClientConnectionFailed", str(error))
+            await self._report(cluster, False, "ClientConnectionFailed", _failure(error))
             return Result(remote.back_off())
         await self._report(cluster, True, "Active", "Connected")
         return None
@@ -148,6 +148,13 @@ class MultiKueueClusters:
             subresource="status",
             manager="kueue",
         )
+
+
+def _failure(error: ApiError) -> str:
+    """Why a worker cannot be used."""
+    if isinstance(error, Unauthorized):
+        return "failed to get server groups: the server has asked for the client to provide credentials"
+    return f"failed to get server groups: {error}" if isinstance(error, ConnectionFailed) else str(error)
 
 
 def _spec_changed(old: Obj | None, new: Obj | None) -> bool:
