@@ -105,7 +105,7 @@ def apply(
             entry = mine
         left = [*left, entry]
     left = _sorted(left)
-    if merged is live and left == managed_fields_of(before):
+    if live is not None and merged is live and left == managed_fields_of(before):
         return live
     return _with_managed_fields(merged, left)
 

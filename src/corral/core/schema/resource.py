@@ -11,6 +11,7 @@ from typing import Any
 
 from corral.core.errors import Cause
 from corral.core.meta import Obj
+from corral.core.schema import rules
 from corral.core.schema.defaults import apply_defaults
 from corral.core.schema.gate import gate_of
 from corral.core.schema.prune import prune, unknown_fields
@@ -53,20 +54,29 @@ class ResourceSchema:
 
     def validate(self, obj: Obj, old: Obj | None = None) -> list[Cause]:
         """Everything wrong with `obj` as a new object, or as a change of `old`."""
-        return self._validate_part(obj, old, self.root, "")
+        return self._validate_part(obj, old, self.root, "", obj, old)
 
     def validate_status(self, obj: Obj, old: Obj) -> list[Cause]:
-        """Everything wrong with a write to the status subresource: only the status."""
+        """Everything wrong with a write to the status subresource: the status, and rules that see all of `obj`."""
         status = self.root.properties.get("status")
         if status is None or obj.get("status") is None:
-            return []
-        return self._validate_part(obj["status"], old.get("status"), status, "status")
+            return self._check_rules(obj, old, [])
+        return self._validate_part(obj["status"], old.get("status"), status, "status", obj, old)
 
-    def _validate_part(self, value: Any, before: Any, schema: Schema, path: str) -> list[Cause]:
+    def _validate_part(
+        self, value: Any, before: Any, schema: Schema, path: str, obj: Obj, old: Obj | None
+    ) -> list[Cause]:
         if before is not None and value is before:
             causes: list[Cause] = []
         elif gate_of(schema, strict=False).passes(value):
             causes = check_embedded(value, schema, path) + check_uniqueness(value, schema, path)
         else:
             causes = validate(value, schema, ABSENT if before is None else before, path)
-        return causes
+        return self._check_rules(obj, old, causes)
+
+    def _check_rules(self, obj: Obj, old: Obj | None, causes: list[Cause]) -> list[Cause]:
+        if "rules" not in self.root.reaches:
+            return causes
+        if rules.is_blocked_by(causes):
+            return [*causes, rules.NOT_CHECKED]
+        return causes + rules.check_rules(obj, self.root, old)

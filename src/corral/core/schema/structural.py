@@ -15,7 +15,7 @@ RawSchema = Mapping[str, Any]
 Merge = Literal["scalar", "atomic", "map", "set", "keyed", "any"]
 """How values merge: as a whole (scalar, atomic), by field (map), as a set, as a list keyed by fields, or as they look."""
 
-Trait = Literal["default", "rules", "unique", "embedded"]
+Trait = Literal["default", "rules", "unique", "embedded", "transition"]
 
 NO_DEFAULT: Final = object()
 _PREFIX: Final = "x-kubernetes-"
@@ -66,7 +66,7 @@ class Schema:
         self.embedded = bool(raw.get(f"{_PREFIX}embedded-resource"))
         self.int_or_string = bool(raw.get(f"{_PREFIX}int-or-string")) or name.endswith(".intstr.IntOrString")
         self.hint = str(raw.get("x-corral-type") or "") or ("quantity" if name.endswith(".resource.Quantity") else "")
-        self.rules: tuple[RawSchema, ...] = tuple(raw.get(f"{_PREFIX}validations") or ())
+        self.rules: tuple[RawSchema, ...] = _rules_of(raw)
         self.patch_merge_key = str(raw.get(f"{_PREFIX}patch-merge-key") or "")
         self.patch_strategies = frozenset(str(raw.get(f"{_PREFIX}patch-strategy") or "").split(",")) - {""}
         self.list_type, self.list_keys = _list_type(raw, self.patch_merge_key, self.patch_strategies)
@@ -149,6 +149,14 @@ def _type_of(raw: RawSchema) -> tuple[str, bool]:
     return (names[0] if len(names) == 1 else ""), nullable or "null" in declared
 
 
+def _rules_of(raw: RawSchema) -> tuple[RawSchema, ...]:
+    """The rules on a value, including those in the branches of allOf, which all apply too."""
+    rules = list(raw.get(f"{_PREFIX}validations") or ())
+    for branch in raw.get("allOf") or ():
+        rules += branch.get(f"{_PREFIX}validations") or ()
+    return tuple(rules)
+
+
 def _list_type(raw: RawSchema, merge_key: str, strategies: frozenset[str]) -> tuple[str, tuple[str, ...]]:
     declared = raw.get(f"{_PREFIX}list-type")
     if declared:
@@ -164,6 +172,8 @@ def _own_traits(node: Schema) -> set[Trait]:
         traits.add("default")
     if node.rules:
         traits.add("rules")
+    if any("oldSelf" in str(rule.get("rule")) for rule in node.rules):
+        traits.add("transition")
     if node.type == "array" and node.list_type in ("set", "map"):
         traits.add("unique")
     if node.embedded:
