@@ -79,6 +79,6 @@ async def test_lightkube(kubeconfig: Path, namespace: str) -> None:
 
     assert await asyncio.wait_for(first_event(), 10) == "ADDED a"
     await client.delete(ConfigMap, "a")
-    await client.deletecollection(ConfigMap, labels={"none": "such"})
+    await client.deletecollection(ConfigMap)
     assert [each async for each in client.list(Deployment)] == []
     assert [each async for each in client.list(Pod)] == []

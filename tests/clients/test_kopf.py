@@ -41,12 +41,13 @@ import kubernetes
 
 @kopf.on.startup()
 def configure(settings, **_):
-    settings.posting.level = 20
+    settings.posting.enabled = True
 
 
 @kopf.on.create("kopf.example", "v1", "copies")
 @kopf.on.update("kopf.example", "v1", "copies")
-def copy(spec, name, namespace, **_):
+def copy(spec, name, namespace, body, **_):
+    kopf.info(body, reason="Copying", message="copying the text")
     body = {"metadata": {"name": name}, "data": {"text": spec["text"]}}
     kopf.adopt(body)
     core = kubernetes.client.CoreV1Api()
@@ -105,7 +106,8 @@ def test_operator_reconciles(kubectl: Kubectl, kubeconfig: Path, namespace: str,
             assert "kopf" in kubectl("get", "copy", "one", "-o", "jsonpath={.metadata.finalizers}").stdout
             kubectl("delete", "copy", "one", "--timeout=20s")
             assert text() == ""
-            assert "Creation" in kubectl("get", "events", "-o", "jsonpath={.items[*].message}").stdout
+            messages = ("get", "events", "-o", "jsonpath={.items[*].message}")
+            _until(lambda: "copying the text" in kubectl(*messages).stdout, "the event")
         finally:
             operator.terminate()
             operator.wait(20)
