@@ -10,21 +10,25 @@ from corral.core.meta import Obj
 
 
 class Chain:
-    """Plug-ins in order."""
+    """Plug-ins in order. `plugins` may be added to; those in `last` only refuse, after all others."""
 
-    def __init__(self, plugins: Sequence[AdmissionPlugin] = ()):
+    def __init__(self, plugins: Sequence[AdmissionPlugin] = (), last: Sequence[AdmissionPlugin] = ()):
         self.plugins = list(plugins)
+        self.last = list(last)
 
-    async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        """The object after all plug-ins had their say; the very same one when none changed it."""
+    async def mutate(self, request: AdmissionRequest) -> tuple[Obj | None, bool]:
+        """The object after all plug-ins had their say, and whether one changed it that is not built in: what such a
+        plug-in returns must be read and defaulted again."""
+        foreign = False
         for plugin in self.plugins:
             if plugin.handles(request):
                 changed = await plugin.mutate(request)
                 if changed is not request.obj:
                     request = replace(request, obj=changed)
-        return request.obj
+                    foreign = foreign or not getattr(plugin, "canonical", False)
+        return request.obj, foreign
 
     async def validate(self, request: AdmissionRequest) -> None:
-        for plugin in self.plugins:
+        for plugin in (*self.plugins, *self.last):
             if plugin.handles(request):
                 await plugin.validate(request)

@@ -37,6 +37,7 @@ from corral.server.options import (
     WriteOptions,
 )  # fmt: skip
 from corral.server.patching import Patcher
+from corral.server.plugins import builtin_plugins, final_plugins
 from corral.server.pods import PodPosts
 from corral.server.read import Reader
 from corral.server.scale import scale_of
@@ -61,12 +62,15 @@ class Api:
         clock: Clock,
         random: Random,
         plugins: Sequence[AdmissionPlugin] = (),
+        builtin_admission: bool = True,
     ):
         self.store = store
         self.registry = registry
         self.clock = clock
         self.random = random
-        self.chain = Chain(plugins)
+        first = builtin_plugins(store, random) if builtin_admission else []
+        last = final_plugins(store) if builtin_admission else []
+        self.chain = Chain([*first, *plugins], last)
         self.serving = Serving(registry)
         self.shapes = Shapes()
         self.root_ca = ""

@@ -191,12 +191,10 @@ class Writer:
     # -- both ---------------------------------------------------------------------------------------------------------
 
     async def _mutate(self, writing: Writing, operation: str, obj: Obj, old: Obj | None) -> Obj:
-        changed = await self._chain.mutate(writing.admission(operation, obj, old))
+        changed, foreign = await self._chain.mutate(writing.admission(operation, obj, old))
         assert changed is not None
-        if changed is obj:
-            return obj
-        # A plug-in may have left out what has a default, or shared parts that must not be worked on in place.
-        return intake.reread(writing, changed)
+        # A foreign plug-in may leave out what has a default, or share parts that must not be worked on in place.
+        return intake.reread(writing, changed) if foreign else changed
 
 
 def invalid(served: Served, name: str, causes: list[Cause]) -> errors.Invalid:

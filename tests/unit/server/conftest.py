@@ -18,4 +18,4 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def api(clock: HandClock) -> Api:
-    return Api(Store(now=clock.now), Registry(kinds()), clock=clock, random=Random(1))
+    return Api(Store(now=clock.now), Registry(kinds()), clock=clock, random=Random(1), builtin_admission=False)

@@ -136,7 +136,7 @@ async def test_subresources_a_kind_lacks_are_not_found(api: Api) -> None:
 async def test_concurrent_patches_of_one_object_all_arrive(tmp_path: Path) -> None:
     clock = HandClock()
     store = Store(SqliteJournal(tmp_path / "state.db"), now=clock.now)
-    api = Api(store, Registry(kinds()), clock=clock, random=Random(1))
+    api = Api(store, Registry(kinds()), clock=clock, random=Random(1), builtin_admission=False)
     await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
     await asyncio.gather(
         *(api.patch(ADMIN, CONFIG_MAPS, "ns", "a", "merge", {"data": {f"k{n}": "v"}}) for n in range(50))
