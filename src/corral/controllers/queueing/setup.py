@@ -14,13 +14,15 @@ from corral.controllers.queueing.pod_controller import PodController
 from corral.controllers.queueing.queue_status import ClusterQueueController, CohortController, LocalQueueController
 from corral.controllers.queueing.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.scheduler import Scheduler
+from corral.controllers.queueing.visibility import Visibility
 from corral.controllers.queueing.workload_controller import WorkloadController
 from corral.core.admission import AdmissionPlugin
-from corral.core.meta import Obj
+from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
 from corral.jobs.registry import adapters, with_implied
 from corral.runtime.controller import Manager
+from corral.runtime.informer import Reader
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 PODS = Resource("", "v1", "pods", "Pod")
@@ -34,6 +36,9 @@ class Queueing:
         self.config = config or QueueingConfig()
         self.state = QueueingState(self.config.settings())
         self._lookups = Lookups()
+        self._workloads: Reader | None = None
+        self.visibility = Visibility(self.state, self._find_workload)
+        """The virtual API that shows who waits; mount it on the API server."""
         self.plugins: list[AdmissionPlugin] = [
             QueueObjects(self.config),
             QueuedJobs(self.config, self._lookups),
@@ -44,6 +49,7 @@ class Queueing:
         """Register all controllers with `manager` and let the plug-ins read through its client."""
         self._lookups.attach(manager.client)
         context = Context(manager.client, manager.clock, manager.recorder, self.config, Caches.of(manager))
+        self._workloads = context.caches.workloads
         metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
         scheduler = Scheduler(context, self.state, metrics)
         topology = self.config.gates["TopologyAwareScheduling"]
@@ -62,6 +68,9 @@ class Queueing:
         for controller in in_use_controllers(context):
             controller.setup(manager)
         self._set_up_jobs(context, metrics, manager)
+
+    def _find_workload(self, key: Key) -> Obj | None:
+        return self._workloads.get(key) if self._workloads is not None else None
 
     def _set_up_jobs(self, context: Context, metrics: QueueingMetrics, manager: Manager) -> None:
         managed = ManagedJobs(self.config, context.caches.namespaces)

@@ -1,0 +1,237 @@
+"""`corral workload`: list, describe, stop, resume and delete workloads, and the pods of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from corral.cli.lookup import PODS, WORKLOADS, object_named, resource_named, workload_of
+from corral.cli.options import client_of, cluster_options, namespace_of
+from corral.cli.printing import age, print_table
+from corral.cli.queue import now, print_description
+from corral.client.sync import SyncClient
+from corral.core import conditions
+from corral.core.errors import ApiError, NotFound
+from corral.core.meta import Obj, is_owned_by, labels_of, name_of, owner_references_of, spec_of, status_of, uid_of
+from corral.core.resource import Resource
+from corral.core.timestamps import parse_time
+from corral.jobs import workload as wl
+from corral.kinds.tables import human_duration
+
+LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
+STATUSES = ("all", "pending", "quotareserved", "admitted", "finished")
+
+
+@click.group()
+def workload() -> None:
+    """List, stop and resume workloads."""
+
+
+@workload.command("list")
+@click.option("-c", "--clusterqueue", "cluster_queue", default="", help="Only those of a ClusterQueue.")
+@click.option("-q", "--localqueue", "local_queue", default="", help="Only those of a LocalQueue.")
+@click.option("--status", "wanted", multiple=True, type=click.Choice(STATUSES), help="Only those in a status.")
+@click.option("--for", "target", default="", help="Only those of TYPE/NAME.")
+@click.option("-A", "--all-namespaces", is_flag=True)
+@click.option("-l", "--selector", default="", help="Label selector.")
+@click.option("--field-selector", default="", help="Field selector.")
+@cluster_options
+def list_workloads(
+    cluster_queue: str,
+    local_queue: str,
+    wanted: tuple[str, ...],
+    target: str,
+    all_namespaces: bool,
+    selector: str,
+    field_selector: str,
+    namespace: str,
+    context: str,
+    kubeconfig_path: Path | None,
+) -> None:
+    """NAME, JOB TYPE, JOB NAME, LOCALQUEUE, CLUSTERQUEUE, STATUS, POSITION IN QUEUE, EXEC TIME, AGE."""
+    client = client_of(kubeconfig_path, context)
+    where = "" if all_namespaces else namespace_of(client, namespace)
+    found = client.list(WORKLOADS, where, labels=selector, fields=field_selector)["items"]
+    if target:
+        _, owner = object_named(client, (target,), namespace_of(client, namespace))
+        found = [item for item in found if is_owned_by(item, uid_of(owner))]
+    queues = _cluster_queues(client, where)
+    positions = _Positions(client)
+    rows = []
+    for item in found:
+        queue = wl.cluster_queue_of(item) or queues.get((item["metadata"]["namespace"], wl.queue_of(item)), "")
+        if _is_hidden(item, queue, cluster_queue, local_queue, wanted):
+            continue
+        row = _row(item, queue, positions)
+        rows.append([item["metadata"]["namespace"], *row] if all_namespaces else row)
+    headers = [
+        "NAME",
+        "JOB TYPE",
+        "JOB NAME",
+        "LOCALQUEUE",
+        "CLUSTERQUEUE",
+        "STATUS",
+        "POSITION IN QUEUE",
+        "EXEC TIME",
+        "AGE",
+    ]
+    print_table(["NAMESPACE", *headers] if all_namespaces else headers, rows)
+
+
+def _is_hidden(item: Obj, queue: str, cluster_queue: str, local_queue: str, wanted: tuple[str, ...]) -> bool:
+    if cluster_queue and queue != cluster_queue:
+        return True
+    if local_queue and wl.queue_of(item) != local_queue:
+        return True
+    return bool(wanted) and "all" not in wanted and wl.phase(item).lower() not in wanted
+
+
+def _row(item: Obj, queue: str, positions: _Positions) -> list[object]:
+    phase = wl.phase(item)
+    owner = next(iter(owner_references_of(item)), {})
+    position = positions.of(queue, item) if phase == "pending" else ""
+    status = {"quotaReserved": "QUOTARESERVED"}.get(phase, phase.upper())
+    return [
+        name_of(item),
+        str(owner.get("kind", "")).lower(),
+        owner.get("name", ""),
+        wl.queue_of(item),
+        queue,
+        status,
+        position,
+        _execution_time(item),
+        age(item, now()),
+    ]
+
+
+def _execution_time(item: Obj) -> str:
+    admitted = conditions.find(item, "Admitted")
+    if admitted is None or admitted.get("status") != "True":
+        return ""
+    finished = conditions.find(item, "Finished")
+    end = parse_time(finished["lastTransitionTime"]) if finished else now()
+    past = int(status_of(item).get("accumulatedPastExecutionTimeSeconds") or 0)
+    return human_duration(end - parse_time(admitted["lastTransitionTime"]) + past)
+
+
+def _cluster_queues(client: SyncClient, namespace: str) -> dict[tuple[str, str], str]:
+    found = client.list(LOCAL_QUEUES, namespace)["items"]
+    return {
+        (item["metadata"]["namespace"], name_of(item)): str(spec_of(item).get("clusterQueue", "")) for item in found
+    }
+
+
+class _Positions:
+    """Places in ClusterQueues, asked for once per queue."""
+
+    def __init__(self, client: SyncClient) -> None:
+        self._client = client
+        self._known: dict[str, dict[tuple[str, str], int]] = {}
+
+    def of(self, queue: str, item: Obj) -> object:
+        if not queue:
+            return ""
+        if queue not in self._known:
+            self._known[queue] = self._load(queue)
+        return self._known[queue].get((item["metadata"]["namespace"], name_of(item)), "")
+
+    def _load(self, queue: str) -> dict[tuple[str, str], int]:
+        path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads"
+        try:
+            items = self._client.call("GET", path).get("items") or []
+        except ApiError:
+            return {}  # no visibility API, no positions
+        return {
+            (item["metadata"]["namespace"], item["metadata"]["name"]): item["positionInClusterQueue"] for item in items
+        }
+
+
+def _set_active(name: str, active: bool, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    client = client_of(kubeconfig_path, context)
+    client.patch(WORKLOADS, name, namespace_of(client, namespace), {"spec": {"active": active}})
+    click.echo(f"workload.kueue.x-k8s.io/{name} {'resumed' if active else 'stopped'}")
+
+
+@workload.command()
+@click.argument("name")
+@cluster_options
+def stop(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Take a workload out of its queue and stop its job until it is resumed."""
+    _set_active(name, False, namespace, context, kubeconfig_path)
+
+
+@workload.command()
+@click.argument("name")
+@cluster_options
+def resume(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Put a stopped workload back in its queue."""
+    _set_active(name, True, namespace, context, kubeconfig_path)
+
+
+@workload.command()
+@click.argument("name")
+@cluster_options
+def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Show a workload with its status and events."""
+    client = client_of(kubeconfig_path, context)
+    namespace = namespace_of(client, namespace)
+    print_description(client, client.get(WORKLOADS, name, namespace), namespace)
+
+
+@workload.command()
+@click.argument("names", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All workloads of the namespace.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@cluster_options
+def delete(
+    names: tuple[str, ...], everything: bool, yes: bool, namespace: str, context: str, kubeconfig_path: Path | None
+) -> None:
+    """Delete workloads together with the jobs that own them."""
+    client = client_of(kubeconfig_path, context)
+    namespace = namespace_of(client, namespace)
+    if everything:
+        names = tuple(name_of(item) for item in client.list(WORKLOADS, namespace)["items"])
+    if not names:
+        raise click.UsageError("name a workload, or use --all")
+    items = [client.get(WORKLOADS, name, namespace) for name in names]
+    owned = [(item, next(iter(owner_references_of(item)), None)) for item in items]
+    jobs = [f"{owner['kind'].lower()}/{owner['name']}" for _, owner in owned if owner]
+    if not yes and jobs:
+        click.confirm(f"This also deletes {', '.join(jobs)}. Go on?", abort=True)
+    for item, owner in owned:
+        _delete_with_owner(client, item, owner, namespace)
+
+
+def _delete_with_owner(client: SyncClient, item: Obj, owner: Obj | None, namespace: str) -> None:
+    if owner is not None:
+        group = str(owner["apiVersion"]).rpartition("/")[0]
+        resource = resource_named(client, f"{owner['kind']}.{group}" if group else str(owner["kind"]))
+        try:
+            client.delete(resource, str(owner["name"]), namespace)
+            click.echo(f"{resource.group_resource}/{owner['name']} deleted")
+        except NotFound:
+            pass  # only the workload is left
+    try:
+        client.delete(WORKLOADS, name_of(item), namespace)
+    except NotFound:
+        pass  # it went with its job
+    click.echo(f"workload.kueue.x-k8s.io/{name_of(item)} deleted")
+
+
+@workload.command()
+@click.option("--for", "target", required=True, help="TYPE/NAME of a job.")
+@cluster_options
+def pods(target: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """List the pods of a job."""
+    client = client_of(kubeconfig_path, context)
+    namespace = namespace_of(client, namespace)
+    resource, owner = object_named(client, (target,), namespace)
+    found = workload_of(client, resource, owner, namespace)
+    rows = []
+    for item in client.list(PODS, namespace)["items"]:
+        annotations = item["metadata"].get("annotations") or {}
+        mine = found is not None and annotations.get("kueue.x-k8s.io/workload") == name_of(found)
+        if mine or is_owned_by(item, uid_of(owner)) or labels_of(item).get("job-name") == name_of(owner):
+            rows.append((name_of(item), status_of(item).get("phase", "Unknown"), age(item, now())))
+    print_table(("NAME", "STATUS", "AGE"), rows)
