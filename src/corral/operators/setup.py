@@ -1,18 +1,25 @@
-"""Every operator an embedded cluster runs, registered in one place."""
+"""All operators of an embedded cluster, registered with one call."""
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from corral.core.admission import AdmissionPlugin
+from corral.operators.admission import operator_plugins
 from corral.operators.cronjob import CronJobController
 from corral.operators.daemonset import DaemonSetController
 from corral.operators.deployment import DeploymentController
 from corral.operators.endpointslices import EndpointsController
 from corral.operators.job import JobController
+from corral.operators.jobset import JobSetController
+from corral.operators.kubeflow import training_controllers
 from corral.operators.replicaset import ReplicaSetController
 from corral.operators.statefulset import StatefulSetController
+from corral.operators.trainer import TrainJobController
 from corral.operators.ttl import TtlController
 from corral.runtime.controller import Manager
 
-CONTROLLERS = (
+BUILT_IN = (
     JobController,
     TtlController,
     CronJobController,
@@ -22,9 +29,20 @@ CONTROLLERS = (
     DaemonSetController,
     EndpointsController,
 )
+JOB_KINDS = (JobSetController, TrainJobController)
 
 
-def set_up_operators(manager: Manager) -> None:
-    """Register all operators with a manager."""
-    for controller in CONTROLLERS:
-        controller(manager.client, manager.clock).setup(manager)
+class Operator(Protocol):
+    """A controller that registers itself with a manager."""
+
+    def setup(self, manager: Manager) -> None: ...
+
+
+def set_up_operators(manager: Manager) -> list[AdmissionPlugin]:
+    """Register every operator; returns the admission plug-ins that belong to them, for the API's chain."""
+    client, clock = manager.client, manager.clock
+    operators: list[Operator] = [kind(client, clock) for kind in (*BUILT_IN, *JOB_KINDS)]
+    operators += training_controllers(client, clock)
+    for operator in operators:
+        operator.setup(manager)
+    return operator_plugins(client, clock)

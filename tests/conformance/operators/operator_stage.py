@@ -7,6 +7,7 @@ from typing import Any
 
 from corral.core import conditions
 from corral.core.admission import AdmissionPlugin
+from corral.core.errors import NotFound
 from corral.core.meta import Obj, labels_of, name_of
 from corral.core.resource import Resource
 from corral.kinds.core import EVENTS, PODS
@@ -33,6 +34,13 @@ class Stage:
 
     async def get(self, resource: Resource, name: str) -> Obj:
         return await self.client.get(resource, name, NAMESPACE if resource.namespaced else "")
+
+    async def is_gone(self, resource: Resource, name: str) -> bool:
+        """Deleted, or waiting only for its dependents."""
+        try:
+            return "deletionTimestamp" in (await self.get(resource, name))["metadata"]
+        except NotFound:
+            return True
 
     async def names(self, resource: Resource) -> list[str]:
         listed = await self.client.list(resource, NAMESPACE if resource.namespaced else "")
@@ -106,7 +114,7 @@ def play(
     async def main() -> None:
         cluster = VirtualCluster()
         if plugins is not None:
-            cluster = VirtualCluster(plugins=plugins(cluster))
+            cluster.api.chain.plugins.extend(plugins(cluster))
         cluster._set_up = [controller.setup for controller in controllers(cluster)]
         async with cluster:
             await script(Stage(cluster))

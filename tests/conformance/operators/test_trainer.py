@@ -1,0 +1,408 @@
+"""TrainJobs and their runtimes, scenario by scenario."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import yaml
+from operator_stage import Stage, play, summary, template
+
+from corral.core.errors import ApiError, Forbidden, Invalid
+from corral.core.meta import Obj
+from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS
+from corral.kinds.jobset import JOB_SETS
+from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from corral.operators.admission import operator_plugins
+from corral.operators.job import JobController
+from corral.operators.jobset import JobSetController
+from corral.operators.trainer import TrainJobController
+
+SEED_RUNTIME = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata:
+  name: torch-distributed
+  labels:
+    trainer.kubeflow.org/framework: torch
+spec:
+  mlPolicy:
+    numNodes: 1
+    torch:
+      numProcPerNode: auto
+  template:
+    spec:
+      replicatedJobs:
+        - name: node
+          template:
+            metadata:
+              labels:
+                trainer.kubeflow.org/trainjob-ancestor-step: trainer
+            spec:
+              template:
+                spec:
+                  containers:
+                    - name: node
+                      image: pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime
+"""
+SEED_JOB = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: pytorch-multikueue
+  namespace: default
+spec:
+  runtimeRef:
+    name: torch-distributed
+    kind: ClusterTrainingRuntime
+  trainer:
+    numNodes: 2
+    resourcesPerNode:
+      requests:
+        cpu: "4"
+        memory: "8Gi"
+        nvidia.com/gpu: "1"
+"""
+
+
+def controllers(cluster: Any) -> list[Any]:
+    kinds = (JobController, JobSetController, TrainJobController)
+    return [kind(cluster.client, cluster.clock) for kind in kinds]
+
+
+def plugins(cluster: Any) -> list[Any]:
+    return operator_plugins(cluster.client, cluster.clock)
+
+
+def step(name: str, container: str, ancestor: str = "", **job: Any) -> Obj:
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": ancestor} if ancestor else {}
+    return {
+        "name": name,
+        "template": {"metadata": {"labels": labels}, "spec": {"template": template(container), **job}},
+    }
+
+
+def runtime(policy: Obj | None = None, *jobs: Obj, name: str = "rt") -> Obj:
+    spec = {
+        "mlPolicy": policy or {},
+        "template": {"spec": {"replicatedJobs": list(jobs) or [step("node", "node", "trainer")]}},
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def train_job(name: str = "t", kind: str = "ClusterTrainingRuntime", **spec: Any) -> Obj:
+    return {"metadata": {"name": name}, "spec": {"runtimeRef": {"name": "rt", "kind": kind}, **spec}}
+
+
+def env_of(job_set: Obj, job: str = "node", container: str = "node") -> dict[str, Any]:
+    entry = next(item for item in job_set["spec"]["replicatedJobs"] if item["name"] == job)
+    found = next(
+        item for item in entry["template"]["spec"]["template"]["spec"]["containers"] if item["name"] == container
+    )
+    return {item["name"]: item.get("value", item.get("valueFrom")) for item in found.get("env") or ()}
+
+
+def test_seed_manifests_run_unmodified() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, yaml.safe_load(SEED_RUNTIME))
+        made = await stage.create(TRAIN_JOBS, yaml.safe_load(SEED_JOB))
+        assert made["spec"]["managedBy"] == "trainer.kubeflow.org/trainjob-controller"
+        assert made["spec"]["suspend"] is False
+        job_set = await stage.get(JOB_SETS, "pytorch-multikueue")
+        job = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
+        assert (job["parallelism"], job["completions"]) == (2, 2)
+        env = env_of(job_set)
+        assert env["PET_NNODES"] == "2"
+        assert env["PET_NPROC_PER_NODE"] == "auto"
+        assert env["PET_MASTER_ADDR"] == "pytorch-multikueue-node-0-0.pytorch-multikueue"
+        assert env["PET_MASTER_PORT"] == "29500"
+        path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        assert env["PET_NODE_RANK"]["fieldRef"]["fieldPath"] == path
+        snapshot = await stage.get(CONFIG_MAPS, "pytorch-multikueue-runtime-snapshot")
+        assert "torch" in yaml.safe_load(snapshot["data"]["runtime"])["spec"]["mlPolicy"]
+        assert len(await stage.names(PODS)) == 2
+        await stage.run()
+        running = await stage.get(TRAIN_JOBS, "pytorch-multikueue")
+        assert running["status"]["jobsStatus"][0]["ready"] == 1
+        assert "conditions" not in running["status"]
+        await stage.succeed()
+        await stage.pass_time(3)
+        done = await stage.get(TRAIN_JOBS, "pytorch-multikueue")
+        assert summary(done) == [("Complete", "True")]
+        assert done["status"]["conditions"][0]["reason"] == "AllJobsCompleted"
+
+    play(controllers, script, plugins=plugins)
+
+
+@pytest.mark.parametrize(
+    ("policy", "trainer", "want"),
+    [
+        pytest.param(
+            {"torch": {}},
+            {"resourcesPerNode": {"requests": {"cpu": "3500m"}}},
+            {"PET_NPROC_PER_NODE": "4"},
+            id="one process per cpu",
+        ),
+        pytest.param({"torch": {}}, {"numProcPerNode": 6}, {"PET_NPROC_PER_NODE": "6"}, id="as told"),
+        pytest.param(
+            {"numNodes": 3, "torch": {}}, {}, {"PET_NNODES": "3", "PET_NPROC_PER_NODE": "1"}, id="runtime's nodes"
+        ),
+        pytest.param(
+            {"jax": {}},
+            {"numNodes": 2},
+            {"JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "t-node-0-0.t:29500"},
+            id="jax",
+        ),
+        pytest.param(
+            {"xgboost": {}},
+            {"numNodes": 2, "resourcesPerNode": {"limits": {"nvidia.com/gpu": "4"}}},
+            {"DMLC_NUM_WORKER": "8", "DMLC_TRACKER_URI": "t-node-0-0.t"},
+            id="xgboost",
+        ),
+        pytest.param({}, {"env": [{"name": "A", "value": "1"}]}, {"A": "1"}, id="plain"),
+    ],
+)
+def test_framework_environment(policy: Obj, trainer: Obj, want: dict[str, str]) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime(policy))
+        await stage.create(TRAIN_JOBS, train_job(trainer=trainer))
+        env = env_of(await stage.get(JOB_SETS, "t"))
+        assert {name: env.get(name) for name in want} == want
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_trainer_overrides_the_container_and_zero_nodes_are_allowed() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}))
+        own = {"image": "mine:2", "command": ["run"], "args": ["x"], "numNodes": 0}
+        await stage.create(TRAIN_JOBS, train_job(trainer=own))
+        job = (await stage.get(JOB_SETS, "t"))["spec"]["replicatedJobs"][0]["template"]["spec"]
+        container = job["template"]["spec"]["containers"][0]
+        assert (container["image"], container["command"], container["args"]) == ("mine:2", ["run"], ["x"])
+        assert job["parallelism"] == 0
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_mpi_launcher_and_nodes() -> None:
+    async def script(stage: Stage) -> None:
+        jobs = (step("launcher", "node", "trainer"), step("node", "node"))
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"numNodes": 2, "mpi": {"numProcPerNode": 3}}, *jobs))
+        await stage.create(TRAIN_JOBS, train_job())
+        job_set = await stage.get(JOB_SETS, "t")
+        hostfile = await stage.get(CONFIG_MAPS, "t-mpi-hostfile")
+        assert hostfile["data"]["hostfile"] == "t-node-0-0.t slots=3\nt-node-0-1.t slots=3\n"
+        assert (await stage.get(SECRETS, "t-mpi-ssh-auth"))["type"] == "kubernetes.io/ssh-auth"
+        env = env_of(job_set, "launcher")
+        assert env["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
+        assert env["OMPI_MCA_orte_set_default_slots"] == "3"
+        assert job_set["spec"]["replicatedJobs"][1]["template"]["spec"]["parallelism"] == 2
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_initializers_are_told_where_to_read() -> None:
+    async def script(stage: Stage) -> None:
+        jobs = (
+            step("dataset-initializer", "dataset-initializer", "dataset-initializer"),
+            step("node", "node", "trainer"),
+        )
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}, *jobs))
+        config = {"dataset": {"storageUri": "hf://data", "secretRef": {"name": "token"}}}
+        await stage.create(TRAIN_JOBS, train_job(initializer=config))
+        job_set = await stage.get(JOB_SETS, "t")
+        assert env_of(job_set, "dataset-initializer", "dataset-initializer") == {"STORAGE_URI": "hf://data"}
+        container = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+        assert container["envFrom"] == [{"secretRef": {"name": "token"}}]
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_suspended_job_is_patched_and_resumed() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}))
+        await stage.create(TRAIN_JOBS, train_job(suspend=True))
+        assert summary(await stage.get(TRAIN_JOBS, "t")) == [("Suspended", "True")]
+        assert (await stage.get(JOB_SETS, "t"))["spec"]["suspend"] is True
+        pod = {"metadata": {"labels": {"l": "1"}}, "spec": {"nodeSelector": {"flavor": "a"}}}
+        jobs = [{"name": "node", "template": {"spec": {"template": pod}}}]
+        entry = {
+            "manager": "kueue.x-k8s.io/manager",
+            "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
+        }
+        patched = await stage.patch(TRAIN_JOBS, "t", {"spec": {"runtimePatches": [entry]}})
+        assert patched["spec"]["runtimePatches"][0]["time"]
+        await stage.patch(TRAIN_JOBS, "t", {"spec": {"suspend": False}})
+        await stage.pass_time(3)
+        resumed = await stage.get(TRAIN_JOBS, "t")
+        assert [(c["status"], c["reason"], c["message"]) for c in resumed["status"]["conditions"]] == [
+            ("False", "Resumed", "TrainJob is resumed")
+        ]
+        made = (await stage.pods())[0]
+        assert made["spec"]["nodeSelector"] == {"flavor": "a"}
+        assert made["metadata"]["labels"]["l"] == "1"
+        with pytest.raises(Forbidden, match="runtimePatches can only be modified when the TrainJob is suspended"):
+            await stage.patch(TRAIN_JOBS, "t", {"spec": {"runtimePatches": []}})
+
+    play(controllers, script, plugins=plugins)
+
+
+@pytest.mark.parametrize("field", ["podTemplateOverrides", "podSpecOverrides"])
+def test_older_overrides_are_understood(field: str) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}))
+        change = {"nodeSelector": {"a": "b"}}
+        entry = {"targetJobs": [{"name": "node"}], **({"spec": change} if field == "podTemplateOverrides" else change)}
+        await stage.create(TRAIN_JOBS, train_job(**{field: [entry]}))
+        job = (await stage.get(JOB_SETS, "t"))["spec"]["replicatedJobs"][0]["template"]["spec"]
+        assert job["template"]["spec"]["nodeSelector"] == {"a": "b"}
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_snapshot_outlives_changes_of_the_runtime() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(TRAINING_RUNTIMES, runtime({"torch": {}}))
+        await stage.create(TRAIN_JOBS, train_job(kind="TrainingRuntime", suspend=True))
+        changed = runtime({"numNodes": 7, "torch": {}})["spec"]
+        await stage.patch(TRAINING_RUNTIMES, "rt", {"spec": changed})
+        await stage.client.delete(TRAINING_RUNTIMES, "rt", "default")
+        await stage.patch(TRAIN_JOBS, "t", {"spec": {"suspend": False}})
+        assert env_of(await stage.get(JOB_SETS, "t"))["PET_NNODES"] == "1"
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_deadline_runs_only_while_not_suspended() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}))
+        await stage.create(TRAIN_JOBS, train_job(suspend=True, activeDeadlineSeconds=30))
+        await stage.pass_time(100)
+        assert summary(await stage.get(TRAIN_JOBS, "t")) == [("Suspended", "True")]
+        await stage.patch(TRAIN_JOBS, "t", {"spec": {"suspend": False}})
+        await stage.pass_time(20)
+        assert len(summary(await stage.get(TRAIN_JOBS, "t"))) == 1
+        await stage.pass_time(15)
+        last = (await stage.get(TRAIN_JOBS, "t"))["status"]["conditions"][-1]
+        assert (last["type"], last["reason"], last["message"]) == (
+            "Failed",
+            "DeadlineExceeded",
+            "TrainJob exceeded its active deadline",
+        )
+        assert await stage.is_gone(JOB_SETS, "t")
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_another_manager_is_left_alone() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}))
+        await stage.create(TRAIN_JOBS, train_job(managedBy="kueue.x-k8s.io/multikueue"))
+        await stage.pass_time(5)
+        assert await stage.names(JOB_SETS) == []
+        assert "t-runtime-snapshot" not in await stage.names(CONFIG_MAPS)
+        assert "status" not in await stage.get(TRAIN_JOBS, "t")
+
+    play(controllers, script, plugins=plugins)
+
+
+REFUSED = [
+    pytest.param(
+        train_job(managedBy="other.io/x"),
+        Invalid,
+        "ManagedBy must be trainer.kubeflow.org/trainjob-controller or kueue.x-k8s.io/multikueue if set",
+        id="managedBy",
+    ),
+    pytest.param(train_job("0t"), Invalid, "metadata.name must match RFC 1035 DNS label format", id="name"),
+    pytest.param(train_job("t" * 64), Invalid, "metadata.name must be no more than 63 characters", id="long name"),
+    pytest.param(
+        {"metadata": {"name": "t"}, "spec": {"runtimeRef": {"name": "none"}}},
+        Forbidden,
+        "specified clusterTrainingRuntime must be created before the TrainJob is created",
+        id="missing runtime",
+    ),
+    pytest.param(
+        train_job(kind="TrainingRuntime"),
+        Forbidden,
+        "specified trainingRuntime must be created before the TrainJob is created",
+        id="missing namespaced runtime",
+    ),
+    pytest.param(
+        train_job(initializer={"model": {"storageUri": "hf://x"}}),
+        Forbidden,
+        "model-initializer",
+        id="no such initializer",
+    ),
+    pytest.param(
+        train_job(initializer={"model": {"storageUri": "nonsense"}}),
+        Invalid,
+        "storageUri may be empty, or it must be a valid URI",
+        id="storage uri",
+    ),
+    pytest.param(
+        train_job(trainer={"env": [{"name": "PET_NNODES", "value": "9"}]}),
+        Forbidden,
+        "must not have reserved envs",
+        id="reserved env",
+    ),
+    pytest.param(
+        train_job(trainer={"numProcPerNode": 0}),
+        Invalid,
+        "numProcPerNode must be greater than or equal to 1",
+        id="no processes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "error", "text"), REFUSED)
+def test_train_job_is_refused(body: Obj, error: type[ApiError], text: str) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}))
+        with pytest.raises(error, match=text):
+            await stage.create(TRAIN_JOBS, body)
+
+    play(controllers, script, plugins=plugins)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"managedBy": "kueue.x-k8s.io/multikueue"},
+        {"runtimeRef": {"name": "other"}},
+        {"trainer": {"numNodes": 5}},
+        {"activeDeadlineSeconds": 77},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_fields_do_not_change(change: Obj) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}))
+        await stage.create(TRAIN_JOBS, train_job(trainer={"numNodes": 2}, activeDeadlineSeconds=60))
+        with pytest.raises(Invalid, match="field is immutable"):
+            await stage.patch(TRAIN_JOBS, "t", {"spec": change})
+
+    play(controllers, script, plugins=plugins)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "text"),
+    [
+        (runtime({"torch": {}, "jax": {}}), Invalid, "Only one of the policy can be configured"),
+        (runtime({}, {**step("node", "node", "trainer"), "replicas": 2}), Forbidden, "always must be 1"),
+        (
+            runtime({}, step("node", "main", "trainer")),
+            Forbidden,
+            "must have container with name - node in the node job",
+        ),
+    ],
+    ids=["two policies", "replicas", "container name"],
+)
+def test_runtime_is_refused(body: Obj, error: type[ApiError], text: str) -> None:
+    async def script(stage: Stage) -> None:
+        with pytest.raises(error, match=text):
+            await stage.create(CLUSTER_TRAINING_RUNTIMES, body)
+        await asyncio.sleep(0)
+
+    play(controllers, script, plugins=plugins)
