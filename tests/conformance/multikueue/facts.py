@@ -1,0 +1,112 @@
+"""What a sequence of object states says: per object and aspect, the values it went through, in order.
+
+The same function reads a recording and a run, so both are compared in the same terms. Times, uids, name suffixes and
+waiting times are masked; a repeated value is one value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+Obj = dict[str, Any]
+
+
+class State(NamedTuple):
+    """One state of one object, in the recording's own form: changes only, except the first."""
+
+    cluster: str
+    event: str  # ADDED, MODIFIED, DELETED, EXISTS, EVENT
+    kind: str
+    object: Obj
+
+
+class Aspect(NamedTuple):
+    """Something about an object that has a history."""
+
+    cluster: str
+    kind: str
+    name: str
+    what: str
+
+
+History = dict[Aspect, list[str]]
+
+_HASH = re.compile(r"<h\d+>")
+_WORKLOAD = re.compile(
+    r"\b((?:job|pod|jobset|trainjob|pytorchjob|tfjob|statefulset|mpijob)-[a-z0-9.-]+?)-[0-9a-f]{5}\b"
+)
+_POD_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+_REPLICA_SET = re.compile(r"\b(web)-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b")
+_WAIT = re.compile(r"was \d+s")
+_UID = re.compile(r"<uid-\d+>|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+WATCHED_METADATA = ("labels", "finalizers")
+
+
+def masked(text: str) -> str:
+    """`text` without what differs from run to run."""
+    text = _HASH.sub("<h>", text)
+    text = _WORKLOAD.sub(r"\1-<h>", text)
+    text = _REPLICA_SET.sub(r"\1-<h>", text)
+    text = _POD_SUFFIX.sub("-<h>", text)
+    text = _UID.sub("<uid>", text)
+    return _WAIT.sub("was <n>s", text)
+
+
+def histories(states: Iterable[State]) -> History:
+    """Every aspect's values in order, repeats left out."""
+    found: History = {}
+    for state in states:
+        for aspect, value in _facts(state):
+            held = found.setdefault(aspect, [])
+            if not held or held[-1] != value:
+                held.append(value)
+    return found
+
+
+def _facts(state: State) -> Iterator[tuple[Aspect, str]]:
+    if state.event == "EVENT":
+        subject = masked(str(state.object.get("object", "")))
+        text = f"{state.object.get('type')} {state.object.get('reason')}: {masked(str(state.object.get('message')))}"
+        yield Aspect(state.cluster, "Event", subject, str(state.object.get("reason"))), text
+        return
+    metadata = state.object.get("metadata") or {}
+    name = masked(str(metadata.get("name", "")))
+
+    def aspect(what: str) -> Aspect:
+        return Aspect(state.cluster, state.kind, name, what)
+
+    if state.event == "DELETED":
+        yield aspect("exists"), "gone"
+        return
+    yield aspect("exists"), "yes"
+    status = state.object.get("status") or {}
+    yield from ((aspect(what), value) for what, value in _status_facts(state.kind, status))
+    spec = state.object.get("spec") or {}
+    for field, value in _spec_facts(state.kind, spec):
+        yield aspect(field), value
+
+
+def _status_facts(kind: str, status: Obj) -> Iterator[tuple[str, str]]:
+    if kind == "Pod":
+        if status.get("phase"):
+            yield "phase", str(status["phase"])
+        return
+    for entry in status.get("conditions") or []:
+        text = f"{entry.get('status')}/{entry.get('reason')}: {masked(str(entry.get('message')))}"
+        yield f"condition {entry.get('type')}", text
+    for entry in status.get("admissionChecks") or []:
+        yield f"check {entry.get('name')}", f"{entry.get('state')}: {masked(str(entry.get('message')))}"
+    for field in ("clusterName", "nominatedClusterNames", "reclaimablePods"):
+        if field in status:
+            yield field, str(status[field])
+
+
+def _spec_facts(kind: str, spec: Obj) -> Iterator[tuple[str, str]]:
+    for path in (("suspend",), ("managedBy",), ("runPolicy", "suspend"), ("runPolicy", "managedBy"), ("active",)):
+        value: Any = spec
+        for part in path:
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            yield ".".join(path), str(value)

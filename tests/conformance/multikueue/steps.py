@@ -1,0 +1,160 @@
+"""What a recorded step did: found from its manifest, its patch, and the words that describe it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from corral.core.errors import ApiError
+from corral.core.meta import name_of
+from corral.core.resource import Resource
+from multikueue.facts import Obj
+from multikueue.world import BY_KIND, World
+
+_PATCH_KINDS = {"application/json-patch+json": "json", "application/strategic-merge-patch+json": "strategic"}
+
+
+class Refusal(Exception):
+    """The server answered a step otherwise than recorded."""
+
+
+async def perform(world: World, step: Obj, recording: Obj) -> Refusal | None:
+    """Do what the step says; a Refusal when the answer is not the recorded one."""
+    expected = step.get("status")
+    try:
+        await _act(world, step, recording)
+    except ApiError as error:
+        if expected == error.code and _same_refusal(step.get("response"), error):
+            return None
+        return Refusal(f"step {step['do']!r}: recorded {expected} {_message(step)}, here {error.code} {error.message}")
+    if expected is not None and expected >= 400:
+        return Refusal(f"step {step['do']!r}: recorded {expected} {_message(step)}, here it was accepted")
+    return None
+
+
+def _message(step: Obj) -> str:
+    return str((step.get("response") or {}).get("message", ""))
+
+
+def _same_refusal(response: Obj | None, error: ApiError) -> bool:
+    if response is None:
+        return True
+    return _plain(str(response.get("message"))) == _plain(error.message)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"<h\d+>|-[0-9a-f]{5}\b", "-<h>", text).replace("--<h>", "-<h>")
+
+
+async def _act(world: World, step: Obj, recording: Obj) -> None:
+    words, cluster = str(step["do"]), step.get("cluster")
+    if cluster and "manifest" in step:
+        await world.create(cluster, step["manifest"])
+    elif cluster and "patch" in step:
+        await _patch(world, cluster, step, recording)
+    elif cluster and re.match(r"delete\b", words):
+        await _delete(world, cluster, words, recording)
+    else:
+        await _fault(world, words)
+
+
+async def _fault(world: World, words: str) -> None:
+    server = re.search(r"(kill|start|stop \(hang\)|goes on).*", words)
+    worker = re.search(r"worker\d", words)
+    if worker and "API server" in words and server:
+        link = world.links[worker[0]]
+        if words.startswith("kill"):
+            link.set(cut=True)
+        elif words.startswith("stop"):
+            link.set(hung=True)
+        else:
+            link.set()
+        return
+    definition = re.match(r"(remove|install) CRD (\S+) on (worker\d)", words)
+    if definition:
+        await _definition(world, *definition.groups())
+
+
+async def _definition(world: World, action: str, name: str, worker: str) -> None:
+    from corral.kinds.crd import crd_manifest
+    from corral.kinds.registry import native_kinds
+
+    client = world.clusters[worker].client
+    resource = BY_KIND["CustomResourceDefinition"]
+    (kind,) = (kind for kind in native_kinds() if f"{kind.plural}.{kind.group}" == name)
+    registry = world.clusters[worker].api.registry
+    if action == "remove":
+        registry.remove(kind.group, kind.plural)
+        world.links[worker].break_streams()
+    else:
+        registry.add(kind)
+    del client, resource, crd_manifest
+
+
+async def _patch(world: World, cluster: str, step: Obj, recording: Obj) -> None:
+    resource, name, namespace = await _target(world, cluster, step, recording)
+    client = world.clusters[cluster].client
+    content = step.get("contentType", "")
+    manager = step.get("fieldManager", "recorder")
+    patch = _with_times(world, cluster, step["patch"])
+    if "apply" in content:
+        body = {**patch, "metadata": {"name": name, "namespace": namespace}}
+        await client.apply(resource, body, manager=manager, force=False, subresource=step.get("subresource") or "")
+        return
+    kind: Any = _PATCH_KINDS.get(content, "merge")
+    await client.patch(
+        resource, name, namespace, patch, kind=kind, subresource=step.get("subresource") or "", manager=manager
+    )
+
+
+def _with_times(world: World, cluster: str, value: Any) -> Any:
+    """A patch with the masked times replaced by now."""
+    if isinstance(value, dict):
+        return {name: _with_times(world, cluster, item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_with_times(world, cluster, item) for item in value]
+    if isinstance(value, str) and re.fullmatch(r"T[+-]\d+s", value):
+        return world.clusters[cluster].clock.timestamp()
+    return value
+
+
+async def _target(world: World, cluster: str, step: Obj, recording: Obj) -> tuple[Resource, str, str]:
+    """The object a patch is for: named in the words, else the only one of the kind whose shape the patch has."""
+    patch, words = step["patch"], str(step["do"])
+    kind = str(patch.get("kind") or _kind_of(patch, words))
+    resource = BY_KIND[kind]
+    items = (await world.clusters[cluster].client.list(resource)).items
+    mentioned = [item for item in items if re.search(rf"(?<![\w-]){re.escape(name_of(item))}(?![\w-])", words)]
+    chosen = (mentioned or items)[0]
+    return resource, name_of(chosen), str(chosen["metadata"].get("namespace") or "")
+
+
+def _kind_of(patch: Obj, words: str) -> str:
+    named = re.search(r"\bpatch (\w+) ", words)
+    if named and named[1] in BY_KIND:
+        return named[1]
+    spec, status = patch.get("spec") or {}, patch.get("status") or {}
+    shapes = (
+        ("ClusterQueue", {"resourceGroups", "admissionChecksStrategy", "stopPolicy"} & spec.keys()),
+        ("MultiKueueConfig", {"clusters"} & spec.keys()),
+        ("MultiKueueCluster", {"clusterSource", "kubeConfig"} & spec.keys()),
+        ("AdmissionCheck", {"parameters", "controllerName"} & spec.keys()),
+        ("PyTorchJob", {"runPolicy"} & spec.keys()),
+        ("Workload", {"active", "priority"} & spec.keys()),
+        ("Workload", {"nominatedClusterNames", "clusterName", "admissionChecks"} & status.keys()),
+        ("AdmissionCheck", {"conditions"} & status.keys()),
+        ("Workload", "status" in patch),
+        ("Secret", "data" in patch),
+    )
+    return next((kind for kind, matches in shapes if matches), "Job")
+
+
+async def _delete(world: World, cluster: str, words: str, recording: Obj) -> None:
+    kind = next((word for word in re.findall(r"[A-Z]\w+", words) if word in BY_KIND), "Job")
+    resource = BY_KIND[kind]
+    client = world.clusters[cluster].client
+    items = (await client.list(resource)).items
+    mentioned = [item for item in items if name_of(item) in words]
+    chosen = (mentioned or items)[0]
+    namespace = str(chosen["metadata"].get("namespace") or "")
+    await client.delete(resource, name_of(chosen), namespace, propagation="Background")

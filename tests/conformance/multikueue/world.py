@@ -1,0 +1,132 @@
+"""The fleet a recording is replayed on: a manager and the workers it names, every state of every object written down."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from corral.client.kubeconfig import Access
+from corral.client.protocol import Client
+from corral.core.errors import ApiError, ConnectionFailed
+from corral.core.meta import Key, name_of, namespace_of, status_of
+from corral.core.resource import Resource
+from corral.kinds.registry import native_kinds
+from corral.simulate.cluster import SimulatedCluster
+from corral.simulate.fleet import kubeconfig_data
+from corral.simulate.link import LinkClient, LinkState
+from multikueue.facts import Obj, State
+from multikueue.player import PodPlayer
+
+WATCHED = (
+    Resource("", "v1", "pods", "Pod"),
+    Resource("", "v1", "events", "Event"),
+    Resource("batch", "v1", "jobs", "Job"),
+    Resource("apps", "v1", "deployments", "Deployment"),
+    Resource("apps", "v1", "statefulsets", "StatefulSet"),
+    *(
+        kind.resource()
+        for kind in native_kinds()
+        if kind.group in ("kueue.x-k8s.io", "kubeflow.org", "jobset.x-k8s.io")
+    ),
+    *(kind.resource() for kind in native_kinds() if kind.kind == "TrainJob"),
+)
+BY_KIND = {resource.kind: resource for resource in WATCHED} | {
+    "Namespace": Resource("", "v1", "namespaces", "Namespace", namespaced=False),
+    "Secret": Resource("", "v1", "secrets", "Secret"),
+    "CustomResourceDefinition": Resource(
+        "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+    ),
+    "PriorityClass": Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),
+} | {kind.kind: kind.resource() for kind in native_kinds()}  # fmt: skip
+
+
+class World:
+    """Clusters, the links between them, and the log of everything that happened."""
+
+    def __init__(self, names: list[str], configuration: Obj) -> None:
+        self.links = {name: LinkState() for name in names if name != "manager"}
+        self.clusters: dict[str, SimulatedCluster] = {}
+        for name in names:
+            if name == "manager":
+                self.clusters[name] = SimulatedCluster(name, configuration=configuration, connect=self._connect)
+            else:
+                self.clusters[name] = SimulatedCluster(
+                    name, extra=[lambda manager: PodPlayer(manager.client, manager.clock).setup(manager)]
+                )
+        self.log: list[State] = []
+        self._last: dict[tuple[str, str, Key], Obj] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _connect(self, access: Access) -> Client:
+        name = access.server.removeprefix("https://")
+        state = self.links.setdefault(name, LinkState(cut=True))
+
+        def target() -> Client:
+            if name not in self.clusters:
+                raise ConnectionFailed(f"cannot reach {name}: connection refused")
+            return self.clusters[name].client
+
+        return LinkClient(target, state, self.clusters["manager"].clock, name)
+
+    async def start(self) -> None:
+        for cluster in self.clusters.values():
+            await cluster.start()
+            for resource in WATCHED:
+                self._tasks.append(asyncio.ensure_future(self._watch(cluster, resource)))
+        await asyncio.sleep(0.05)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for cluster in self.clusters.values():
+            await cluster.stop()
+
+    async def _watch(self, cluster: SimulatedCluster, resource: Resource) -> None:
+        try:
+            async for event in cluster.client.watch(resource):
+                self._note(cluster.name, resource.kind, event.type, event.obj)
+        except ApiError:
+            return  # the kind is not served here
+
+    def _note(self, cluster: str, kind: str, event: str, obj: Obj) -> None:
+        if kind == "Event":
+            self.log.append(State(cluster, "EVENT", kind, _event(obj)))
+            return
+        identity = (cluster, kind, Key(namespace_of(obj), name_of(obj)))
+        before = self._last.pop(identity, None)
+        if event != "DELETED":
+            self._last[identity] = obj
+            if before is not None:
+                gone = {field: None for field in status_of(before) if field not in status_of(obj)}
+                obj = {**obj, "status": {**status_of(obj), **gone}}
+        self.log.append(State(cluster, event, kind, obj))
+
+    # What a recording's steps do
+
+    async def create(self, cluster: str, manifest: Obj) -> Obj:
+        manifest = self._with_kubeconfig(manifest)
+        resource = BY_KIND[manifest["kind"]]
+        return await self.clusters[cluster].client.create(resource, manifest, manager="kubectl-create")
+
+    def _with_kubeconfig(self, manifest: Obj) -> Obj:
+        """Blanked kubeconfigs are filled in with one of the cluster their Secret is named after."""
+        if manifest["kind"] != "Secret" or "kubeconfig" not in (manifest.get("data") or {}):
+            return manifest
+        name = name_of(manifest).removesuffix("-secret").removesuffix("-kubeconfig")
+        return {**manifest, "data": {"kubeconfig": kubeconfig_data(name)}}
+
+    async def real_name(self, cluster: str, resource: Resource, name: str, namespace: str) -> str:
+        """The name an object has here: masked hashes are found by what stands before them."""
+        if "<" not in name:
+            return name
+        pattern = re.compile(re.sub(r"<h\d+>", "[a-z0-9]+", name) + r"\Z")
+        items = (await self.clusters[cluster].client.list(resource, namespace)).items
+        return next(name_of(item) for item in items if pattern.match(name_of(item)))
+
+
+def _event(obj: Obj) -> Obj:
+    about: Any = obj.get("involvedObject") or {}
+    subject = "/".join(str(about.get(part)) for part in ("kind", "namespace", "name") if about.get(part))
+    return {"type": obj.get("type"), "reason": obj.get("reason"), "message": obj.get("message"), "object": subject}
