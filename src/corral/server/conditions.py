@@ -12,6 +12,9 @@ from corral.core.meta import Obj
 from corral.server.authn import user_status
 
 
+_VARIABLES = ("object", "oldObject", "request", "namespaceObject", "params", "variables")
+
+
 class ExpressionError(Exception):
     """An expression that is not CEL, or has no value for this request."""
 
@@ -20,7 +23,7 @@ class ExpressionError(Exception):
 def _compiled(expression: str) -> Any:
     from corral.core.cel import compile_expression  # loaded only where policies exist
 
-    return compile_expression(expression)
+    return compile_expression(expression, dict.fromkeys(_VARIABLES))
 
 
 def evaluate(expression: str, variables: Mapping[str, Any]) -> Any:
@@ -28,7 +31,7 @@ def evaluate(expression: str, variables: Mapping[str, Any]) -> Any:
     from corral.core.cel import CelError
 
     try:
-        return _compiled(expression)(variables)
+        return _compiled(expression).evaluate(*(variables.get(name) for name in _VARIABLES))
     except CelError as error:
         raise ExpressionError(str(error)) from error
 

@@ -7,7 +7,7 @@ version 2 as protobuf. Documents are built when first asked for after a change a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from corral.core.meta import Obj
@@ -20,7 +20,7 @@ from corral.server.http.message import JSON, TEXT, Request, Response
 from corral.server.openapi_protobuf import encode_document
 from corral.server.representations import encode
 
-PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V3 = "#/components/schemas/"
 _V2 = "#/definitions/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -283,13 +283,7 @@ class OpenApi:
 
     def document(self, name: str) -> Obj:
         """The version 3 document of one group and version."""
-        components = Components()
-        paths: dict[str, Obj] = {}
-        for kind, version in self._discovery.kinds(*_split(name)):
-            component = components.add_kind(kind, version)
-            paths.update(_Operations(kind, version, component).paths())
-        for extra in ("Status", "Patch", "DeleteOptions"):
-            components.add(_META + extra)
+        components, paths = self._collect([name])
         return {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": ".".join(VERSION[:2])},
@@ -297,19 +291,27 @@ class OpenApi:
             "components": {"schemas": dict(sorted(components.found.items()))},
         }
 
+    def _collect(self, names: Sequence[str]) -> tuple[Components, dict[str, Obj]]:
+        """The schemas and paths of some groups and versions."""
+        components = Components()
+        paths: dict[str, Obj] = {}
+        for name in names:
+            for kind, version in self._discovery.kinds(*_split(name)):
+                component = components.add_kind(kind, version)
+                paths.update(_Operations(kind, version, component).paths())
+        for extra in ("Status", "Patch", "DeleteOptions"):
+            components.add(_META + extra)
+        return components, paths
+
     def document_2(self) -> Obj:
         """The version 2 document of everything."""
-        definitions: dict[str, Obj] = {}
-        paths: dict[str, Obj] = {}
-        for name in self._documents():
-            document = self.document(name)
-            definitions.update(document["components"]["schemas"])
-            paths.update(document["paths"])
+        components, paths = self._collect(self._documents())
+        convert = _Version2().schema
         return {
             "swagger": "2.0",
             "info": {"title": "Kubernetes", "version": VERSION[2]},
             "paths": {path: _path_2(item) for path, item in sorted(paths.items())},
-            "definitions": {name: _schema_2(schema) for name, schema in sorted(definitions.items())},
+            "definitions": {name: convert(schema) for name, schema in sorted(components.found.items())},
         }
 
     def _version_2(self, request: Request) -> Response:
@@ -330,27 +332,39 @@ def _split(name: str) -> tuple[str, str]:
     return ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
 
 
-def _schema_2(schema: Any) -> Any:
-    """A version 3 schema in the words of version 2."""
-    if isinstance(schema, list):
-        return [_schema_2(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found: Obj = {}
-    for key, value in schema.items():
+class _Version2:
+    """Schemas in the words of version 2. What is shared in version 3, such as pod templates, stays shared."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Obj] = {}
+
+    def schema(self, schema: Obj) -> Obj:
+        found = self._known.get(id(schema))
+        if found is None:
+            found = self._known[id(schema)] = {}
+            for key, value in schema.items():
+                self._add(found, key, value)
+        return found
+
+    def _add(self, found: Obj, key: str, value: Any) -> None:
         if key == "$ref":
             found["$ref"] = _V2 + str(value).rpartition("/")[2]
         elif key == "allOf" and len(value) == 1 and "$ref" in value[0]:
             found["$ref"] = _V2 + value[0]["$ref"].rpartition("/")[2]
         elif key in ("oneOf", "anyOf", "not", "nullable", "x-kubernetes-validations"):
-            continue
+            return  # version 2 has no words for these
         elif key == "properties":
-            found[key] = {name: _schema_2(item) for name, item in value.items()}
-        elif key == "default":
-            found[key] = value
+            found[key] = {name: self.schema(item) for name, item in value.items()}
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            found[key] = self.schema(value)
+        elif key == "allOf":
+            found[key] = [self.schema(item) for item in value]
         else:
-            found[key] = _schema_2(value)
-    return found
+            found[key] = value
+
+
+def _reference_2(schema: Obj) -> Obj:
+    return {"$ref": _V2 + str(schema["$ref"]).rpartition("/")[2]}
 
 
 def _path_2(item: Obj) -> Obj:
@@ -366,12 +380,12 @@ def _operation_2(operation: Obj) -> Obj:
     body = operation.get("requestBody")
     if body is not None:
         schema = next(iter(body["content"].values()))["schema"]
-        parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": _schema_2(schema)})
+        parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": _reference_2(schema)})
         found["consumes"] = list(body["content"])
     found["produces"] = [JSON]
     found["parameters"] = parameters
     answer = operation["responses"]["200"]["content"][JSON]["schema"]
-    found["responses"] = {"200": {"description": "OK", "schema": _schema_2(answer)}}
+    found["responses"] = {"200": {"description": "OK", "schema": _reference_2(answer)}}
     return found
 
 

@@ -6,7 +6,7 @@ Field numbers are those of the published message definitions; only what our docu
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -70,7 +70,20 @@ def _extensions(field: int, source: Obj) -> list[bytes]:
     return [_named(field, key, _any(value)) for key, value in source.items() if key.startswith("x-")]
 
 
-def _schema(schema: Obj) -> bytes:
+class _Schemas:
+    """Encodes schemas; one that occurs many times is encoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, bytes] = {}
+
+    def encode(self, schema: Obj) -> bytes:
+        data = self._known.get(id(schema))
+        if data is None:
+            data = self._known[id(schema)] = _schema(schema, self.encode)
+        return data
+
+
+def _schema(schema: Obj, inner: Callable[[Obj], bytes]) -> bytes:
     out: list[bytes] = []
     for names, write in (
         (_SCHEMA_STRINGS, _string),
@@ -85,22 +98,26 @@ def _schema(schema: Obj) -> bytes:
     out += [_bytes(20, _any(value)) for value in schema.get("enum") or ()]
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict):
-        out.append(_bytes(21, _bytes(1, _schema(additional))))
+        out.append(_bytes(21, _bytes(1, inner(additional))))
     elif additional is not None:
         out.append(_bytes(21, _flag(2, bool(additional))))
     if isinstance(schema.get("type"), str):
         out.append(_bytes(22, _string(1, schema["type"])))
     if isinstance(schema.get("items"), dict):
-        out.append(_bytes(23, _bytes(1, _schema(schema["items"]))))
-    out += [_bytes(24, _schema(part)) for part in schema.get("allOf") or ()]
+        out.append(_bytes(23, _bytes(1, inner(schema["items"]))))
+    out += [_bytes(24, inner(part)) for part in schema.get("allOf") or ()]
     properties = schema.get("properties")
     if properties:
-        out.append(_bytes(25, b"".join(_named(1, name, _schema(value)) for name, value in properties.items())))
+        out.append(_bytes(25, b"".join(_named(1, name, inner(value)) for name, value in properties.items())))
     return b"".join([*out, *_extensions(31, schema)])
 
 
 def _scalars(source: Obj, names: Mapping[str, int], write: Any) -> list[bytes]:
     return [write(field, source[name]) for name, field in names.items() if source.get(name) is not None]
+
+
+def _reference(schema: Obj) -> bytes:
+    return _string(1, schema["$ref"])
 
 
 def _parameter(parameter: Obj) -> bytes:
@@ -110,7 +127,7 @@ def _parameter(parameter: Obj) -> bytes:
             _string(2, parameter["name"])
             + _string(3, "body")
             + _flag(4, True)
-            + _bytes(5, _schema(parameter["schema"]))
+            + _bytes(5, _reference(parameter["schema"]))
         )
         return _bytes(1, _bytes(1, body))
     fields = [_string(2, parameter["in"]), _string(4, parameter["name"])]
@@ -132,7 +149,7 @@ def _operation(operation: Obj) -> bytes:
 
 
 def _response(code: str, answer: Obj) -> bytes:
-    body = _string(1, answer["description"]) + _bytes(2, _bytes(1, _schema(answer["schema"])))
+    body = _string(1, answer["description"]) + _bytes(2, _bytes(1, _reference(answer["schema"])))
     return _named(1, code, _bytes(1, body))
 
 
@@ -145,5 +162,6 @@ def encode_document(document: Obj) -> bytes:
     """The whole document."""
     info = _string(1, document["info"]["title"]) + _string(2, document["info"]["version"])
     paths = b"".join(_named(2, path, _path(item)) for path, item in document["paths"].items())
-    definitions = b"".join(_named(1, name, _schema(schema)) for name, schema in document["definitions"].items())
+    schemas = _Schemas()
+    definitions = b"".join(_named(1, name, schemas.encode(schema)) for name, schema in document["definitions"].items())
     return b"".join([_string(1, document["swagger"]), _bytes(2, info), _bytes(8, paths), _bytes(9, definitions)])
