@@ -177,8 +177,8 @@ def forbidden(resource: Resource, name: str, why: str) -> Forbidden:
 
 def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> Invalid:
     """A 422 that lists every cause, in the words of a real server."""
-    texts = [str(cause) for cause in causes]
-    joined = texts[0] if len(texts) == 1 else f"[{', '.join(dict.fromkeys(texts))}]"
+    texts = list(dict.fromkeys(str(cause) for cause in causes))
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     subject = f"{kind}.{group}" if group else kind
     details: Obj = {"name": name} if name else {}
     if group:

@@ -135,8 +135,6 @@ class Writer:
             raise intake.uid_conflict(writing, metadata["uid"], "")
         if metadata.get("resourceVersion"):
             raise errors.conflict(served.resource, writing.name)
-        if not served.kind.allow_unconditional_update:
-            raise intake.unconditional(writing)
 
     async def replace(self, writing: Writing, current: Stored, obj: Obj, management: Management = TRACKED) -> Stored:
         """Replace `current` by `obj`, a private object in the requested version. Raises Stale when `current` no longer is."""
