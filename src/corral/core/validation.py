@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 from corral.core import names
@@ -60,19 +61,21 @@ def _go_escape(char: str) -> str:
 
 
 def go_number(number: float) -> str:
-    """A number as Go's %v writes it."""
+    """A number as Go's %v writes it: floats get an exponent from a million on."""
     if isinstance(number, int):
-        return str(number)
+        return str(int(number))
     if math.isinf(number) or math.isnan(number):
         return {"inf": "+Inf", "-inf": "-Inf"}.get(str(number), "NaN")
-    if number == int(number) and abs(number) < 1e21:
-        return str(int(number))
-    mantissa, e, exponent = repr(number).partition("e")
-    if not e:
-        return mantissa
-    return (
-        f"{mantissa.removesuffix('.0')}e{exponent[0] if exponent[0] in '+-' else '+'}{exponent.lstrip('+-').zfill(2)}"
-    )
+    sign, all_digits, scale = Decimal(repr(number)).as_tuple()
+    digits = "".join(map(str, all_digits)).rstrip("0") or "0"
+    exponent = len(all_digits) + int(scale) - 1 if digits != "0" else 0
+    if -4 <= exponent < 6 or digits == "0":
+        text = (
+            repr(abs(number)).removesuffix(".0") if "e" not in repr(number) else format(Decimal(repr(abs(number))), "f")
+        )
+        return f"{'-' if sign else ''}{text}"
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{'-' if sign else ''}{digits[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
 
 
 def go_json(value: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from corral.core import validation
 from corral.core.errors import Cause
 
@@ -26,10 +28,16 @@ def test_builders_render_values_as_go_does() -> None:
     assert validation.forbidden("a", "because").message == "Forbidden: because"
 
 
-def test_go_number() -> None:
-    assert validation.go_number(1e21) == "1e+21"
-    assert validation.go_number(1e-7) == "1e-07"
-    assert validation.go_number(1.25e-7) == "1.25e-07"
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1.0, "1"), (10.0, "10"), (100000.0, "100000"), (1e6, "1e+06"), (2147483647.0, "2.147483647e+09"), (1e21, "1e+21"),
+        (0.0001, "0.0001"), (1e-5, "1e-05"), (1.25e-7, "1.25e-07"), (1.5, "1.5"), (-2.5, "-2.5"), (-1e6, "-1e+06"), (0.0, "0"),
+        (2147483647, "2147483647"), (12345678.9, "1.23456789e+07"),
+    ],
+)  # fmt: skip
+def test_go_number(number: float, text: str) -> None:
+    assert validation.go_number(number) == text
 
 
 def test_metadata_reports_every_fault_in_order() -> None:

@@ -174,7 +174,7 @@ def _format_one(verb: str, value: Any, precision: int) -> str:
     kind = type(value)
     if verb == "s":
         return _format_string(value)
-    if verb == "d" and kind in (int, UInt, float):
+    if verb == "d" and (kind in (int, UInt) or _non_finite(value)):
         return _non_finite(value) or str(int(value))
     if verb in ("f", "e") and kind in (int, UInt, float):
         return _non_finite(value) or f"{float(value):.{precision}{verb}}"
@@ -188,7 +188,7 @@ def _format_one(verb: str, value: Any, precision: int) -> str:
     raise CelError(f"error during formatting: no such overload for %{verb}")
 
 
-def _non_finite(value: float) -> str:
+def _non_finite(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return ""

@@ -156,8 +156,12 @@ class _Parser:
             node = self.members(("lit", _number(f"-{text}", kind)))
         else:
             node = self.member()
-        for operator in reversed(operators):
-            node = ("unary", operator, node)
+        while operators:
+            operator = operators.pop()
+            if operators and operators[-1] == operator:
+                operators.pop()  # twice is not at all, whatever the operand
+            else:
+                node = ("unary", operator, node)
         return node
 
     def member(self) -> Node:

@@ -231,6 +231,8 @@ def negate(a: Any) -> Any:
 
 def contains(item: Any, container: Any) -> bool:
     if type(container) is dict:
+        if type(item) in (list, dict):
+            raise no_overload("@in")
         if type(item) in (float, UInt):
             return any(equals(item, key) for key in container)
         return type(item) in (str, int, bool) and item in container and any(equals(item, key) for key in container)

@@ -135,19 +135,19 @@ class _Walker:
         raw = schema.raw
         factor = raw.get("multipleOf")
         if factor and not _is_multiple(value, factor):
-            self.invalid(path, value, f"should be a multiple of {validation.go_number(factor)}")
+            self.invalid(path, value, f"should be a multiple of {validation.go_number(float(factor))}")
         limit = raw.get("maximum")
         if limit is not None:
             exclusive = bool(raw.get("exclusiveMaximum"))
             if value > limit or (exclusive and value == limit):
                 words = "less than" if exclusive else "less than or equal to"
-                self.invalid(path, value, f"should be {words} {validation.go_number(limit)}")
+                self.invalid(path, value, f"should be {words} {validation.go_number(float(limit))}")
         limit = raw.get("minimum")
         if limit is not None:
             exclusive = bool(raw.get("exclusiveMinimum"))
             if value < limit or (exclusive and value == limit):
                 words = "greater than" if exclusive else "greater than or equal to"
-                self.invalid(path, value, f"should be {words} {validation.go_number(limit)}")
+                self.invalid(path, value, f"should be {words} {validation.go_number(float(limit))}")
 
     def _check_list(self, value: list[Any], schema: Schema, path: str, old: Any) -> None:
         raw = schema.raw
@@ -173,7 +173,7 @@ class _Walker:
         for name in schema.required:
             if name not in value:
                 self.causes.append(validation.required(self.field(f"{path}.{name}" if path else name)))
-        for name, item in value.items():
+        for name, item in sorted(value.items()):  # faults come in this order, whatever was sent
             field = schema.properties.get(name) or schema.additional
             if field is None:
                 continue
@@ -278,10 +278,18 @@ def _check_keys(value: list[Any], schema: Schema, path: str) -> list[Cause]:
         if item is not None and not isinstance(item, dict):
             detail = "must be an object for an array of list-type map"
             return [validation.invalid(f"{path}[{position}]", item, detail)]
-    if len(value) < 2:
+    if len(value) < 2 or _are_distinct(value, schema.list_keys):
         return []
     keys = [{key: item[key] for key in schema.list_keys if key in item} if item else {} for item in value]
     return [validation.duplicate(f"{path}[{at}]", keys[at]) for at in _repeated(keys)]
+
+
+def _are_distinct(items: list[Any], keys: tuple[str, ...]) -> bool:
+    """True when no two elements share their keys; False means: look closer."""
+    try:
+        return len({tuple([item.get(key) for key in keys]) for item in items}) == len(items)
+    except (AttributeError, TypeError):  # a null element, or a key that is no scalar
+        return False
 
 
 def _repeated(values: list[Any]) -> list[int]:
