@@ -257,6 +257,8 @@ _Pair = tuple[FieldSet | None, FieldSet | None]
 
 
 def _compare(old: Any, new: Any, schema: Schema) -> _Pair:
+    if old is _ABSENT and new is not _ABSENT:
+        return _added(new, schema), None
     if old is new or (old is not _ABSENT and new is not _ABSENT and old == new):
         return None, None
     sample = old if new is _ABSENT or new is None else new
@@ -276,6 +278,32 @@ def _compare(old: Any, new: Any, schema: Schema) -> _Pair:
         if gone is not None:
             removed[step] = gone
     return (_node(touched) if touched else None), (_node(removed) if removed else None)
+
+
+def _added(value: Any, schema: Schema) -> FieldSet:
+    """What a value sets where there was none: every field of it. Most of a create goes through here."""
+    how = schema.merge
+    if how == "map" or (how == "any" and isinstance(value, dict)):
+        if not value or not isinstance(value, dict):
+            return _NO_FIELDS
+        node: FieldSet = {_HERE: _NO_FIELDS}
+        properties = schema.properties
+        for name, item in value.items():
+            if isinstance(item, dict | list):
+                node["f:" + name] = _added(item, properties.get(name) or schema.field(name) or ANYTHING)
+            else:
+                node["f:" + name] = _NO_FIELDS
+        return node
+    if how in ("set", "keyed") and value and isinstance(value, list):
+        node = {_HERE: _NO_FIELDS}
+        keyed = how == "keyed"
+        for step, element in _by_step(value, schema).items():
+            node[step] = _added(element, schema.items or ANYTHING) if keyed else _NO_FIELDS
+        return node
+    return _NO_FIELDS
+
+
+_NO_FIELDS: Final[FieldSet] = {}
 
 
 def _node(node: FieldSet) -> FieldSet:
