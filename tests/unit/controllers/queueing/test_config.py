@@ -1,0 +1,72 @@
+"""The configuration file, its defaults and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.controllers.queueing.config import ConfigError, load_config
+from corral.core.meta import Obj
+
+
+def test_an_empty_file_means_upstreams_defaults() -> None:
+    config = load_config({"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"})
+    assert config.frameworks == ("batch/job",)
+    assert config.wait_for_pods_ready is not None
+    assert config.wait_for_pods_ready.timeout_s == 1800
+    assert config.fair_sharing is None
+    assert not config.managed_namespaces.matches({"kubernetes.io/metadata.name": "kube-system"})
+    assert config.managed_namespaces.matches({"kubernetes.io/metadata.name": "team-a"})
+    assert config.multi_kueue.worker_lost_timeout_s == 900
+
+
+def test_everything_that_can_be_said_is_read() -> None:
+    config = load_config(
+        {
+            "waitForPodsReady": {
+                "timeout": "5m",
+                "blockAdmission": True,
+                "requeuingStrategy": {"timestamp": "Creation", "backoffLimitCount": 3, "backoffBaseSeconds": 10},
+            },
+            "fairSharing": {"preemptionStrategies": ["LessThanInitialShare"]},
+            "resources": {
+                "excludeResourcePrefixes": ["example.com/"],
+                "transformations": [{"input": "a", "strategy": "Replace", "outputs": {"b": "500m"}}],
+            },
+            "objectRetentionPolicies": {"workloads": {"afterFinished": "1h"}},
+            "featureGates": {"PartialAdmission": False},
+            "admissionFairSharing": {"usageHalfLifeTime": "10m", "resourceWeights": {"cpu": 2}},
+        }
+    )
+    settings = config.settings()
+    assert settings.block_on_pods_ready
+    assert not settings.eviction_timestamp
+    assert settings.fair_sharing_strategies == ("LessThanInitialShare",)
+    assert settings.transformations[0].outputs == {"b": "500m"}
+    assert not settings.transformations[0].retain
+    assert not settings.features.partial_admission
+    assert config.retention.after_finished_s == 3600
+    assert settings.admission_fair_sharing is not None
+    assert settings.admission_fair_sharing.half_life_s == 600
+
+
+@pytest.mark.parametrize(
+    ("document", "want"),
+    [
+        ({"featureGates": {"Nonsense": True}}, "featureGates: unrecognized feature gate: Nonsense"),
+        ({"waitForPodsReady": {"timeout": "soon"}}, "waitForPodsReady.timeout"),
+        ({"fairSharing": {"preemptionStrategies": ["Guess"]}}, "fairSharing.preemptionStrategies"),
+        ({"kind": "Deployment"}, "kind: expected Configuration"),
+        (
+            {"resources": {"quotaCheckStrategy": "IgnoreUndeclared", "excludeResourcePrefixes": ["x"]}},
+            "resources.quotaCheckStrategy",
+        ),
+        (
+            {"featureGates": {"MultiKueueWaitForWorkloadAdmitted": False}},
+            "cannot set feature gate MultiKueueWaitForWorkloadAdmitted to false, feature is locked to true",
+        ),
+    ],
+)
+def test_wrong_files_say_where(document: Obj, want: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(document)
+    assert want in str(caught.value)
