@@ -126,6 +126,11 @@ _CORE = "/api/v1/namespaces/errs"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/errs"
 
 Step = tuple[str, str, Any]
+_LEASE: Step = (
+    "PUT",
+    "/apis/coordination.k8s.io/v1/namespaces/errs/leases/made-by-put",
+    {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "made-by-put"}, "spec": {}},
+)
 BASE: tuple[Step, ...] = (
     ("POST", f"{_CORE}/configmaps", _config_map("a")),
     ("POST", f"{_CORE}/configmaps", _config_map("b")),
@@ -151,13 +156,7 @@ BASE: tuple[Step, ...] = (
     ),
 )
 STEPS: dict[str, tuple[Step, ...]] = {
-    "put-no-rv-lease": (
-        (
-            "PUT",
-            "/apis/coordination.k8s.io/v1/namespaces/errs/leases/made-by-put",
-            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "made-by-put"}, "spec": {}},
-        ),
-    ),
+    "put-no-rv-lease": (_LEASE,),
     "ssa-conflict-two-fields": (
         (
             "APPLY",
@@ -172,6 +171,7 @@ STEPS: dict[str, tuple[Step, ...]] = {
         ("DELETE", "/api/v1/namespaces/errs-term", None),
     ),
     "quota-exceeded": (
+        ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/errs/leases/made-by-put", None),
         (
             "POST",
             f"{_CORE}/resourcequotas",
@@ -225,8 +225,8 @@ STEPS: dict[str, tuple[Step, ...]] = {
         ),
         ("STATUS", f"{_CORE}/pods/p/status", {"status": {"phase": "Running"}}),
     ),
-    "deletecollection-body": (("DELETE", f"{_CORE}/resourcequotas/q", None),),
-    "compacted-but-cached-list-exact": (("FILL", "", 260),),
+    "deletecollection-body": (("DELETE", f"{_CORE}/resourcequotas/q", None), _LEASE),
+    "compacted-but-cached-list-exact": (("POST", f"{_CORE}/configmaps", _config_map("more")), ("FILL", "", 260)),
     "expired-list-exact": (("COMPACT", "", None),),
     "old-rv-get": (("MERGE", f"{_CORE}/configmaps/a", {"data": {"n": "41794766058.2945175"}}),),
 }
