@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from corral.core import conditions
 from corral.core.errors import Cause
-from corral.core.meta import Obj, annotations_of, spec_of, status_of, with_annotations
+from corral.core.meta import Obj, annotations_of, metadata_of, spec_of, status_of, with_annotations, with_status
 from corral.core.resource import Resource
 from corral.core.validation import forbidden, invalid, keyed
 from corral.jobs.adapter import Finish, Slot, SuspendableJob, Write
@@ -70,7 +70,9 @@ class BatchJob(SuspendableJob):
 
     def pods_ready(self, job: Obj) -> bool:
         status = status_of(job)
-        return int(status.get("succeeded") or 0) + int(status.get("ready") or 0) >= pods_at_once(job)
+        uncounted = (status.get("uncountedTerminatedPods") or {}).get("succeeded") or ()
+        done = int(status.get("succeeded") or 0) + len(uncounted)
+        return done + int(status.get("ready") or 0) >= pods_at_once(job)
 
     def has_failed_pods(self, job: Obj) -> bool:
         return bool(status_of(job).get("failed"))
@@ -98,9 +100,12 @@ class BatchJob(SuspendableJob):
         return set_in(copy, (*TEMPLATE, "metadata", "labels"), kept or None) if labels else copy
 
     def sync_status(self, local: Obj, remote: Obj) -> Obj | None:
-        """A suspended Job may not have a start time, so status waits until both sides agree about suspension."""
+        """A suspended Job may not have a start time, so status waits until both sides agree about suspension.
+
+        Meanwhile the local Job says that it is suspended: without that the API refuses to start it.
+        """
         if self.is_suspended(local) and not self.is_suspended(remote) and self.finished(remote) is None:
-            return None
+            return None if conditions.find(local, "Suspended") else _suspended_here(local, remote)
         return super().sync_status(local, remote)
 
     def stopped_status(self, job: Obj, now: str) -> Obj:
@@ -110,6 +115,13 @@ class BatchJob(SuspendableJob):
         entry = conditions.condition("Suspended", True, "MultiKueueAdapter", "The worker that ran the Job is gone")
         held = conditions.conditions_of(job)
         return {**status, "conditions": conditions.set_condition(held, {**entry, "lastProbeTime": now}, now)}
+
+
+def _suspended_here(local: Obj, remote: Obj) -> Obj:
+    since = metadata_of(remote).get("creationTimestamp")
+    entry = conditions.condition("Suspended", True, "MultiKueueAdapter", "Set by MultiKueue adapter")
+    entry |= {"lastProbeTime": since, "lastTransitionTime": since}
+    return with_status(local, {**status_of(local), "conditions": [*conditions.conditions_of(local), entry]})
 
 
 _GENERATED_LABELS = frozenset({*CONTROLLER_LABELS, *NAME_LABELS})

@@ -6,6 +6,7 @@ waiting times are masked; a repeated value is one value.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -90,8 +91,6 @@ def _facts(state: State) -> Iterator[tuple[Aspect, str]]:
 
 def _status_facts(kind: str, status: Obj) -> Iterator[tuple[str, str]]:
     if kind == "Pod":
-        if status.get("phase"):
-            yield "phase", str(status["phase"])
         return
     for entry in status.get("conditions") or []:
         text = f"{entry.get('status')}/{entry.get('reason')}: {masked(str(entry.get('message')))}"
@@ -100,7 +99,14 @@ def _status_facts(kind: str, status: Obj) -> Iterator[tuple[str, str]]:
         yield f"check {entry.get('name')}", f"{entry.get('state')}: {masked(str(entry.get('message')))}"
     for field in ("clusterName", "nominatedClusterNames", "reclaimablePods"):
         if field in status:
-            yield field, str(status[field])
+            yield field, _text(status[field])
+
+
+def _text(value: Any) -> str:
+    """A value in one form: keys sorted, and names too, since nobody promises their order."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = sorted(value)
+    return json.dumps(value, sort_keys=True)
 
 
 def _spec_facts(kind: str, spec: Obj) -> Iterator[tuple[str, str]]:

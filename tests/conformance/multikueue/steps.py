@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corral.core.errors import ApiError
+from corral.core.errors import ApiError, NotFound
 from corral.core.meta import name_of
 from corral.core.resource import Resource
+from corral.kinds.registry import native_kinds
 from multikueue.facts import Obj
 from multikueue.world import BY_KIND, World
 
@@ -43,6 +44,8 @@ def _same_refusal(response: Obj | None, error: ApiError) -> bool:
 
 
 def _plain(text: str) -> str:
+    """A message without name hashes, and without the type of a bad value, which newer servers leave out."""
+    text = re.sub(r'Invalid value: "(object|array|string)": ', "Invalid value: ", text)
     return re.sub(r"<h\d+>|-[0-9a-f]{5}\b", "-<h>", text).replace("--<h>", "-<h>")
 
 
@@ -76,19 +79,13 @@ async def _fault(world: World, words: str) -> None:
 
 
 async def _definition(world: World, action: str, name: str, worker: str) -> None:
-    from corral.kinds.crd import crd_manifest
-    from corral.kinds.registry import native_kinds
-
-    client = world.clusters[worker].client
-    resource = BY_KIND["CustomResourceDefinition"]
-    (kind,) = (kind for kind in native_kinds() if f"{kind.plural}.{kind.group}" == name)
     registry = world.clusters[worker].api.registry
+    (kind,) = (kind for kind in native_kinds() if f"{kind.plural}.{kind.group}" == name)
     if action == "remove":
         registry.remove(kind.group, kind.plural)
         world.links[worker].break_streams()
     else:
         registry.add(kind)
-    del client, resource, crd_manifest
 
 
 async def _patch(world: World, cluster: str, step: Obj, recording: Obj) -> None:
@@ -125,6 +122,8 @@ async def _target(world: World, cluster: str, step: Obj, recording: Obj) -> tupl
     resource = BY_KIND[kind]
     items = (await world.clusters[cluster].client.list(resource)).items
     mentioned = [item for item in items if re.search(rf"(?<![\w-]){re.escape(name_of(item))}(?![\w-])", words)]
+    if not items:
+        raise NotFound(f"there is no {kind} to patch on {cluster}")
     chosen = (mentioned or items)[0]
     return resource, name_of(chosen), str(chosen["metadata"].get("namespace") or "")
 
@@ -155,6 +154,8 @@ async def _delete(world: World, cluster: str, words: str, recording: Obj) -> Non
     client = world.clusters[cluster].client
     items = (await client.list(resource)).items
     mentioned = [item for item in items if name_of(item) in words]
+    if not items:
+        raise NotFound(f"there is no {kind} to delete on {cluster}")
     chosen = (mentioned or items)[0]
     namespace = str(chosen["metadata"].get("namespace") or "")
     await client.delete(resource, name_of(chosen), namespace, propagation="Background")

@@ -230,6 +230,10 @@ class DispatchWorkloads:
         now = self._manager.clock.timestamp()
         reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
         await self._write(lifecycle.finish(subject.workload, reason, message, now), ADMISSION_MANAGER)
+        if subject.job is not None:
+            recorder = self._manager.recorder.named(f"{subject.adapter.framework}-kueue-controller")
+            text = f"Workload '{key_of(subject.workload)}' is declared finished"
+            recorder.event(subject.job, "Normal", "FinishedWorkload", text)
 
     async def _send_back(self, subject: _Subject, message: str, event_type: str, event_message: str) -> None:
         await self._set_check(subject.workload, subject.check, names.RETRY, message)
@@ -366,11 +370,10 @@ class DispatchWorkloads:
         """Show on the Workload and in an Event what keeps it waiting."""
         workload = self._workloads.get(key_of(workload)) or workload
         state = check_state(workload, check)
-        if state.get("state") != names.PENDING or (state.get("message") or "") == message:
+        if not message or state.get("state") != names.PENDING or state.get("message") == message:
             return
         await self._set_check(workload, check, names.PENDING, message)
-        if message:
-            self._manager.recorder.event(workload, "Normal", "WaitingForWorker", message)
+        self._manager.recorder.event(workload, "Normal", "WaitingForWorker", message)
 
     # Writing
 

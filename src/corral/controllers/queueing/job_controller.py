@@ -141,6 +141,8 @@ class JobController:
         if not proceed:
             return None
         if finish is not None:
+            if workload is not None and not wl.is_finished(workload) and await self._sync_progress(job, workload):
+                return None
             await self._finish(job, workload, finish)
             return None
         if workload is None:
