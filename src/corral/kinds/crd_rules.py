@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from corral.core import conditions, names
 from corral.core.errors import Cause
 from corral.core.meta import Obj, name_of, spec_of, status_of
+from corral.core.regex import RegexError, search
 from corral.core.validation import (
     check_metadata_update,
     forbidden,
@@ -283,10 +283,9 @@ def _check_pattern(schema: Obj, path: str) -> list[Cause]:
     if not pattern:
         return []
     try:
-        re.compile(pattern)
-    except re.error as error:
-        detail = f"must be a valid regular expression, but isn't: error parsing regexp: {error}"
-        return [invalid(f"{path}.pattern", pattern, detail)]
+        search(pattern, "")
+    except RegexError as error:
+        return [invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")]
     return []
 
 
