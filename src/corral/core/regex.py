@@ -30,7 +30,10 @@ def _searcher(pattern: str) -> jsonschema_rs.Draft202012Validator:
 
 def search(pattern: str, text: str) -> bool:
     """True when `pattern` matches anywhere in `text`; raises RegexError for a bad pattern."""
-    found: bool = _searcher(pattern).is_valid(text)
+    try:
+        found: bool = _searcher(pattern).is_valid(text)
+    except UnicodeEncodeError:
+        return False  # half a surrogate pair is not text
     return found
 
 

@@ -10,7 +10,7 @@ import binascii
 import ipaddress
 import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -39,6 +39,8 @@ _DATE_TIME: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[tT](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[zZ]|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?)?", re.ASCII
 )
 
+_DATE: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+
 
 def is_date_time(text: str) -> bool:
     """RFC 3339 with the few liberties the API server takes: fractions, and a time zone that may be missing."""
@@ -51,10 +53,11 @@ def is_date_time(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
+    match = _DATE.fullmatch(text)
+    if match is None:
         return False
     try:
-        datetime.strptime(text, "%Y-%m-%d")
+        date(int(match[1]), int(match[2]), int(match[3]))
     except ValueError:
         return False
     return True

@@ -66,12 +66,13 @@ class ResourceSchema:
     def _validate_part(
         self, value: Any, before: Any, schema: Schema, path: str, obj: Obj, old: Obj | None
     ) -> list[Cause]:
-        if before is not None and value is before:
+        known = ABSENT if before is None else before
+        if value is known:
             causes: list[Cause] = []
         elif gate_of(schema, strict=False).passes(value):
-            causes = check_embedded(value, schema, path) + check_uniqueness(value, schema, path)
+            causes = check_embedded(value, schema, path) + check_uniqueness(value, schema, path, known)
         else:
-            causes = validate(value, schema, ABSENT if before is None else before, path)
+            causes = validate(value, schema, known, path)
         return self._check_rules(obj, old, causes)
 
     def _check_rules(self, obj: Obj, old: Obj | None, causes: list[Cause]) -> list[Cause]:

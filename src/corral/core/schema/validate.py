@@ -41,7 +41,7 @@ def validate(value: Any, schema: Schema, old: Any = ABSENT, path: str = "") -> l
     causes: list[Cause] = []
     _Walker(path, causes).check(value, schema, "", old)
     causes += check_embedded(value, schema, path)
-    causes += check_uniqueness(value, schema, path)
+    causes += check_uniqueness(value, schema, path, old)
     return causes
 
 
@@ -116,14 +116,12 @@ class _Walker:
 
     def _check_string(self, value: str, schema: Schema, path: str) -> None:
         raw = schema.raw
-        limit = raw.get("maxLength")
-        if limit is not None and len(value) > limit:
-            self.causes.append(validation.too_long(self.field(path), limit))
-        limit = raw.get("minLength")
-        if limit is not None and len(value) < limit:
-            self.invalid(path, value, f"should be at least {limit} chars long")
-        pattern = raw.get("pattern")
-        if pattern and not search(pattern, value):
+        longest, shortest, pattern = raw.get("maxLength"), raw.get("minLength"), raw.get("pattern")
+        if longest is not None and len(value) > longest:
+            self.causes.append(validation.too_long(self.field(path), longest))
+        elif shortest is not None and len(value) < shortest:
+            self.invalid(path, value, f"should be at least {shortest} chars long")
+        elif pattern and not search(pattern, value):
             self.invalid(path, value, f"should match '{pattern}'")
         format_name = raw.get("format")
         check = find_check(format_name) if format_name else None
@@ -164,22 +162,24 @@ class _Walker:
             self.invalid(path, "", "shouldn't contain duplicates")
 
     def _check_object(self, value: dict[str, Any], schema: Schema, path: str, old: Any) -> None:
-        raw = schema.raw
-        if raw.get("minProperties") is not None and len(value) < raw["minProperties"]:
-            self.invalid(path, len(value), f"should have at least {raw['minProperties']} properties")
-        if raw.get("maxProperties") is not None and len(value) > raw["maxProperties"]:
-            self.causes.append(validation.too_many(self.field(path), len(value), raw["maxProperties"]))
+        fewest, most = schema.raw.get("minProperties"), schema.raw.get("maxProperties")
+        if fewest is not None and len(value) < fewest:
+            self.invalid(path, len(value), f"should have at least {fewest} properties")
+            return
+        if most is not None and len(value) > most:
+            self.causes.append(validation.too_many(self.field(path), len(value), most))
+            return
         before = old if isinstance(old, dict) else {}
-        for name in schema.required:
-            if name not in value:
-                self.causes.append(validation.required(self.field(f"{path}.{name}" if path else name)))
-        for name, item in sorted(value.items()):  # faults come in this order, whatever was sent
+        for name, item in value.items():
             field = schema.properties.get(name) or schema.additional
             if field is None:
                 continue
             here = f"{path}.{name}" if path else name
             ratchets = path or name not in ("kind", "apiVersion")
             self.check(item, field, here, before.get(name, ABSENT) if ratchets else ABSENT)
+        for name in schema.required:
+            if name not in value:
+                self.causes.append(validation.required(self.field(f"{path}.{name}" if path else name)))
 
     def _check_combinators(self, value: Any, schema: Schema, path: str) -> None:
         for word, branches in schema.combinators.items():
@@ -246,11 +246,13 @@ def _is_multiple(value: float, factor: float) -> bool:
     return abs(quotient - round(quotient)) < 1e-9
 
 
-def check_uniqueness(value: Any, schema: Schema, path: str = "") -> list[Cause]:
-    """Causes for repeated members of sets and repeated keys of keyed lists."""
+def check_uniqueness(value: Any, schema: Schema, path: str = "", old: Any = ABSENT) -> list[Cause]:
+    """Causes for repeated members of sets and repeated keys of keyed lists; none while `old` has some already."""
     causes: list[Cause] = []
     if "unique" in schema.reaches:
         _walk_unique(value, schema, path, causes)
+        if causes and old is not ABSENT and check_uniqueness(old, schema):
+            return []
     return causes
 
 
