@@ -20,11 +20,15 @@ def parse_amount(resource: str, quantity: str | int | float) -> int:
     return milli(quantity) if resource == "cpu" else value(quantity)
 
 
+def format_limit(resource: str, amount: int) -> str:
+    """Like `format_amount`; what no quantity can hold is `<unlimited>`."""
+    return "<unlimited>" if amount >= MAX_INT64 else format_amount(resource, amount)
+
+
 @lru_cache(maxsize=8192)
 def format_amount(resource: str, amount: int) -> str:
-    """The canonical quantity text of an amount; amounts no quantity can hold are `<unlimited>`."""
-    if amount >= MAX_INT64:
-        return "<unlimited>"
+    """The canonical quantity text of an amount, cut off where a 64-bit integer ends."""
+    amount = min(amount, MAX_INT64)
     if resource == "cpu":
         return str(Quantity(amount * 1_000_000))
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):

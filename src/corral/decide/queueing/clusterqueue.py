@@ -86,7 +86,10 @@ class ClusterQueue:
 
     def update(self, spec: ClusterQueueSpec) -> None:
         self.spec = spec
-        self.groups: dict[str, ResourceGroup] = {resource: group for group in spec.groups for resource in group.covered}
+        self.groups: dict[str, ResourceGroup] = {}
+        for group in spec.groups:
+            for resource in group.covered:
+                self.groups.setdefault(resource, group)
 
     @property
     def cohort_path(self) -> str:

@@ -39,7 +39,7 @@ _MAX_IDLE_ROUNDS = 64
 class Entry:
     """The head of a queue on its way through a round."""
 
-    __slots__ = ("assignment", "cause", "item", "message", "queue", "reason", "targets", "usage")
+    __slots__ = ("assignment", "cause", "item", "message", "queue", "reason", "targets", "told", "usage")
 
     def __init__(self, item: Pending, queue: ClusterQueue) -> None:
         self.item = item
@@ -50,6 +50,8 @@ class Entry:
         self.cause = "Generic"
         self.reason = ""
         """Granular reason of the condition."""
+        self.told = False
+        """Its message is part of another decision already."""
         self.usage: Usage = {}
         """Quota the admission would add; nothing on a second pass."""
 
@@ -570,6 +572,7 @@ class Cycle:
         )
         entry.reason = "WaitingForPreemptedWorkloads"
         entry.cause = "PendingPreemption"
+        entry.told = True
         entry.item.cursor = None
         explanation = entry.message
         entry.message = f"{explanation}. Pending the preemption of {len(victims)} workload(s)"
@@ -644,7 +647,7 @@ class Cycle:
         self._progress = self._progress or was_parked
         if was_parked or (unfinished and entry.cause != "PendingPreemption"):
             self._changed.add(entry.queue.node.root())
-        if news and entry.cause != "PendingPreemption":
+        if news and not entry.told:
             self._tell(entry, verdict)
 
     def _tell(self, entry: Entry, verdict: Verdict) -> None:

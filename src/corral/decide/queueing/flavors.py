@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from corral.decide.queueing.affinity import flavor_matches, untolerated_taint
-from corral.decide.queueing.amounts import format_amount
+from corral.decide.queueing.amounts import format_amount, format_limit
 from corral.decide.queueing.assignment import Assignment, Attempt, Cursor, Fit, FlavorChoice, Mode, PodSetChoice
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
 from corral.decide.queueing.model import (
@@ -305,15 +305,15 @@ class FlavorAssigner:
         if wanted > most:
             reason = (
                 f"insufficient quota for {resource} in flavor {column.flavor}, previously considered podsets requests "
-                f"({format_amount(resource, assigned)}) + current podset request ({format_amount(resource, amount)}) > "
-                f"maximum capacity ({format_amount(resource, most)})"
+                f"({format_limit(resource, assigned)}) + current podset request ({format_amount(resource, amount)}) > "
+                f"maximum capacity ({format_limit(resource, most)})"
             )
             return Rank(Fit.NO_FIT, 0), reason, EXCEEDS_MAX_QUOTA
         available = node.available(column)
         height, reclaimable = lowest_fitting_subtree(node, column, wanted)
         if wanted <= available:
             return Rank(Fit.FIT, height), "", ""
-        missing = format_amount(resource, wanted - available)
+        missing = format_limit(resource, wanted - available)
         reason = f"insufficient unused quota for {resource} in flavor {column.flavor}, {missing} more needed"
         if reclaimable or node.quota(column).nominal >= wanted or self._preempts_while_borrowing():
             fit, height = self.oracle(self.queue, self.info, column, wanted)

@@ -16,8 +16,6 @@ DEFERRED_FIT = (
     "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
 )
 WAITING_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condition"
-INVALID_RESOURCES = "resources validation failed"
-LIMIT_RANGE = "resources didn't satisfy LimitRange constraints"
 
 
 def no_replacement(nodes: str) -> str:

@@ -27,6 +27,7 @@ from corral.decide.queueing.decode import (
 )
 from corral.decide.queueing.explain import explain
 from corral.decide.queueing.fairness import share_of
+from corral.decide.queueing.limits import NO_LIMITS, namespace_limits
 from corral.decide.queueing.model import Amounts, LocalQueueSpec, PodUsage, WorkloadInfo
 from corral.decide.queueing.pending import Pending, PendingQueue
 from corral.decide.queueing.plan import CyclePlan, PodSetAssignment
@@ -228,7 +229,21 @@ class QueueingState:
         """Pod overhead of a RuntimeClass, for pods that do not carry their own."""
         if self._overheads.get(name) != overhead:
             self._overheads[name] = overhead
+            limits = self._decoder.limits
             self._decoder = WorkloadDecoder(self.settings, self._overheads)
+            self._decoder.limits = limits
+
+    def set_limit_ranges(self, namespace: str, limit_ranges: Iterable[Obj]) -> None:
+        """All LimitRanges of a namespace; they count for workloads that are fed afterwards."""
+        limits = namespace_limits(limit_ranges)
+        if limits == NO_LIMITS:
+            self._decoder.limits.pop(namespace, None)
+        else:
+            self._decoder.limits[namespace] = limits
+        for key in [key for key in self.world.workloads if key.namespace == namespace]:
+            info = self.world.workloads[key]
+            if not info.reserving and not info.finished:
+                self._accept(self._decoder.decode(info.obj), info)
 
     # -- workloads ------------------------------------------------------------------------------------------------
 
@@ -714,6 +729,7 @@ def _waits_alike(old: WorkloadInfo, new: WorkloadInfo) -> bool:
             info.requeue_blocked,
             info.gated_preemption,
             info.failed_checks,
+            info.invalid,
             info.reserving,
         )
 

@@ -26,6 +26,15 @@ from corral.core.meta import (
 from corral.core.timestamps import parse_time
 from corral.decide.queueing.amounts import parse_amount
 from corral.decide.queueing.decode import created_at, toleration_from, version_of
+from corral.decide.queueing.limits import (
+    NO_LIMITS,
+    Complaint,
+    NamespaceLimits,
+    complaints_text,
+    outside_limit_ranges,
+    requests_above_limits,
+    with_defaults,
+)
 from corral.decide.queueing.model import (
     UNCONSTRAINED,
     Amounts,
@@ -49,6 +58,9 @@ FLAVORS_ANNOTATION = PREFIX + "workload-allowed-resource-flavors"
 PARENT_LABEL = PREFIX + "concurrent-admission-parent"
 JOB_UID_LABEL = PREFIX + "job-uid"
 
+INVALID_RESOURCES = "resources validation failed"
+OUTSIDE_LIMIT_RANGE = "resources didn't satisfy LimitRange constraints"
+
 _MAX_TEMPLATES = 4096
 
 
@@ -59,7 +71,8 @@ class TemplateInfo(msgspec.Struct, frozen=True):
     effective: Amounts
     constraints: PodConstraints
     shape: bytes
-    invalid: str
+    invalid: tuple[Complaint, ...] = ()
+    out_of_range: tuple[Complaint, ...] = ()
 
 
 class WorkloadDecoder:
@@ -68,20 +81,25 @@ class WorkloadDecoder:
     def __init__(self, settings: QueueingSettings, overheads: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self.settings = settings
         self.overheads = overheads or {}
+        self.limits: dict[str, NamespaceLimits] = {}
+        """Limit ranges by namespace."""
         self._templates: dict[bytes, TemplateInfo] = {}
         self._encode = msgspec.json.Encoder().encode
 
-    def template(self, spec: Obj) -> TemplateInfo:
+    def template(self, spec: Obj, limits: NamespaceLimits = NO_LIMITS) -> TemplateInfo:
         """The meaning of a pod spec; equal specs cost one dictionary lookup."""
+        if limits is not NO_LIMITS:
+            return self._read_template(spec, limits)
         content = self._encode(spec)
         known = self._templates.get(content)
         if known is None:
             if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()
-            known = self._templates[content] = self._read_template(spec)
+            known = self._templates[content] = self._read_template(spec, limits)
         return known
 
-    def _read_template(self, spec: Obj) -> TemplateInfo:
+    def _read_template(self, spec: Obj, limits: NamespaceLimits) -> TemplateInfo:
+        spec = with_defaults(spec, limits)
         requests = pod_requests(spec, self.overheads.get(spec.get("runtimeClassName") or ""))
         constraints = constraints_from(spec)
         placement = [spec.get(field) for field in ("nodeSelector", "affinity", "tolerations")]
@@ -90,7 +108,8 @@ class WorkloadDecoder:
             effective=effective_requests(requests, self.settings),
             constraints=constraints,
             shape=b"" if constraints == UNCONSTRAINED else msgspec.json.encode(placement, order="sorted"),
-            invalid=_requests_above_limits(spec),
+            invalid=tuple(requests_above_limits(spec)),
+            out_of_range=tuple(outside_limit_ranges(spec, requests, limits)),
         )
 
     def decode(self, obj: Obj) -> WorkloadInfo:
@@ -100,7 +119,8 @@ class WorkloadDecoder:
         annotations = annotations_of(obj)
         reserved, evicted = _true(found, "QuotaReserved"), _true(found, "Evicted")
         admission = status.get("admission") if reserved else None
-        pod_sets, shapes, invalid = self._pod_sets(spec, status, admission)
+        limits = self.limits.get(key_of(obj).namespace, NO_LIMITS) if self.limits else NO_LIMITS
+        pod_sets, shapes, invalid = self._pod_sets(spec, status, admission, limits)
         base = int(spec.get("priority") or 0)
         priority = base + (_boost(annotations) if self.settings.features.priority_boost else 0)
         flavors = annotations.get(FLAVORS_ANNOTATION) if self.settings.features.concurrent_admission else None
@@ -168,7 +188,7 @@ class WorkloadDecoder:
         return created
 
     def _pod_sets(
-        self, spec: Obj, status: Obj, admission: Obj | None
+        self, spec: Obj, status: Obj, admission: Obj | None, limits: NamespaceLimits
     ) -> tuple[tuple[PodSetInfo, ...], tuple[Any, ...], str]:
         reclaimable: dict[str, int] = {}
         if self.settings.features.reclaimable_pods:
@@ -177,10 +197,10 @@ class WorkloadDecoder:
         decoded: list[PodSetInfo] = []
         shapes: list[Any] = []
         invalid: list[str] = []
-        pod_sets = spec.get("podSets") or ()
-        for pod_set in pod_sets:
+        out_of_range: list[str] = []
+        for index, pod_set in enumerate(spec.get("podSets") or ()):
             name = pod_set.get("name") or "main"
-            template = self.template((pod_set.get("template") or {}).get("spec") or {})
+            template = self.template((pod_set.get("template") or {}).get("spec") or {}, limits)
             total = pod_set.get("count", 1)
             count = total - min(total, reclaimable.get(name, 0))
             topology = topology_request_from(pod_set.get("topologyRequest"))
@@ -192,9 +212,14 @@ class WorkloadDecoder:
             decoded.append(info)
             effective = tuple(sorted(info.requests.items()))
             shapes.append((name, count, effective, info.min_count, template.shape, topology))
-            if template.invalid:
-                invalid.append(template.invalid)
-        return tuple(decoded), tuple(shapes), ", ".join(invalid)
+            invalid.extend(complaint.text(index) for complaint in template.invalid)
+            out_of_range.extend(complaint.text(index) for complaint in template.out_of_range)
+        problem = ""
+        if invalid:
+            problem = f"{INVALID_RESOURCES}: {complaints_text(invalid)}"
+        elif out_of_range:
+            problem = f"{OUTSIDE_LIMIT_RANGE}: {complaints_text(out_of_range)}"
+        return tuple(decoded), tuple(shapes), problem
 
 
 def _pending_pod_set(
@@ -336,25 +361,3 @@ def _needs_second_pass(
         if pod_set.topology_assignment is not None
         for domain in pod_set.topology_assignment.domains
     )
-
-
-def _requests_above_limits(spec: Obj) -> str:
-    """Upstream's complaint about containers that request more than their limit, else empty."""
-    complaints: list[str] = []
-    groups = (("initContainers", spec.get("initContainers")), ("containers", spec.get("containers")))
-    for field, containers in groups:
-        for index, container in enumerate(containers or ()):
-            _compare_limits(container.get("resources") or {}, f"{field}[{index}]", complaints)
-    _compare_limits(spec.get("resources") or {}, "", complaints)
-    return ", ".join(complaints)
-
-
-def _compare_limits(resources: Obj, path: str, complaints: list[str]) -> None:
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    above = sorted(
-        name
-        for name, quantity in requests.items()
-        if name in limits and parse_amount(name, quantity) > parse_amount(name, limits[name])
-    )
-    if above:
-        complaints.append(f"{path}[{', '.join(above)}]")
