@@ -69,9 +69,9 @@ def _generate_selector(job: Obj) -> None:
     template = spec["template"].setdefault("metadata", {})
     generated = {
         CONTROLLER_UID: metadata["uid"],
-        JOB_NAME: metadata["name"],
+        JOB_NAME: metadata.get("name", ""),
         LEGACY_CONTROLLER_UID: metadata["uid"],
-        LEGACY_JOB_NAME: metadata["name"],
+        LEGACY_JOB_NAME: metadata.get("name", ""),
     }
     template["labels"] = dict(sorted({**generated, **(template.get("labels") or {})}.items()))
     selector = spec["selector"] = {**(spec.get("selector") or {})}
