@@ -11,6 +11,7 @@ from corral.core import errors, validation
 from corral.core.admission import AdmissionRequest, UserInfo
 from corral.core.errors import BadRequest, Cause, Conflict
 from corral.core.meta import Obj
+from corral.core.names import check_path_segment
 from corral.server.options import WriteOptions
 from corral.server.serving import Served
 from corral.server.shape import Shape
@@ -104,10 +105,14 @@ def check_kind(writing: Writing, sent: Obj) -> None:
 def wrong_kind(served: Served, kind: str, api_version: str) -> BadRequest:
     version = api_version.rpartition("/")[2]
     want = served.kind.kind
-    return BadRequest(
-        f'{kind} in version "{version}" cannot be handled as a {want}: no kind "{kind}" is registered for version '
-        f'"{api_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
-    )
+    if served.registry.find(api_version, kind) is not None:
+        package = served.kind.group.partition(".")[0] or "core"
+        why = f"converting ({version}.{kind}) to ({package}.{want}): unknown conversion"
+    else:
+        why = (
+            f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+        )
+    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {want}: {why}')
 
 
 def check_name(writing: Writing, metadata: Obj) -> None:
@@ -247,7 +252,12 @@ def check_new(writing: Writing, obj: Obj) -> list[Cause]:
 
 def check_changed(writing: Writing, obj: Obj, old: Obj) -> list[Cause]:
     """Everything wrong with a changed object."""
-    causes = validation.check_metadata_update(obj["metadata"], old["metadata"])
+    metadata = obj["metadata"]
+    causes = validation.check_metadata_update(metadata, old["metadata"])
+    if causes:
+        # A real server checks the metadata of a changed object twice, and says everything twice.
+        namespaced = writing.served.kind.namespaced
+        causes = validation.check_metadata(metadata, namespaced=namespaced, check_name=check_path_segment) + causes
     if writing.subresource == "status":
         return causes + writing.shape.check_status(obj, old)
     return causes + writing.shape.check_update(obj, old)

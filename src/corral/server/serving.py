@@ -17,9 +17,10 @@ _NEW_EVENTS = "events.events.k8s.io"
 class Served:
     """One kind in one served version."""
 
-    __slots__ = ("api_version", "bucket", "is_alias", "kind", "resource", "stored_as", "version")
+    __slots__ = ("api_version", "bucket", "is_alias", "kind", "registry", "resource", "stored_as", "version")
 
-    def __init__(self, kind: KindDef, version: VersionDef):
+    def __init__(self, kind: KindDef, version: VersionDef, registry: Registry):
+        self.registry = registry
         self.kind = kind
         self.version = version
         self.resource = kind.resource(version.name)
@@ -73,9 +74,9 @@ class Serving:
             version = kind.version(resource.version) if kind is not None else None
             if kind is None or version is None or not version.served:
                 raise NotFound("the server could not find the requested resource", details={})
-            served = self._known[path] = Served(kind, version)
+            served = self._known[path] = Served(kind, version, self.registry)
         return served
 
     def storage(self, kind: KindDef) -> Served:
         """`kind` in the version it is stored in, served or not."""
-        return Served(kind, kind.storage_version)
+        return Served(kind, kind.storage_version, self.registry)

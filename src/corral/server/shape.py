@@ -66,12 +66,21 @@ class Shape:
                 metadata = result.get("metadata") or {}
                 result["metadata"] = self._decoder(metadata, met)
                 complaints = [f"metadata.{path}" for path in sorted(unknown_fields(_METADATA, metadata))] if met else []
-                if not self.schema.is_clean(result):
-                    complaints = pruned_fields(result, self.schema.root) + complaints
-                    result = self.schema.apply_defaults(self.schema.prune(result))
+                result, unknown = self._clean(result)
+                complaints = unknown + complaints
         except DecodeError as error:
             raise self.unreadable(str(error)) from None
         return result, [f'unknown field "{path}"' for path in complaints]
+
+    def _clean(self, obj: Obj) -> tuple[Obj, list[str]]:
+        """`obj` with defaults and without unknown fields, and what these were. Most objects only lack defaults."""
+        schema = self.schema
+        if schema.is_clean(obj):
+            return obj, []
+        filled = schema.apply_defaults(obj)
+        if filled is not obj and schema.is_clean(filled):
+            return filled, []
+        return schema.apply_defaults(schema.prune(obj)), pruned_fields(obj, schema.root)
 
     def default(self, obj: Obj) -> None:
         """Fill in, in place, the defaults a schema cannot say."""

@@ -20,7 +20,7 @@ from corral.server.managed import TRACKED, Management
 from corral.server.options import Clock, Random
 from corral.server.scale import scaled
 from corral.server.serving import Served
-from corral.store import Stale, Store, Stored, StoreError
+from corral.store import Stale, Store, Stored, StoreError, TooLarge
 
 NAME_ATTEMPTS = 8
 
@@ -89,7 +89,7 @@ class Writer:
         except Stale as stale:
             await self._exists(served, name, stale.current)
         except StoreError as error:
-            raise errors.InternalError(f"Internal error occurred: {error}") from error
+            raise refused(error) from error
         return served.view(kept)
 
     async def _exists(self, served: Served, name: str, current: Stored | None) -> NoReturn:
@@ -167,7 +167,7 @@ class Writer:
         except Stale:
             raise
         except StoreError as error:
-            raise errors.InternalError(f"Internal error occurred: {error}") from error
+            raise refused(error) from error
 
     async def _check_preconditions(self, writing: Writing, current: Stored, metadata: Obj) -> None:
         served, version = writing.served, metadata.get("resourceVersion") or ""
@@ -193,6 +193,13 @@ class Writer:
         assert changed is not None
         # A foreign plug-in may leave out what has a default, or share parts that must not be worked on in place.
         return intake.reread(writing, changed) if foreign else changed
+
+
+def refused(error: StoreError) -> ApiError:
+    """What a caller is told when the store could not keep a write."""
+    if isinstance(error, TooLarge):
+        return ApiError("etcdserver: request is too large", code=500, reason="")
+    return errors.InternalError(f"Internal error occurred: {error}")
 
 
 def invalid(served: Served, name: str, causes: list[Cause]) -> errors.Invalid:

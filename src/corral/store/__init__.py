@@ -4,7 +4,7 @@ Every write gets the next revision, is journalled, and becomes visible to reader
 journal has it. Bytes are the primary form of an object; the decoded form is a bounded cache beside them.
 """
 
-from corral.store.errors import Compacted, Stale, StoreError
+from corral.store.errors import Compacted, Stale, StoreError, TooLarge
 from corral.store.journal import Journal, MemoryJournal
 from corral.store.sqlite import SqliteJournal
 from corral.store.store import Page, Retention, Store
@@ -13,5 +13,5 @@ from corral.store.watch import StoreWatch
 
 __all__ = [
     "Compacted", "Event", "Journal", "MemoryJournal", "ObjectKey", "Page", "Retention", "SqliteJournal", "Stale", "Store",
-    "StoreError", "StoreWatch", "Stored",
+    "StoreError", "StoreWatch", "Stored", "TooLarge",
 ]  # fmt: skip

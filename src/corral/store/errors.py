@@ -22,6 +22,10 @@ class Stale(StoreError):
         self.current = current
 
 
+class TooLarge(StoreError):
+    """An object has more bytes than the store takes."""
+
+
 class Compacted(StoreError):
     """The history after `revision` is no longer kept; the oldest revision that can be continued from is `oldest`."""
 

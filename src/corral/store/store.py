@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from corral.core.meta import Obj
 from corral.store.bucket import Bucket, Match
-from corral.store.errors import Compacted, Stale, StoreError
+from corral.store.errors import Compacted, Stale, StoreError, TooLarge
 from corral.store.journal import Journal, MemoryJournal, Write
 from corral.store.stored import DecodedCache, Event, ObjectKey, Stored
 from corral.store.watch import StoreWatch
+
+MAX_BYTES = 1_572_864  # what a Kubernetes server takes in one object
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,11 @@ class Store:
         now: Callable[[], float],
         retention: Retention | None = None,
         decoded: int = 4096,
+        limit: int = MAX_BYTES,
     ):
         self._journal: Journal = journal or MemoryJournal()
         self._now = now
+        self._limit = limit
         self._retention = retention or Retention()
         self._cache = None if self._journal.immediate else DecodedCache(decoded)
         self._buckets: dict[str, Bucket] = {}
@@ -160,9 +164,12 @@ class Store:
         """Store `obj`, which now belongs to the store, under the next revision. `expected` is the revision the writer
         saw (0: nothing there); None overwrites."""
         previous = self._expect(key, expected)
-        revision = self._assigned = self._assigned + 1
+        revision = self._assigned + 1
         metadata = {**obj["metadata"], "resourceVersion": str(revision)}
         stored = Stored(key, revision, obj={**obj, "metadata": metadata}, cache=self._cache)
+        if self._limit and stored.encoded_size() > self._limit:
+            raise TooLarge(f"{key} has more than {self._limit} bytes")
+        self._assigned = revision
         await self._append(Write(stored, previous, deleted=False))
         return stored
 
@@ -218,7 +225,7 @@ class Store:
         write.done = asyncio.get_running_loop().create_future()
         self._pending[write.stored.key] = write
         self._unkept.append(write)
-        write.stored.raw  # encoded here, so that the journal's thread only moves bytes  # noqa: B018
+        write.stored.encoded_size()  # encoded here, so that the journal's thread only moves bytes
         self._journal.append(write)
         await write.done
 

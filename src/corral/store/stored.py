@@ -127,6 +127,15 @@ class Stored:
         assert self._raw is not None
         return _decode_envelope(self._raw).metadata.generation
 
+    def encoded_size(self) -> int:
+        """Bytes of the canonical form; kept for later where bytes are the primary form."""
+        if self._raw is not None:
+            return len(self._raw)
+        encoded = _encode(self._obj)
+        if self._cache is not None:
+            self._raw = encoded
+        return len(encoded)
+
     def drop_decoded(self) -> None:
         """Forget the decoded form; called by the cache."""
         if self._raw is None:

@@ -99,6 +99,13 @@ async def test_dry_run_create_stores_nothing(api: Api) -> None:
     assert api.store.revision == 0
 
 
+async def test_an_object_beyond_the_limit_is_not_kept(api: Api) -> None:
+    with pytest.raises(ApiError, match=r"^etcdserver: request is too large$") as caught:
+        await api.create(ADMIN, PODS, "ns", pod("p", containers=[{"name": "c", "image": "i" * 1_600_000}]))
+    assert (caught.value.code, caught.value.reason) == (500, "")
+    assert api.store.revision == 0
+
+
 async def test_update_keeps_system_metadata_and_makes_a_revision(api: Api, clock: HandClock) -> None:
     first = await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
     clock.time += 10
@@ -148,8 +155,12 @@ async def test_update_of_a_missing_object(api: Api) -> None:
         await api.update(ADMIN, CONFIG_MAPS, "ns", "a", config("a"))
     with pytest.raises(BadRequest, match=r"the name of the object \(b\) does not match the name on the URL \(a\)"):
         await api.update(ADMIN, CONFIG_MAPS, "ns", "a", config("b"))
+    _, created = await api.update(ADMIN, LEASES, "ns", "a", {"metadata": {"name": "a"}})
+    assert created
     with pytest.raises(Invalid, match=r"must be specified for an update"):
         await api.update(ADMIN, LEASES, "ns", "a", {"metadata": {"name": "a"}})
+    with pytest.raises(Conflict):
+        await api.update(ADMIN, LEASES, "ns", "b", {"metadata": {"name": "b", "resourceVersion": "1"}})
 
 
 async def test_generation_grows_with_the_spec_only(api: Api) -> None:

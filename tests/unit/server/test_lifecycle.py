@@ -14,7 +14,7 @@ from corral.core.errors import NotFound
 from corral.core.meta import Obj, owner_ref, with_metadata
 from corral.core.resource import Resource
 from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
-from corral.kinds.core import CONFIG_MAPS, EVENTS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from corral.kinds.core import CONFIG_MAPS, EVENTS, NAMESPACES, RESOURCE_QUOTAS, SECRETS, SERVICE_ACCOUNTS
 from corral.kinds.registry import builtin_registry
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
@@ -250,6 +250,20 @@ async def test_shipped_kinds_are_served_and_their_definitions_visible(cluster: C
     shown = {stored.key.name for stored in listing.items}
     assert {"workloads.kueue.x-k8s.io", "pytorchjobs.kubeflow.org"} <= shown
     assert all(conditions.is_true(stored.obj, "Established") for stored in listing.items)
+
+
+@in_cluster
+async def test_the_status_of_a_quota_follows_what_is_there(cluster: Cluster) -> None:
+    await cluster.create(SECRETS, config("s"))
+    quota = {"metadata": {"name": "q", "namespace": "ns"}, "spec": {"hard": {"secrets": "5", "pods": "2"}}}
+    await cluster.create(RESOURCE_QUOTAS, quota)
+    await cluster.settle()
+    status = (await cluster.api.get(ADMIN, RESOURCE_QUOTAS, "ns", "q")).obj["status"]
+    assert status == {"hard": {"secrets": "5", "pods": "2"}, "used": {"secrets": "1", "pods": "0"}}
+    await cluster.api.delete(ADMIN, SECRETS, "ns", "s")
+    await cluster.settle()
+    status = (await cluster.api.get(ADMIN, RESOURCE_QUOTAS, "ns", "q")).obj["status"]
+    assert status["used"]["secrets"] == "0"
 
 
 @in_cluster

@@ -145,3 +145,15 @@ async def test_quotas_add_up_what_pods_request(api: Api) -> None:
     await create(api, PODS, asking("a"))
     with pytest.raises(Forbidden, match=r"requested: requests.cpu=2, used: requests.cpu=2, limited: requests.cpu=3"):
         await create(api, PODS, asking("b"))
+
+
+async def test_what_was_admitted_is_noted_in_the_status_of_the_quota(api: Api) -> None:
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "1"}}}
+    await create(api, RESOURCE_QUOTAS, quota)
+    status = {"status": {"hard": {"configmaps": "1"}, "used": {"configmaps": "0"}}}
+    await api.patch(ADMIN, RESOURCE_QUOTAS, "ns", "q", "merge", status, subresource="status")
+    await create(api, CONFIG_MAPS, {"metadata": {"name": "a"}})
+    stored = await api.get(ADMIN, RESOURCE_QUOTAS, "ns", "q")
+    assert stored.obj["status"]["used"] == {"configmaps": "1"}
+    with pytest.raises(Forbidden, match=r"used: configmaps=1, limited: configmaps=1"):
+        await create(api, CONFIG_MAPS, {"metadata": {"name": "b"}})

@@ -12,8 +12,9 @@ from corral.server.lifecycle.definitions import Definitions
 from corral.server.lifecycle.expiry import EventExpiry
 from corral.server.lifecycle.garbage import GarbageCollector
 from corral.server.lifecycle.namespaces import Namespaces
+from corral.server.lifecycle.quotas import Quotas
 
-__all__ = ["Definitions", "EventExpiry", "GarbageCollector", "Namespaces", "set_up_lifecycle"]
+__all__ = ["Definitions", "EventExpiry", "GarbageCollector", "Namespaces", "Quotas", "set_up_lifecycle"]
 
 
 def set_up_lifecycle(api: Api, manager: Manager) -> None:
@@ -21,4 +22,5 @@ def set_up_lifecycle(api: Api, manager: Manager) -> None:
     Definitions(api, manager).set_up()
     Namespaces(api, manager).set_up()
     GarbageCollector(api, manager).set_up()
+    Quotas(api, manager).set_up()
     EventExpiry(api, manager).set_up()

@@ -10,7 +10,7 @@ from corral.core.meta import Obj, spec_of, status_of
 from corral.core.quantity import Quantity
 from corral.core.resource import Resource
 from corral.server.plugins.base import BuiltinPlugin
-from corral.store import Store
+from corral.store import ObjectKey, Stale, Store
 
 Usage = dict[str, Quantity]
 QUOTAS = "resourcequotas"
@@ -41,18 +41,48 @@ class ResourceQuota(BuiltinPlugin):
     async def validate(self, request: AdmissionRequest) -> None:
         assert request.obj is not None
         wanted = usage_of(request.resource, request.obj)
+        charges: list[tuple[ObjectKey, Usage]] = []
         for stored in self._store.scan(QUOTAS, request.namespace):
-            quota = stored.obj
-            hard = {name: Quantity.parse(value) for name, value in (spec_of(quota).get("hard") or {}).items()}
+            hard = amounts(spec_of(stored.obj).get("hard"))
             asked = {name: wanted[name] for name in sorted(hard) if name in wanted}
-            if not asked or not in_scope(quota, request.resource, request.obj):
+            if asked and in_scope(stored.obj, request.resource, request.obj):
+                self._check(request, stored.obj, hard, asked)
+                charges.append((stored.key, asked))
+        if not request.dry_run:
+            for key, asked in charges:
+                await self._charge(key, asked)
+
+    def _check(self, request: AdmissionRequest, quota: Obj, hard: Usage, asked: Usage) -> None:
+        used = self._used(request.namespace, quota, asked)
+        over = [name for name in asked if used[name] + asked[name] > hard[name]]
+        if over:
+            why = _exceeded(quota["metadata"]["name"], over, asked, used, hard)
+            raise errors.forbidden(request.resource, request.name, why)
+
+    def _used(self, namespace: str, quota: Obj, asked: Usage) -> Usage:
+        """What the quota's status says is used; counted afresh where it does not say."""
+        noted = amounts(status_of(quota).get("used"))
+        unknown = [name for name in asked if name not in noted]
+        counted = usage_in(self._store, namespace, unknown, quota) if unknown else {}
+        return {name: noted.get(name, counted.get(name, _ZERO)) for name in asked}
+
+    async def _charge(self, key: ObjectKey, asked: Usage) -> None:
+        """Note at once what was admitted, so that the next request sees it; the controller recounts later."""
+        while (stored := self._store.head(key)) is not None:
+            used = status_of(stored.obj).get("used") or {}
+            more = {name: str(Quantity.parse(used[name]) + amount) for name, amount in asked.items() if name in used}
+            if not more:
+                return
+            changed = {**stored.obj, "status": {**status_of(stored.obj), "used": {**used, **more}}}
+            try:
+                await self._store.put(key, changed, expected=stored.revision)
+                return
+            except Stale:
                 continue
-            used = usage_in(self._store, request.namespace, asked, quota)
-            over = [name for name in asked if used.get(name, _ZERO) + asked[name] > hard[name]]
-            if over:
-                raise errors.forbidden(
-                    request.resource, request.name, _exceeded(stored.key.name, over, asked, used, hard)
-                )
+
+
+def amounts(quantities: Obj | None) -> Usage:
+    return {name: Quantity.parse(value) for name, value in (quantities or {}).items()}
 
 
 def _exceeded(name: str, over: list[str], asked: Usage, used: Usage, hard: Usage) -> str:
@@ -91,7 +121,7 @@ def usage_in(store: Store, namespace: str, names: Iterable[str], quota: Obj) -> 
     """What a namespace uses of the named resources now."""
     total: Usage = {}
     names = list(names)
-    for bucket in sorted({_bucket_of(name) for name in names}):
+    for bucket in sorted({bucket_of(name) for name in names}):
         plural, _, group = bucket.partition(".")
         resource = Resource(group, "", plural, "")
         for stored in store.scan(bucket, namespace):
@@ -103,7 +133,7 @@ def usage_in(store: Store, namespace: str, names: Iterable[str], quota: Obj) -> 
     return total
 
 
-def _bucket_of(name: str) -> str:
+def bucket_of(name: str) -> str:
     if name.startswith("count/"):
         return name.removeprefix("count/")
     return name if name in _COUNTED_BARE else "pods"
