@@ -26,19 +26,26 @@ class Gate:
     __slots__ = ("_validator",)
 
     def __init__(self, schema: Schema, *, strict: bool) -> None:
-        self._validator = jsonschema_rs.Draft202012Validator(
-            _Translator(strict=strict).document(schema),
-            formats=FORMATS,
-            validate_formats=True,
-            pattern_options=jsonschema_rs.RegexOptions(),
-        )
+        self._validator: jsonschema_rs.Draft202012Validator | None = None
+        try:
+            self._validator = jsonschema_rs.Draft202012Validator(
+                _Translator(strict=strict).document(schema),
+                formats=FORMATS,
+                validate_formats=True,
+                pattern_options=jsonschema_rs.RegexOptions(),
+            )
+        except jsonschema_rs.ValidationError:
+            # A schema the engine cannot read has no fast path; the walker reads it.
+            return
 
     def passes(self, value: Any) -> bool:
         """True when `value` is certainly fine; False means: look closer."""
+        if self._validator is None:
+            return False
         try:
             passed: bool = self._validator.is_valid(value)
         except ValueError:
-            # What Rust cannot represent (an integer beyond 64 bits) is for the walker to judge.
+            # What Rust cannot represent (an integer beyond 64 bits, half a surrogate pair) is for the walker to judge.
             return False
         return passed
 

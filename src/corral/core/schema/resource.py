@@ -11,7 +11,6 @@ from typing import Any
 
 from corral.core.errors import Cause
 from corral.core.meta import Obj
-from corral.core.schema import rules
 from corral.core.schema.defaults import apply_defaults
 from corral.core.schema.gate import gate_of
 from corral.core.schema.prune import prune, unknown_fields
@@ -78,6 +77,8 @@ class ResourceSchema:
     def _check_rules(self, obj: Obj, old: Obj | None, causes: list[Cause]) -> list[Cause]:
         if "rules" not in self.root.reaches:
             return causes
+        from corral.core.schema import rules  # the CEL compiler is loaded only where there are rules
+
         if rules.is_blocked_by(causes):
             return [*causes, rules.NOT_CHECKED]
         return causes + rules.check_rules(obj, self.root, old)
