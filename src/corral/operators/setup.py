@@ -13,6 +13,7 @@ from corral.operators.endpointslices import EndpointsController
 from corral.operators.job import JobController
 from corral.operators.jobset import JobSetController
 from corral.operators.kubeflow import training_controllers
+from corral.operators.mpi import mpi_controllers
 from corral.operators.replicaset import ReplicaSetController
 from corral.operators.statefulset import StatefulSetController
 from corral.operators.trainer import TrainJobController
@@ -42,7 +43,7 @@ def set_up_operators(manager: Manager) -> list[AdmissionPlugin]:
     """Register every operator; returns the admission plug-ins that belong to them, for the API's chain."""
     client, clock = manager.client, manager.clock
     operators: list[Operator] = [kind(client, clock) for kind in (*BUILT_IN, *JOB_KINDS)]
-    operators += training_controllers(client, clock)
+    operators += [*training_controllers(client, clock), *mpi_controllers(client, clock)]
     for operator in operators:
         operator.setup(manager)
     return operator_plugins(client, clock)

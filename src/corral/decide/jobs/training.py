@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corral.core import conditions
-from corral.core.meta import Obj, annotations_of, labels_of, name_of, namespace_of, owner_ref, status_of
+from corral.core.meta import Obj, annotations_of, labels_of, name_of, namespace_of, owner_ref, spec_of, status_of
 from corral.core.timestamps import format_time, parse_time
 from corral.decide.jobs.pods import phase_of, restarts
 from corral.decide.jobs.training_env import environment, replica_name, replicas_of, with_environment
@@ -76,7 +76,8 @@ def is_ours(job: Obj) -> bool:
 
 
 def clean_policy(job: Obj) -> str:
-    return str(run_policy_of(job).get("cleanPodPolicy") or "None")
+    """Which pods go when the job is finished; MPIJob v1 may say it in the spec itself."""
+    return str(run_policy_of(job).get("cleanPodPolicy") or spec_of(job).get("cleanPodPolicy") or "None")
 
 
 @dataclass(frozen=True, slots=True)

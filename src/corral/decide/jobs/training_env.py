@@ -16,8 +16,8 @@ Env = list[Obj]
 
 
 def replica_name(job: Obj, kind: str, index: int) -> str:
-    """The name of a replica's pod and service."""
-    return f"{name_of(job)}-{kind.lower()}-{index}"
+    """The name of a replica's pod and service; a launcher is alone and has no number."""
+    return f"{name_of(job)}-launcher" if kind == "Launcher" else f"{name_of(job)}-{kind.lower()}-{index}"
 
 
 def replicas_of(framework: Framework, kind: str, replica: Obj) -> int:
