@@ -118,8 +118,8 @@ def test_status_causes_name_fields_relative_to_the_status() -> None:
     old = widget(size=1)
     new = {**old, "status": {"reason": "", "count": "x"}}
     assert [str(cause) for cause in WIDGET.validate_status(new, old)] == [
-        'status.reason: Invalid value: "": reason in body should be at least 1 chars long',
         'status.count: Invalid value: "string": count in body must be of type integer: "string"',
+        'status.reason: Invalid value: "": reason in body should be at least 1 chars long',
     ]
 
 

@@ -4,7 +4,7 @@
 a fault in a part that did not change is forgiven. Uniqueness of sets and keyed lists and the metadata of embedded
 objects are checked here as well; CEL rules are checked in `rules`.
 
-Upstream walks members in random order; we walk them in schema order, so that answers are reproducible.
+Upstream walks members in random order; we walk them by name, so that answers are reproducible.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Walker:
             self.causes.append(validation.too_many(self.field(path), len(value), most))
             return
         before = old if isinstance(old, dict) else {}
-        for name, item in value.items():
+        for name, item in sorted(value.items()):
             field = schema.properties.get(name) or schema.additional
             if field is None:
                 continue
