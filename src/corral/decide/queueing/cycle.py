@@ -450,7 +450,7 @@ class Cycle:
         features = self.world.settings.features
         if info.unhealthy_nodes and info.needs_second_pass and mode is not Mode.FIT and features.topology_fail_fast:
             nodes = ",".join(info.unhealthy_nodes)
-            self._decisions.append(Evict(info.key, "NodeFailures", messages.no_replacement(nodes)))
+            self._decisions.append(Evict(info.key, "NodeFailures", messages.no_replacement(nodes), entry.message))
             return True
         if mode is Mode.NO_FIT:
             entry.cause, entry.reason = "NoFit", assignment.no_fit_reason
@@ -596,7 +596,10 @@ class Cycle:
         usage = assignment.usage if replaced is None else _full_usage(assignment)
         if second_pass:
             old = world.release(info.key)
-            usage = old.usage if old is not None else usage
+            if old is not None:
+                usage = old.usage
+                # Whatever it leaves is not for this round: nothing has moved yet.
+                self._hold(queue, {}, old.topology_usage)
         reservation = Reservation(
             info, queue, pod_sets, usage, topology_usage(assignment, queue, info, whole=True), assumed=True
         )

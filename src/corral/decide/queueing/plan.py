@@ -137,6 +137,8 @@ class Evict(msgspec.Struct, frozen=True):
     key: Key
     reason: str
     message: str
+    detail: str = ""
+    """What was tried first; the message of a SecondPassFailed event when the eviction cannot be written."""
 
 
 Decision = Admit | Preempt | Wait | Evict
