@@ -65,6 +65,8 @@ class Names:
 
 def job_state(names: Names, kind: str, job: Obj) -> Obj:
     state: Obj = names.hide(job)
+    if kind == "DELETED":
+        state["metadata"].pop("finalizers", None)  # whether the last one is still shown is the API's business
     for uids in (state.get("status", {}).get("uncountedTerminatedPods") or {}).values():
         uids.sort()
     return {"type": kind, "job": state}
@@ -110,7 +112,11 @@ def story(entries: list[tuple[str, str, Obj]]) -> Obj:
     lives: dict[str, list[Any]] = {}
     shapes: dict[str, Obj] = {}
     events: dict[str, Any] = {}
+    going = False
     for change, kind, obj in entries:
+        going = going or (kind == "Job" and "deletionTimestamp" in obj["metadata"])
+        if kind == "Pod" and going and change == "MODIFIED":
+            continue  # once the Job is going, controller and garbage collector race for its pods
         if kind == "Pod":
             token = names.known[uid_of(obj)]
             lives.setdefault(token, []).append(pod_state(change, obj))
