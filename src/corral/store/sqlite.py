@@ -26,6 +26,7 @@ from corral.store.stored import ObjectKey
 log = logging.getLogger(__name__)
 
 GROUP = 512  # writes per commit at most
+EAGER = 16  # this many writes are worth a commit while the loop is still busy with more
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
     revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
@@ -50,7 +51,7 @@ class _Control(Enum):
     STOP = "no more work"
 
 
-_Item = Write | _Forget | _Control
+_Item = list[Write] | _Forget | _Control
 
 
 class SqliteJournal:
@@ -61,6 +62,7 @@ class SqliteJournal:
     def __init__(self, path: Path):
         self.path = path
         self._queue: SimpleQueue[_Item] = SimpleQueue()
+        self._batch: list[Write] = []  # loop only: what this turn of the loop has written so far
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Future[None] | None = None
@@ -95,11 +97,16 @@ class SqliteJournal:
     def append(self, write: Write) -> None:
         if self._stopped is not None:
             raise StoreError("the store is closed")
-        if self._loop is None:
+        self._batch.append(write)
+        if len(self._batch) == 1:
+            # Everything written in one turn of the loop goes to the thread together, and wakes it once.
             self._loop = asyncio.get_running_loop()
-        self._queue.put(write)
+            self._loop.call_soon(self._flush)
+        elif len(self._batch) == EAGER:
+            self._flush()
 
     def forget(self, revisions: Sequence[int], compacted: int) -> None:
+        self._flush()
         for start in range(0, len(revisions) or 1, GROUP):
             self._queue.put(_Forget(revisions[start : start + GROUP], compacted))
 
@@ -107,10 +114,16 @@ class SqliteJournal:
         if self._stopped is None:
             self._loop = asyncio.get_running_loop()
             self._stopped = self._loop.create_future()
+            self._flush()
             self._queue.put(_Control.STOP)
         await asyncio.shield(self._stopped)
 
     # -- on the loop --------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        if self._batch:
+            batch, self._batch = self._batch, []
+            self._queue.put(batch)
 
     def _lost(self, error: Exception) -> None:
         self._failed(error)
@@ -130,10 +143,10 @@ class SqliteJournal:
         item: _Item = self._queue.get()
         while item is not _Control.STOP:
             following: _Item = _Control.NOTHING
-            if isinstance(item, Write):
-                group = [item]
-                following = self._gather(group)
-                self._keep(group)
+            if isinstance(item, list):
+                following = self._gather(item)
+                for start in range(0, len(item), GROUP):
+                    self._keep(item[start : start + GROUP])
             elif isinstance(item, _Forget):
                 self._drop(item)
             elif item is _Control.RESUME:
@@ -147,9 +160,9 @@ class SqliteJournal:
         try:
             while len(group) < GROUP:
                 item = take()
-                if not isinstance(item, Write):
+                if not isinstance(item, list):
                     return item
-                group.append(item)
+                group += item
         except Empty:
             pass
         return _Control.NOTHING
