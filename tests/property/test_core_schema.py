@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.core.schema.defaults import apply_defaults
 from corral.core.schema.gate import gate_of
+from corral.core.schema.prune import prune
 from corral.core.schema.resource import ResourceSchema
 from corral.core.schema.validate import validate
 
@@ -79,6 +81,12 @@ def test_cleaning_settles_and_touches_nothing_given(obj: dict[str, Any]) -> None
     assert obj == before
     assert SCHEMA.clean(cleaned) is cleaned or SCHEMA.clean(cleaned) == cleaned
     assert SCHEMA.unknown_fields(cleaned) == []
+
+
+@given(objects)
+def test_the_short_way_to_defaults_agrees_with_the_long_one(obj: dict[str, Any]) -> None:
+    assert SCHEMA.apply_defaults(obj) == apply_defaults(obj, SCHEMA.root)
+    assert SCHEMA.clean(obj) == apply_defaults(prune(obj, SCHEMA.root), SCHEMA.root)
 
 
 @given(objects)

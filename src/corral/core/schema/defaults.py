@@ -24,6 +24,42 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
     return value
 
 
+def fill(value: Any, schema: Schema) -> Any:
+    """`value` with defaults only: visits nothing but the parts that have some. For values known to hold no stray null."""
+    if "default" not in schema.reaches:
+        return value
+    if isinstance(value, dict):
+        return _fill_object(value, schema)
+    if isinstance(value, list) and schema.items is not None:
+        filled = [fill(item, schema.items) for item in value]
+        return value if all(map(_is, filled, value)) else filled
+    return value
+
+
+def _fill_object(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    result = value
+    additional = schema.additional
+    for name, field in schema.properties.items():
+        if "default" not in field.reaches:
+            continue
+        item = value.get(name)
+        if item is None and field.default is not NO_DEFAULT and not (field.nullable and name in value):
+            item = _fresh(field.default)
+        filled = fill(item, field)
+        if filled is not value.get(name):
+            if result is value:
+                result = dict(value)
+            result[name] = filled
+    if additional is not None and "default" in additional.reaches:
+        for name, item in value.items():
+            filled = fill(item, additional) if name not in schema.properties else item
+            if filled is not item:
+                if result is value:
+                    result = dict(value)
+                result[name] = filled
+    return result
+
+
 def _is(a: object, b: object) -> bool:
     return a is b
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from corral.core.errors import Cause
 from corral.core.meta import Obj
-from corral.core.schema.defaults import apply_defaults
+from corral.core.schema.defaults import apply_defaults, fill
 from corral.core.schema.gate import gate_of
 from corral.core.schema.prune import prune, unknown_fields
 from corral.core.schema.structural import RawSchema, Schema, compile_resource
@@ -37,15 +37,24 @@ class ResourceSchema:
         """`obj` without unknown fields and with defaults; the same object when there is nothing to do."""
         if self.is_clean(obj):
             return obj
-        return self.apply_defaults(self.prune(obj))
+        filled: Obj = fill(obj, self.root)
+        if self.is_clean(filled):
+            return filled
+        cleaned: Obj = apply_defaults(prune(obj, self.root), self.root)
+        return cleaned
 
     def prune(self, obj: Obj) -> Obj:
         pruned: Obj = prune(obj, self.root)
         return pruned
 
     def apply_defaults(self, obj: Obj) -> Obj:
-        filled: Obj = apply_defaults(obj, self.root)
-        return filled
+        """`obj` with defaults filled in and stray nulls dropped."""
+        filled: Obj = fill(obj, self.root)
+        if self.is_clean(filled):
+            return filled
+        # Something is unusual, perhaps a null where there should be none: walk it all.
+        walked: Obj = apply_defaults(obj, self.root)
+        return walked
 
     def unknown_fields(self, obj: Obj) -> list[str]:
         """Paths of unknown fields in document order; none when the strict gate passes."""
