@@ -117,7 +117,8 @@ def check_path_segment(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=32768)
-def _qualified_name(text: str) -> tuple[str, ...]:
+def qualified_name_faults(text: str) -> tuple[str, ...]:
+    """As check_qualified_name, but remembered."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         rule = regex_message(_QUALIFIED_RULE, _QUALIFIED, "MyName", "my.name", "123-abc")
@@ -138,11 +139,12 @@ def _qualified_name(text: str) -> tuple[str, ...]:
 
 def check_qualified_name(text: str) -> list[str]:
     """`[prefix/]name`: keys of labels and annotations, finalizers, resources, condition types."""
-    return list(_qualified_name(text))
+    return list(qualified_name_faults(text))
 
 
 @lru_cache(maxsize=32768)
-def _label_value_complaints(text: str) -> tuple[str, ...]:
+def label_value_faults(text: str) -> tuple[str, ...]:
+    """As check_label_value, but remembered."""
     complaints = []
     if _byte_length(text) > 63:
         complaints.append(max_length_message(63))
@@ -153,7 +155,7 @@ def _label_value_complaints(text: str) -> tuple[str, ...]:
 
 def check_label_value(text: str) -> list[str]:
     """The value of a label: empty, or at most 63 characters of a narrow alphabet."""
-    return list(_label_value_complaints(text))
+    return list(label_value_faults(text))
 
 
 def check_c_identifier(text: str) -> list[str]:

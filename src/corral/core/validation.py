@@ -16,6 +16,7 @@ from typing import Any, Final
 from corral.core import names
 from corral.core.errors import Cause
 from corral.core.meta import Obj
+from corral.core.names import label_value_faults, qualified_name_faults
 
 OMIT: Final = object()
 """As a bad value: the cause does not show the value."""
@@ -158,20 +159,24 @@ def immutable(path: str, new: Any, old: Any) -> list[Cause]:
 
 
 def check_labels(path: str, labels: dict[str, str] | None) -> list[Cause]:
+    if not labels or not any(qualified_name_faults(key) or label_value_faults(labels[key]) for key in labels):
+        return []
     causes: list[Cause] = []
-    for key, value in sorted((labels or {}).items()):
-        causes.extend(invalid(path, key, complaint) for complaint in names.check_qualified_name(key))
-        causes.extend(invalid(path, value, complaint) for complaint in names.check_label_value(value))
+    for key, value in sorted(labels.items()):
+        causes.extend(invalid(path, key, fault) for fault in qualified_name_faults(key))
+        causes.extend(invalid(path, value, fault) for fault in label_value_faults(value))
     return causes
 
 
 def check_annotations(path: str, annotations: dict[str, str] | None) -> list[Cause]:
+    if not annotations:
+        return []
     causes: list[Cause] = []
     size = 0
-    for key, value in sorted((annotations or {}).items()):
-        size += len(key) + (len(value) if value.isascii() else len(value.encode()))
+    for key, value in annotations.items():
+        size += len(key) + (len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass")))
         # Upper case is allowed in the prefix of an annotation key, unlike in a label key.
-        causes.extend(invalid(path, key, complaint) for complaint in names.check_qualified_name(key.lower()))
+        causes.extend(invalid(path, key, fault) for fault in qualified_name_faults(key.lower()))
     if size > ANNOTATIONS_LIMIT:
         causes.append(too_long(path, ANNOTATIONS_LIMIT))
     return causes
@@ -219,7 +224,9 @@ def check_finalizers(path: str, finalizers: Sequence[str] | None, *, qualified: 
 
 
 def check_field_manager(path: str, manager: str) -> list[Cause]:
-    causes = [too_long(path, 128)] if len(manager.encode()) > 128 else []
+    causes = [too_long(path, 128)] if len(manager.encode("utf-8", "surrogatepass")) > 128 else []
+    if manager.isprintable():
+        return causes
     for position, char in enumerate(manager):
         if not char.isprintable():
             code = f"U+{ord(char):04X}"
@@ -282,14 +289,23 @@ def _check_names(metadata: Obj, check_name: Callable[[str], list[str]], path: st
     return causes
 
 
-def _check_shared(metadata: Obj, path: str) -> list[Cause]:
-    return [
-        *at_least_zero(child(path, "generation"), metadata.get("generation")),
-        *check_labels(child(path, "labels"), metadata.get("labels")),
-        *check_annotations(child(path, "annotations"), metadata.get("annotations")),
-        *check_owner_references(child(path, "ownerReferences"), metadata.get("ownerReferences")),
-        *check_managed_fields(child(path, "managedFields"), metadata.get("managedFields")),
-    ]
+_SHARED_CHECKS: Final = (
+    ("generation", at_least_zero),
+    ("labels", check_labels),
+    ("annotations", check_annotations),
+    ("ownerReferences", check_owner_references),
+    ("managedFields", check_managed_fields),
+)
+
+
+def _check_shared(metadata: Obj, path: str, old: Obj | None = None) -> list[Cause]:
+    """Faults in what objects of all kinds have; what is as it was in `old` was checked then."""
+    causes: list[Cause] = []
+    for name, check in _SHARED_CHECKS:
+        value = metadata.get(name)
+        if value and (old is None or value != old.get(name)):
+            causes += check(child(path, name), value)
+    return causes
 
 
 def check_metadata_update(new: Obj, old: Obj, *, path: str = "metadata") -> list[Cause]:
@@ -301,12 +317,7 @@ def check_metadata_update(new: Obj, old: Obj, *, path: str = "metadata") -> list
         causes.append(invalid(child(path, "generation"), new.get("generation") or 0, "must not be decremented"))
     for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         causes += immutable(child(path, field), new.get(field), old.get(field))
-    if any(new.get(field) is not old.get(field) for field in _CHECKED_AGAIN):
-        causes += _check_shared(new, path)
-    return causes
-
-
-_CHECKED_AGAIN: Final = ("labels", "annotations", "ownerReferences", "managedFields", "generation")
+    return causes + _check_shared(new, path, old)
 
 
 def _check_no_new_finalizers(new: Obj, old: Obj, path: str) -> list[Cause]:
