@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from corral.core.admission import UserInfo
-from corral.core.errors import ApiError, Forbidden, InternalError, TooManyRequests
+from corral.core.errors import ApiError, BadRequest, Forbidden, InternalError, TooManyRequests
 from corral.server import parameters, paths
 from corral.server.audit import AuditLog
 from corral.server.authn import ANONYMOUS, Authenticator, impersonated
@@ -128,6 +128,8 @@ class App:
             answer = await self._admit(request, info, acting, warnings)
         except ApiError as error:
             answer = self._failed(request, error, warnings)
+        except RecursionError:
+            answer = self._failed(request, BadRequest("the object is nested too deeply"), warnings)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # one request must not take the server with it

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from corral.core.admission import UserInfo
-from corral.core.errors import InternalError, Unauthorized
+from corral.core.errors import BadRequest, Unauthorized
 from corral.core.meta import Obj, is_deleting, uid_of
 from corral.server.authz import Authorizer
 from corral.server.certificates import write_private
@@ -148,7 +148,7 @@ def impersonated(request: Request, user: UserInfo, authorizer: Authorizer) -> Us
     extras = [(key, value) for key, value in request.fields if key.startswith("impersonate-extra-")]
     if not name:
         if groups or uid or extras:
-            raise InternalError("Internal error occurred: requested impersonation without impersonating a user")
+            raise BadRequest("requested impersonation of groups, uid or extras without impersonating a user")
         return user
     _require_user(name, user, authorizer)
     for group in groups:

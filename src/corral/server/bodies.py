@@ -24,6 +24,7 @@ _VERSION_KIND = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 MAX_NODES = 1_000_000
+MAX_YAML_DEPTH = 500
 
 
 class _Loader(yaml.CSafeLoader):
@@ -62,8 +63,14 @@ def _decode_leniently(body: bytes, error: Exception) -> Any:
 
 
 def decode_yaml(body: bytes) -> Any:
-    """The value of a YAML text; ValueError with Go's words when it is none."""
+    """The value of a YAML text; ValueError with Go's words when it is none. JSON is YAML, and most bodies are JSON."""
+    if body[:1] == b"{":
+        try:
+            return _decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # YAML's own flow style, or nonsense: the parser will say
     try:
+        _check_nesting(body)
         value = yaml.load(body, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         raise ValueError(f"yaml: {error.problem or error}") from error
@@ -75,6 +82,18 @@ def decode_yaml(body: bytes) -> Any:
         return _decode(_encode(_with_string_keys(value)))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise ValueError(f"error converting YAML to JSON: {error}") from error
+
+
+def _check_nesting(body: bytes) -> None:
+    """The loader recurses in C without looking at the stack, so depth is counted first, on events."""
+    depth = 0
+    for event in yaml.parse(body, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_YAML_DEPTH:
+                raise ValueError("exceeded max depth")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _expanded_size(value: Any, known: dict[int, int]) -> int:

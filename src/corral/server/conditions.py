@@ -11,7 +11,6 @@ from corral.core.errors import Forbidden
 from corral.core.meta import Obj
 from corral.server.authn import user_status
 
-
 _VARIABLES = ("object", "oldObject", "request", "namespaceObject", "params", "variables")
 
 

@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value))
+        self._count_head(len(name) + len(value) + 4)
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self.fields.append((key, text))
         self.headers[key] = text
