@@ -89,7 +89,7 @@ def apply(
     mine = _find(entries, manager, "Apply", subresource)
     others = [entry for entry in entries if entry is not mine]
     merged = merge_config(before, config, schema)
-    if mine is not None:
+    if mine is not None and mine["fieldsV1"] != applied:
         kept = applied
         for entry in others:
             kept = fieldset.union(kept, entry["fieldsV1"])

@@ -152,10 +152,19 @@ def _step_text(step: str) -> str:
 
 
 class FieldSetError(ValueError):
-    """A value does not have the form its schema says; `path` is where."""
+    """A value does not have the form its schema says; the path to it is put together on the way out."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.path = ""
+
+    def inside(self, step: str) -> FieldSetError:
+        self.path = _step_text(step) + self.path
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
 
 
 @lru_cache(maxsize=16384)
@@ -198,40 +207,54 @@ def merge_of(value: Any, schema: Schema) -> Merge:
     return "map" if isinstance(value, dict) else "atomic" if isinstance(value, list) else "scalar"
 
 
-def fields_of(value: Any, schema: Schema, path: str = "") -> FieldSet:
+def fields_of(value: Any, schema: Schema) -> FieldSet:
     """The set of fields that `value` mentions; raises FieldSetError where it does not fit the schema."""
     how = merge_of(value, schema)
     if value is None or how in ("scalar", "atomic"):
         return {}
     if how == "map":
-        return _fields_of_map(value, schema, path)
+        return _fields_of_map(value, schema)
     if not isinstance(value, list):
-        raise FieldSetError(path, f"expected list, got {json.dumps(value)}")
+        raise FieldSetError(f"expected list, got {json.dumps(value)}")
     result: FieldSet = {}
     for position, element in enumerate(value):
         step = element_step(element, schema)
         if step is None:
-            missing = next((key for key in schema.list_keys if not isinstance(element, dict) or key not in element), "")
-            problem = f'associative list with keys has an element that omits key field "{missing}" (and doesn\'t have default value)'
-            raise FieldSetError(path, f"element {position}: {problem}")
+            raise _missing_key(element, position, schema)
         if step in result:
             what = "duplicate entries for key" if step[0] == "k" else "duplicate entries for set element"
-            raise FieldSetError(path, f"{what} {_step_text(step)}")
-        inner = fields_of(element, schema.items or ANYTHING, f"{path}{_step_text(step)}") if step[0] == "k" else {}
+            raise FieldSetError(f"{what} {_step_text(step)}")
+        inner = _inside(step, element, schema.items or ANYTHING) if step[0] == "k" else {}
         result[step] = {_HERE: {}, **inner} if inner else {}
     return result
 
 
-def _fields_of_map(value: Any, schema: Schema, path: str) -> FieldSet:
+def _fields_of_map(value: Any, schema: Schema) -> FieldSet:
     if not isinstance(value, dict):
-        raise FieldSetError(path, f"expected map, got {json.dumps(value)}")
+        raise FieldSetError(f"expected map, got {json.dumps(value)}")
     result: FieldSet = {}
     for name, item in value.items():
         field = schema.field(name)
+        step = "f:" + name
         if field is None:
-            raise FieldSetError(f"{path}.{name}", "field not declared in schema")
-        result[f"f:{name}"] = fields_of(item, field, f"{path}.{name}")
+            raise FieldSetError("field not declared in schema").inside(step)
+        result[step] = _inside(step, item, field)
     return result
+
+
+def _inside(step: str, value: Any, schema: Schema) -> FieldSet:
+    try:
+        return fields_of(value, schema)
+    except FieldSetError as error:
+        raise error.inside(step) from None
+
+
+def _missing_key(element: Any, position: int, schema: Schema) -> FieldSetError:
+    missing = next((key for key in schema.list_keys if not isinstance(element, dict) or key not in element), "")
+    problem = (
+        f'associative list with keys has an element that omits key field "{missing}" (and doesn\'t have default value)'
+    )
+    return FieldSetError(f"element {position}: {problem}")
 
 
 class Changes:
