@@ -306,6 +306,8 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
     allowed_flavors: frozenset[str] | None = None
     variant_of: str = ""
     unhealthy_nodes: tuple[str, ...] = ()
+    owned_by_pod: bool = False
+    """Made for one plain pod, which cannot run anywhere else than where it runs."""
     invalid: str = ""
     """Why its requests can never be admitted (requests above limits, limit ranges)."""
     needs_second_pass: bool = False

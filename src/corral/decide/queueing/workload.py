@@ -19,6 +19,7 @@ from corral.core.meta import (
     is_deleting,
     key_of,
     labels_of,
+    owner_references_of,
     spec_of,
     status_of,
     uid_of,
@@ -55,6 +56,7 @@ BOOST_ANNOTATION = PREFIX + "priority-boost"
 REPLACES_ANNOTATION = PREFIX + "workload-slice-replacement-for"
 ELASTIC_ANNOTATION = PREFIX + "elastic-job"
 FLAVORS_ANNOTATION = PREFIX + "workload-allowed-resource-flavors"
+GROUP_ANNOTATION = PREFIX + "is-group-workload"
 PARENT_LABEL = PREFIX + "concurrent-admission-parent"
 JOB_UID_LABEL = PREFIX + "job-uid"
 
@@ -162,6 +164,7 @@ class WorkloadDecoder:
             allowed_flavors=None if flavors is None else frozenset(flavors.split(",")),
             variant_of=labels_of(obj).get(PARENT_LABEL, "") if self.settings.features.concurrent_admission else "",
             unhealthy_nodes=unhealthy,
+            owned_by_pod=bool(unhealthy) and _is_owned_by_pod(obj),
             invalid=invalid,
             needs_second_pass=not (finished or evicted or admission is None or on_hold)
             and _needs_second_pass(pod_sets, checks, unhealthy, _true(found, "Admitted")),
@@ -347,6 +350,12 @@ def _replaced_key(obj: Obj, name: str | None) -> Key | None:
         return None
     key = Key.parse(name)
     return key if key.namespace else Key(key_of(obj).namespace, name)
+
+
+def _is_owned_by_pod(obj: Obj) -> bool:
+    owners = owner_references_of(obj)
+    grouped = annotations_of(obj).get(GROUP_ANNOTATION) == "true"
+    return len(owners) == 1 and owners[0].get("kind") == "Pod" and owners[0].get("apiVersion") == "v1" and not grouped
 
 
 def _needs_second_pass(

@@ -106,6 +106,8 @@ class FlavorCapacity:
             inner_sizes=tuple(shape.inner_sizes.items()),
             empty=empty,
         )
+        if not self.tree.by_level[shape.level]:
+            return f"no topology domains at level: {self.levels[shape.level]}"
         capacity = Capacity(self.usage, assumed)
         counts = self._counts(key, capacity, within)
         try:

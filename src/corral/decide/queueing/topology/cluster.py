@@ -209,6 +209,10 @@ def _replace_nodes(
     for pods in group:
         if pods.existing is None:
             continue
+        if info.owned_by_pod:
+            # A pod cannot move; the workload goes down with it and keeps its place until then.
+            assignments[pods.name] = pods.existing
+            continue
         replaced = capacity.replace(pods, info.unhealthy_nodes[0], assumed, mixed=mixed)
         if isinstance(replaced, str):
             return replaced
