@@ -1,4 +1,4 @@
-"""A cluster on the wall clock whose pods are real processes, without HTTP: the node's own end-to-end world."""
+"""A cluster on the wall clock whose pods are real processes, the node's own end-to-end world."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from corral.core.errors import AlreadyExists, NotFound
+from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.streams import LogOptions
-from corral.kinds.core import EVENTS, NAMESPACES, PODS
+from corral.fleet.embedded_api import EmbeddedApi
+from corral.kinds.core import EVENTS, PODS
 from corral.node.agent import NodeAgent
 from corral.node.images import Catalog
 from corral.node.node import NodeSpec
@@ -19,14 +20,6 @@ from corral.node.process.runtime import ProcessRuntime, ProcessSettings
 from corral.node.scheduler import Scheduler
 from corral.node.surroundings import ClusterSurroundings
 from corral.operators.job import JobController
-from corral.runtime.clock import WallClock
-from corral.runtime.controller import Manager
-from corral.runtime.random import Random
-from corral.server.api import Api
-from corral.server.lifecycle import set_up_lifecycle
-from corral.server.local import LocalClient
-from corral.store import SqliteJournal, Store
-from corral.testing.cluster import full_registry
 
 
 class ProcessCluster:
@@ -39,40 +32,28 @@ class ProcessCluster:
         network: str = "127.77.0.0/16",
         catalog: Catalog | None = None,
     ) -> None:
-        state.mkdir(parents=True, exist_ok=True)
-        self.clock = WallClock()
-        random = Random()
-        self.store = Store(SqliteJournal(state / "store.db"), now=self.clock.now)
-        self.api = Api(self.store, full_registry(), clock=self.clock, random=random)
-        self.client = LocalClient(self.api)
-        self.manager = Manager(self.client, self.clock, random)
+        self.base = EmbeddedApi(state)
+        self.client, self.clock, manager = self.base.client, self.base.clock, self.base.manager
         settings = ProcessSettings(state / "node", pod_network=network, catalog=catalog or Catalog.load())
-        self.runtime = ProcessRuntime(settings, ClusterSurroundings(self.manager), self.clock)
+        self.runtime = ProcessRuntime(settings, ClusterSurroundings(manager), self.clock)
         specs = nodes or [NodeSpec("node1", {"cpu": "64", "memory": "256Gi", "pods": "500", "nvidia.com/gpu": "4"})]
         self.agent = NodeAgent(self.client, self.clock, specs, self.runtime)
+        JobController(self.client, self.clock).setup(manager)
+        Scheduler(self.client, self.clock).setup(manager)
+        self.agent.setup(manager)
 
     async def start(self) -> None:
-        set_up_lifecycle(self.api, self.manager)
-        JobController(self.client, self.clock).setup(self.manager)
-        Scheduler(self.client, self.clock).setup(self.manager)
-        self.agent.setup(self.manager)
-        for namespace in ("default", "kube-node-lease", "other"):
-            try:
-                await self.client.create(NAMESPACES, {"metadata": {"name": namespace}})
-            except AlreadyExists:
-                pass
-        await self.manager.start()
+        await self.agent.open()
+        await self.base.start()
 
     async def crash(self) -> None:
         """Stop without a word to the pods."""
-        await self.manager.stop()
+        await self.base.stop()
         await self.runtime.close()
-        await self.store.close()
 
     async def stop(self) -> None:
-        await self.manager.stop()
+        await self.base.stop()
         await self.runtime.shut_down()
-        await self.store.close()
 
     # What tests ask
 

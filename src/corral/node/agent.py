@@ -287,11 +287,13 @@ class NodeAgent:
         for name in containers:
             entry = held.record.containers[name]
             if isinstance(entry.state, Waiting):
-                waiting = Waiting(problem.reason, problem.message)
+                shown = problem.message if problem.event == "Failed" else ""
+                waiting = Waiting(problem.reason, shown)
                 held.record = held.record.with_container(replace(entry, state=waiting))
         if problem.message and problem.message not in held.announced:
             held.announced.add(problem.message)
-            self._event(pod, "Warning", "Failed", f"Error: {problem.message}")
+            text = f"Error: {problem.message}" if problem.event == "Failed" else problem.message
+            self._event(pod, "Warning", problem.event, text)
 
     # Writing
 

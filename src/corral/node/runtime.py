@@ -21,11 +21,12 @@ class RuntimeProblem(Exception):
     An empty message means that nothing is wrong: it just takes time.
     """
 
-    def __init__(self, reason: str, message: str, retry_s: float = 2.0) -> None:
+    def __init__(self, reason: str, message: str, retry_s: float = 2.0, event: str = "Failed") -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.retry_s = retry_s
+        self.event = event
 
 
 class StartFailure(Exception):

@@ -229,7 +229,7 @@ class ProcessRuntime(ProcessStreams):
             )
             places = await prepare_volumes(context)
         except MissingError as error:
-            raise RuntimeProblem("CreateContainerConfigError", str(error)) from error
+            raise RuntimeProblem("ContainerCreating", str(error), event="FailedMount") from error
         self._write_names(pod, folder, holding.address)
         if self._is_isolating is None:
             self._is_isolating = await self.connection.is_isolating()

@@ -35,7 +35,10 @@ async def prepare_volumes(context: VolumeContext) -> dict[str, Path]:
     """Create or refresh every volume of the pod; returns where each one is."""
     places: dict[str, Path] = {}
     for volume in spec_of(context.pod).get("volumes") or ():
-        places[volume["name"]] = await _prepare(context, volume)
+        try:
+            places[volume["name"]] = await _prepare(context, volume)
+        except MissingError as error:
+            raise MissingError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from error
     return places
 
 
