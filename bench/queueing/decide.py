@@ -2,7 +2,8 @@
 
     python bench/queueing/decide.py [--json]
 
-Times only the decision code: no API, no store, no writes. `admissions/s` feeds one queue tree with workloads that all
+Times only the decision code: no API, no store, no writes. Times are CPU seconds of this process, so that a busy
+machine does not blur them. `admissions/s` feeds one queue tree with workloads that all
 fit; `parked` measures a plan that admits one workload while many others, which do not fit, wait in the same tree.
 """
 
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from corral.core.meta import Obj
+from corral.decide.queueing.plan import CyclePlan
 from corral.decide.queueing.state import QueueingState
 from corral.testing.queueing import (
     EPOCH,
@@ -63,9 +65,9 @@ def workloads(count: int, queues: int = 1, cpu: int = 1, prefix: str = "w") -> l
 def timed(action: Callable[[], object]) -> tuple[float, object]:
     gc.collect()
     gc.disable()
-    start = time.perf_counter()
+    start = time.process_time()
     result = action()
-    elapsed = time.perf_counter() - start
+    elapsed = time.process_time() - start
     gc.enable()
     return elapsed, result
 
@@ -123,7 +125,7 @@ def parked(count: int) -> dict[str, object]:
     }
 
 
-def timed_plan(state: QueueingState):  # type: ignore[no-untyped-def]
+def timed_plan(state: QueueingState) -> tuple[float, CyclePlan]:
     start = time.perf_counter()
     plan = state.plan_cycle(EPOCH)
     return time.perf_counter() - start, plan

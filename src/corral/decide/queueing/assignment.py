@@ -159,7 +159,11 @@ class Assignment:
         if not self.pod_sets:
             return Mode.NO_FIT
         if self._mode is None:
-            self._mode = min(pod_set.mode for pod_set in self.pod_sets)
+            first, *others = self.pod_sets
+            mode = first.mode
+            for pod_set in others:
+                mode = min(mode, pod_set.mode)
+            self._mode = mode
         return self._mode
 
     def set_mode(self, mode: Mode, *names: str) -> None:

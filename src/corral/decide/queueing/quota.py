@@ -22,6 +22,7 @@ class QuotaNode:
         "local",
         "name",
         "parent",
+        "potentials",
         "queues",
         "quotas",
         "subtree",
@@ -40,6 +41,8 @@ class QuotaNode:
         """Quota of this node and what its children lend to it."""
         self.local: dict[FlavorResource, int] = {}
         """The part of `subtree` the parent never sees; missing means 0."""
+        self.potentials: dict[FlavorResource, int] = {}
+        """What `potential` found since quotas last changed."""
         self.usage: Usage = {}
         self.weight = 1.0
         self.height = 0
@@ -97,6 +100,12 @@ class QuotaNode:
 
     def potential(self, column: FlavorResource) -> int:
         """The most this node could ever use, if nothing else used anything."""
+        known = self.potentials.get(column)
+        if known is None:
+            known = self.potentials[column] = self._potential(column)
+        return known
+
+    def _potential(self, column: FlavorResource) -> int:
         if self.parent is None:
             return self.subtree.get(column, 0)
         most = self.local.get(column, 0) + self.parent.potential(column)
@@ -156,6 +165,7 @@ def refresh_subtree(node: QuotaNode) -> None:
 
 
 def _refresh_quota(node: QuotaNode) -> None:
+    node.potentials = {}
     node.subtree = {column: quota.nominal for column, quota in node.quotas.items()}
 
 

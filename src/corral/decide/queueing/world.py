@@ -6,8 +6,6 @@ copied for a cycle: trials change usage and change it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from corral.core.meta import Key
 from corral.decide.queueing.admission_fairness import UsageLedger
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
@@ -17,6 +15,8 @@ from corral.decide.queueing.quota import QuotaForest, QuotaNode
 from corral.decide.queueing.settings import QueueingSettings
 from corral.decide.queueing.tally import Tally
 from corral.decide.queueing.topology.cluster import TopologyCluster
+
+_NO_LABELS: dict[str, str] = {}
 
 
 class World:
@@ -32,7 +32,7 @@ class World:
         self.cohorts: dict[str, CohortSpec] = {}
         self.flavors: dict[str, FlavorSpec] = {}
         self.checks: dict[str, AdmissionCheckSpec] = {}
-        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.namespaces: dict[str, dict[str, str]] = {}
         self.workloads: dict[Key, WorkloadInfo] = {}
         self.reservations: dict[Key, Reservation] = {}
         self.topology = TopologyCluster()
@@ -60,7 +60,7 @@ class World:
 
     def namespace_matches(self, queue: ClusterQueue, namespace: str) -> bool:
         selector = queue.spec.namespace_selector
-        return selector is not None and selector.matches(dict(self.namespaces.get(namespace, {})))
+        return selector is not None and selector.matches(self.namespaces.get(namespace, _NO_LABELS))
 
     def reserve(self, reservation: Reservation) -> None:
         """Book a reservation in the quota tree and on nodes."""
