@@ -20,7 +20,8 @@ from corral.core.validation import (
     required,
 )  # fmt: skip
 from corral.kinds import internal
-from corral.kinds.downward_validation import check_all
+from corral.kinds.core_rules import check_claim_spec
+from corral.kinds.downward_validation import check_all, shown_selector
 from corral.kinds.pod_validation import check_template
 
 _MISMATCH = "`selector` does not match template `labels`"
@@ -31,8 +32,13 @@ def _check_selector(selector: Obj | None, kind: str) -> list[Cause]:
         return [required("spec.selector")]
     causes = check_label_selector("spec.selector", selector)
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        causes.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
+        causes.append(invalid("spec.selector", shown_selector(selector), f"empty selector is invalid for {kind}"))
     return causes
+
+
+def _check_same_selector(new: Obj, old: Obj) -> list[Cause]:
+    selectors = (shown_selector(spec_of(obj).get("selector")) for obj in (new, old))
+    return immutable("spec.selector", *selectors)
 
 
 def _matches(selector: Obj | None, labels: dict[str, str]) -> bool | None:
@@ -49,7 +55,7 @@ def _check_selected(spec: Obj) -> list[Cause]:
     labels = labels_of(spec.get("template") or {})
     matched = _matches(spec.get("selector"), labels)
     if matched is None:
-        return [invalid("spec.selector", spec.get("selector"), "invalid label selector")]
+        return [invalid("spec.selector", shown_selector(spec.get("selector")), "invalid label selector")]
     shown = dict(sorted(labels.items())) or None
     return [] if matched else [invalid("spec.template.metadata.labels", shown, _MISMATCH)]
 
@@ -95,7 +101,7 @@ def check_deployment(deployment: Obj) -> list[Cause]:
 def check_deployment_update(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
     causes += check_deployment(new)
-    return causes + immutable("spec.selector", spec_of(new).get("selector"), spec_of(old).get("selector"))
+    return causes + _check_same_selector(new, old)
 
 
 def _check_deployment_strategy(strategy: Obj) -> list[Cause]:
@@ -159,7 +165,29 @@ def check_replica_set(replica_set: Obj) -> list[Cause]:
 def check_replica_set_update(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
     causes += check_replica_set(new)
-    return causes + immutable("spec.selector", spec_of(new).get("selector"), spec_of(old).get("selector"))
+    return causes + _check_same_selector(new, old)
+
+
+def check_replication_controller(controller: Obj) -> list[Cause]:
+    spec = spec_of(controller)
+    selector, template = spec.get("selector") or {}, spec.get("template")
+    causes = at_least_zero("spec.minReadySeconds", spec.get("minReadySeconds"))
+    if not selector:
+        causes.append(required("spec.selector"))
+    causes += at_least_zero("spec.replicas", spec.get("replicas"))
+    if template is None:
+        return [*causes, required("spec.template")]
+    labels = labels_of(template)
+    if any(labels.get(key) != value for key, value in selector.items()):
+        shown = dict(sorted(labels.items())) or None
+        causes.append(invalid("spec.template.metadata.labels", shown, _MISMATCH))
+    causes += check_template(template, "spec.template")
+    return causes + _check_always_restarts(template, "ReplicationController")
+
+
+def check_replication_controller_update(new: Obj, old: Obj) -> list[Cause]:
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    return causes + check_replication_controller(new)
 
 
 # StatefulSets
@@ -180,6 +208,8 @@ def _check_stateful_spec(spec: Obj, *, new: bool) -> list[Cause]:
         if retention and retention.get(field) not in ("Retain", "Delete"):
             where = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
             causes.append(not_supported(where, retention.get(field) or "", ("Retain", "Delete")))
+    for position, claim in enumerate(spec.get("volumeClaimTemplates") or () if new else ()):
+        causes += check_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{position}].spec")
     causes += at_least_zero("spec.replicas", spec.get("replicas"))
     causes += at_least_zero("spec.minReadySeconds", spec.get("minReadySeconds"))
     causes += at_least_zero("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
@@ -194,10 +224,11 @@ def _check_stateful_spec(spec: Obj, *, new: bool) -> list[Cause]:
 def _check_stateful_template(spec: Obj) -> list[Cause]:
     causes = _check_selected(spec)
     if causes and causes[0].field == "spec.selector":
-        return [invalid("spec.selector", spec.get("selector"), "")]
+        return [invalid("spec.selector", shown_selector(spec.get("selector")), "")]
     template = spec.get("template") or {}
     pod = {key: value for key, value in (template.get("spec") or {}).items() if key not in ("subdomain", "hostname")}
-    claims = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+    templates = spec.get("volumeClaimTemplates") or ()
+    claims = list(dict.fromkeys((claim.get("metadata") or {}).get("name") or "" for claim in templates))
     if claims:
         own = [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
         pod["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims] + own
@@ -282,7 +313,7 @@ def _check_daemon_strategy(strategy: Obj) -> list[Cause]:
 
 def check_daemon_set_update(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
-    causes += immutable("spec.selector", spec_of(new).get("selector"), spec_of(old).get("selector"))
+    causes += _check_same_selector(new, old)
     return causes + check_daemon_set(new)
 
 

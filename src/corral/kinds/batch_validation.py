@@ -27,7 +27,7 @@ from corral.kinds import internal
 from corral.kinds.batch_defaults import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from corral.kinds.container_validation import check_choice
 from corral.kinds.cron_validation import schedule_error, zone_errors
-from corral.kinds.downward_validation import check_all
+from corral.kinds.downward_validation import check_all, shown_selector
 from corral.kinds.pod_validation import check_template
 
 _SOFT_LIMIT = 100_000
@@ -71,7 +71,7 @@ def _check_generated_selector(job: Obj, *, prefixed: bool) -> list[Cause]:
         elif labels[key] != value:
             causes.append(invalid(where, dict(sorted(labels.items())), detail))
     if _selects(spec["selector"], expected) is False:
-        causes.append(invalid("spec.selector", _sorted_selector(spec["selector"]), "`selector` not auto-generated"))
+        causes.append(invalid("spec.selector", shown_selector(spec["selector"]), "`selector` not auto-generated"))
     return causes
 
 
@@ -83,11 +83,6 @@ def _selects(selector: Obj | None, labels: dict[str, str]) -> bool | None:
         return from_label_selector(selector).matches(labels)
     except ValueError:
         return None
-
-
-def _sorted_selector(selector: Obj) -> Obj:
-    labels = selector.get("matchLabels")
-    return {**selector, "matchLabels": dict(sorted(labels.items()))} if labels else selector
 
 
 def check_job_spec(spec: Obj, path: str) -> list[Cause]:
@@ -376,7 +371,7 @@ def check_job_update(new: Obj, old: Obj) -> list[Cause]:
     spec, before = spec_of(new), spec_of(old)
     causes += check_job_spec(spec, "spec")
     causes += _check_completions(spec, before)
-    causes += immutable("spec.selector", spec.get("selector"), before.get("selector"))
+    causes += immutable("spec.selector", shown_selector(spec.get("selector")), shown_selector(before.get("selector")))
     causes += _check_template_change(new, old)
     causes += immutable("spec.completionMode", spec.get("completionMode"), before.get("completionMode"))
     for field, kind in (("podFailurePolicy", "PodFailurePolicy"), ("backoffLimitPerIndex", ""), ("managedBy", "")):
@@ -470,7 +465,7 @@ def _check_cron_spec(spec: Obj, old: Obj | None) -> list[Cause]:
     causes += check_job_template(template, "spec.jobTemplate.spec")
     if template.get("selector") is not None:
         detail = "`selector` will be auto-generated"
-        causes.append(invalid("spec.jobTemplate.spec.selector", template["selector"], detail))
+        causes.append(invalid("spec.jobTemplate.spec.selector", shown_selector(template["selector"]), detail))
     if template.get("manualSelector"):
         causes.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
     for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):

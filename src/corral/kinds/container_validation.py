@@ -265,7 +265,7 @@ def check_resource_name(name: str, path: str) -> list[Cause]:
     return []
 
 
-def _check_container_resource(name: str, path: str) -> list[Cause]:
+def check_container_resource(name: str, path: str) -> list[Cause]:
     causes = check_resource_name(name, path)
     if "/" not in name:
         if name not in _STANDARD_CONTAINER and not name.startswith("hugepages-"):
@@ -290,7 +290,8 @@ def check_amount(name: str, amount: str, path: str) -> list[Cause]:
 
 def is_counted(name: str) -> bool:
     """Whether a resource only comes in whole units."""
-    return name in _INTEGER or ("/" in name and "kubernetes.io/" not in name)
+    extended = "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+    return name in _INTEGER or extended
 
 
 def _may_overcommit(name: str) -> bool:
@@ -304,10 +305,10 @@ def check_resources(resources: Obj, path: str, claims: frozenset[str]) -> list[C
     causes: list[Cause] = []
     for name, amount in sorted(limits.items()):
         where = f"{path}.limits[{name}]"
-        causes += _check_container_resource(name, where) + check_amount(name, amount, where)
+        causes += check_container_resource(name, where) + check_amount(name, amount, where)
     for name, amount in sorted(requests.items()):
         where = f"{path}.requests[{name}]"
-        causes += _check_container_resource(name, where) + check_amount(name, amount, where)
+        causes += check_container_resource(name, where) + check_amount(name, amount, where)
         causes += _check_against_limit(name, amount, limits.get(name), path)
     huge = any(name.startswith("hugepages-") for name in (*limits, *requests))
     if huge and not {"cpu", "memory"} & {*limits, *requests}:

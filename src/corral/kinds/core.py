@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from corral.core.meta import Obj, spec_of, status_of
-from corral.core.names import check_label, check_label_1035
-from corral.kinds import core_printing, pod_printing, service_rules
+from corral.core.names import check_label, check_label_1035, check_path_segment
+from corral.kinds import core_printing, event_rules, network_rules, pod_printing, quota_rules, service_rules
 from corral.kinds import core_rules as rules
 from corral.kinds.apps_defaults import default_claim, default_replication_controller
+from corral.kinds.apps_validation import check_replication_controller, check_replication_controller_update
 from corral.kinds.builtin import kind
 from corral.kinds.definition import ScalePaths, Subresource
 from corral.kinds.pod_defaults import default_pod
@@ -162,8 +163,9 @@ EVENT = kind(
     "events",
     short_names=("ev",),
     columns=core_printing.EVENT,
-    validate=rules.check_event,
-    validate_update=rules.check_event_update,
+    check_name=check_path_segment,
+    validate=event_rules.check_event,
+    validate_update=event_rules.check_event_update,
     allow_create_on_update=True,
     fields=EVENT_FIELDS,
 )
@@ -173,8 +175,9 @@ ENDPOINTS_KIND = kind(
     singular="endpoints",
     short_names=("ep",),
     columns=core_printing.ENDPOINTS,
-    default=rules.default_endpoints,
-    validate_update=rules.check_metadata_only_update,
+    default=network_rules.default_endpoints,
+    validate=network_rules.check_endpoints,
+    validate_update=network_rules.check_endpoints_update,
     allow_create_on_update=True,
 )
 PERSISTENT_VOLUME = kind(
@@ -221,6 +224,8 @@ REPLICATION_CONTROLLER = kind(
     has_generation=True,
     default_propagation="Orphan",
     default=default_replication_controller,
+    validate=check_replication_controller,
+    validate_update=check_replication_controller_update,
     fields={"status.replicas": lambda obj: str(status_of(obj).get("replicas") or 0)},
 )
 RESOURCE_QUOTA = kind(
@@ -229,8 +234,8 @@ RESOURCE_QUOTA = kind(
     short_names=("quota",),
     columns=core_printing.RESOURCE_QUOTA,
     status=True,
-    validate=rules.check_quota,
-    validate_update=rules.check_quota_update,
+    validate=quota_rules.check_quota,
+    validate_update=quota_rules.check_quota_update,
     validate_status=rules.check_metadata_only_update,
 )
 LIMIT_RANGE = kind(
@@ -238,9 +243,10 @@ LIMIT_RANGE = kind(
     "limitranges",
     short_names=("limits",),
     allow_create_on_update=True,
-    default=rules.default_limit_range,
-    validate=rules.check_limit_range,
-    validate_update=rules.check_limit_range_update,
+    default=quota_rules.default_limit_range,
+    prepare_create=quota_rules.prepare_limit_range,
+    validate=quota_rules.check_limit_range,
+    validate_update=quota_rules.check_limit_range_update,
 )
 COMPONENT_STATUS = kind(
     "core.v1.ComponentStatus",

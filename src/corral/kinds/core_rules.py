@@ -7,13 +7,12 @@ import json
 
 from corral.core import names
 from corral.core.errors import Cause
-from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of, status_of
+from corral.core.meta import Obj, annotations_of, name_of, spec_of, status_of
 from corral.core.quantity import Quantity
 from corral.core.validation import (
     check_label_selector,
     check_metadata,
     check_metadata_update,
-    duplicate,
     forbidden,
     immutable,
     invalid,
@@ -22,8 +21,9 @@ from corral.core.validation import (
     too_long,
 )  # fmt: skip
 from corral.kinds import internal
-from corral.kinds.container_validation import check_amount, check_resource_name
+from corral.kinds.container_validation import check_amount
 from corral.kinds.downward_validation import check_all
+from corral.kinds.network_rules import check_cidr
 from corral.kinds.pod_defaults import default_template
 from corral.kinds.pod_validation import check_template
 
@@ -35,8 +35,8 @@ _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 # ConfigMaps and Secrets
 
 
-def _decoded_size(value: str) -> int:
-    return len(value) * 3 // 4 - value[-2:].count("=")
+def _decoded_size(value: str | None) -> int:
+    return len(value) * 3 // 4 - value[-2:].count("=") if value else 0
 
 
 def check_config_map(config_map: Obj) -> list[Cause]:
@@ -112,10 +112,13 @@ def _check_document(data: dict[str, str], key: str) -> list[Cause]:
     if key not in data:
         return [required(f"data[{key}]")]
     redacted = "<secret contents redacted>"
+    content = base64.b64decode(data[key] or "").decode(errors="replace").strip()
     try:
-        parsed = json.loads(base64.b64decode(data[key]))
+        parsed = json.loads(content)
     except ValueError:
-        return [invalid(f"data[{key}]", redacted, "invalid character 'x' looking for beginning of value")]
+        first = content[:1]
+        wrong = f"invalid character '{first}' looking for beginning of value"
+        return [invalid(f"data[{key}]", redacted, wrong if first else "unexpected end of JSON input")]
     if not isinstance(parsed, dict):
         kind = {list: "array", str: "string", bool: "bool"}.get(type(parsed), "number")
         detail = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
@@ -173,6 +176,12 @@ def check_namespace(namespace: Obj) -> list[Cause]:
 
 
 def default_node(node: Obj) -> None:
+    """`podCIDR` is the first of `podCIDRs`; allocatable defaults to capacity."""
+    spec = node.get("spec") or {}
+    if spec.get("podCIDR") and (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    elif spec.get("podCIDRs"):
+        spec["podCIDR"] = spec["podCIDRs"][0]
     status = node.get("status") or {}
     if "capacity" in status:
         status.setdefault("allocatable", dict(status["capacity"]))
@@ -206,6 +215,8 @@ def check_node(node: Obj) -> list[Cause]:
     for field in ("capacity", "allocatable"):
         for name, amount in sorted((status_of(node).get(field) or {}).items()):
             causes += check_amount(name, amount, f"status.{field}[{name}]")
+    for position, network in enumerate(spec_of(node).get("podCIDRs") or ()):
+        causes += check_cidr(network, f"spec.podCIDRs[{position}]")
     return causes
 
 
@@ -286,80 +297,7 @@ def check_claim_update(new: Obj, old: Obj) -> list[Cause]:
     return causes
 
 
-# Quotas, limits, templates, endpoints
-
-
-def check_quota(quota: Obj) -> list[Cause]:
-    causes: list[Cause] = []
-    for name, amount in sorted((spec_of(quota).get("hard") or {}).items()):
-        where = f"spec.hard[{name}]"
-        causes += check_resource_name(name, where) + check_amount(name, amount, where)
-    return causes
-
-
-def check_quota_update(new: Obj, old: Obj) -> list[Cause]:
-    causes = check_metadata_update(new["metadata"], old["metadata"])
-    return causes + check_quota(new)
-
-
-def default_limit_range(limit_range: Obj) -> None:
-    for item in spec_of(limit_range).get("limits") or ():
-        if item.get("type") == "Container":
-            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
-            requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
-            if limits:
-                item["default"] = limits
-            if requests:
-                item["defaultRequest"] = requests
-
-
-def check_limit_range(limit_range: Obj) -> list[Cause]:
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for position, item in enumerate(spec_of(limit_range).get("limits") or ()):
-        where = f"spec.limits[{position}]"
-        kind = item.get("type") or ""
-        if kind in seen:
-            causes.append(duplicate(f"{where}.type", kind))
-        seen.add(kind)
-        if kind == "Pod":
-            for field in ("default", "defaultRequest"):
-                if item.get(field):
-                    causes.append(forbidden(f"{where}.{field}", "may not be specified when `type` is 'Pod'"))
-        causes += _check_limit_amounts(item, where)
-    return causes
-
-
-def _check_limit_amounts(item: Obj, path: str) -> list[Cause]:
-    fields = {field: item.get(field) or {} for field in ("min", "max", "default", "defaultRequest")}
-    causes: list[Cause] = []
-    order = (
-        ("min", "max", "min", "min value {} is greater than max value {}"),
-        ("min", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}"),
-        ("defaultRequest", "max", "defaultRequest", "default request value {} is greater than max value {}"),
-        (
-            "defaultRequest",
-            "default",
-            "defaultRequest",
-            "default request value {} is greater than default limit value {}",
-        ),
-        ("min", "default", "default", "min value {} is greater than default value {}"),
-        ("default", "max", "default", "default value {} is greater than max value {}"),
-    )
-    for name in sorted({name for amounts in fields.values() for name in amounts}):
-        for low, high, where, text in order:
-            small, large = fields[low].get(name), fields[high].get(name)
-            if small is not None and large is not None and Quantity.parse(small) > Quantity.parse(large):
-                value = large if where == high and where != "default" else small
-                if (low, high) == ("default", "max"):
-                    value = large
-                causes.append(invalid(f"{path}.{where}[{name}]", value, text.format(small, large)))
-    return causes
-
-
-def check_limit_range_update(new: Obj, old: Obj) -> list[Cause]:
-    causes = check_metadata_update(new["metadata"], old["metadata"])
-    return causes + check_metadata(new["metadata"], namespaced=True) + check_limit_range(new)
+# Templates and the rest
 
 
 def default_pod_template(template: Obj) -> None:
@@ -374,12 +312,6 @@ def check_pod_template_update(new: Obj, old: Obj) -> list[Cause]:
     return check_metadata_update(new["metadata"], old["metadata"]) + check_pod_template(new)
 
 
-def default_endpoints(endpoints: Obj) -> None:
-    for subset in endpoints.get("subsets") or ():
-        for port in subset.get("ports") or ():
-            port.setdefault("protocol", "TCP")
-
-
 def check_metadata_only_update(new: Obj, old: Obj) -> list[Cause]:
     """The rule of kinds whose updates are only checked for their metadata."""
     return check_metadata_update(new["metadata"], old["metadata"])
@@ -388,63 +320,3 @@ def check_metadata_only_update(new: Obj, old: Obj) -> list[Cause]:
 def check_service_account_update(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
     return causes + check_metadata(new["metadata"], namespaced=True)
-
-
-# Events
-
-
-def check_event(event: Obj) -> list[Cause]:
-    """An event as core/v1 has it."""
-    return _check_event(event, event.get("involvedObject") or {}, "reportingComponent")
-
-
-def check_event_update(new: Obj, old: Obj) -> list[Cause]:
-    return check_event(new)
-
-
-def _check_event(event: Obj, involved: Obj, controller: str) -> list[Cause]:
-    namespace, target = namespace_of(event), involved.get("namespace") or ""
-    mismatch = invalid("involvedObject.namespace", target, "does not match event.namespace")
-    if not event.get("eventTime"):
-        fine = namespace in ("", "default") if not target else namespace == target
-        return [] if fine else [mismatch]
-    causes = [] if target or namespace in ("default", "kube-system") else [mismatch]
-    reporter, instance = event.get(controller) or "", event.get("reportingInstance") or ""
-    if not reporter:
-        causes.append(required(controller))
-    causes += check_all(controller, reporter, names.check_qualified_name(reporter))
-    for field, value, limit in (
-        ("reportingInstance", instance, 128),
-        ("action", event.get("action") or "", 128),
-        ("reason", event.get("reason") or "", 128),
-    ):
-        if not value:
-            causes.append(required(field))
-        if len(value) > limit:
-            causes.append(invalid(field, "", f"can have at most {limit} characters"))
-    if len(event.get("message") or "") > 1024:
-        causes.append(invalid("message", "", "can have at most 1024 characters"))
-    return causes
-
-
-def check_new_event(event: Obj) -> list[Cause]:
-    """An event as events.k8s.io/v1 has it."""
-    causes = _check_event({**event, "message": event.get("note")}, event.get("regarding") or {}, "reportingController")
-    series = event.get("series")
-    if series is not None:
-        if (series.get("count") or 0) < 2:
-            causes.append(invalid("series.count", "", "should be at least 2"))
-        if not series.get("lastObservedTime"):
-            causes.append(required("series.lastObservedTime"))
-    if not event.get("eventTime"):
-        causes.append(required("eventTime"))
-    if event.get("type") not in ("Normal", "Warning"):
-        causes.append(invalid("type", "", f"has invalid value: {event.get('type') or ''}"))
-    unset = (
-        ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"),
-        ("deprecatedCount", "count"),
-    )  # fmt: skip
-    causes += [invalid(shown, "", "needs to be unset") for field, shown in unset if event.get(field)]
-    if any((event.get("deprecatedSource") or {}).values()):
-        causes.append(invalid("source", "", "needs to be unset"))
-    return causes

@@ -188,7 +188,17 @@ def _map(go_type: str, element: str) -> Decoder:
             return None
         raise DecodeError(json_type(value), go_type)
 
-    return decode_map
+    return decode_map if underlying(element) != "[]byte" else _map_of_bytes(decode_map)
+
+
+def _map_of_bytes(decode_map: Decoder) -> Decoder:
+    """Null bytes in a map are empty bytes."""
+
+    def decode_bytes(value: Any, met: list[bool]) -> Any:
+        found = decode_map(value, met)
+        return found and {key: item or "" for key, item in found.items()}
+
+    return decode_bytes
 
 
 def _lazy_struct(name: str) -> Decoder:
@@ -243,8 +253,14 @@ _ABSENT = object()
 
 
 def _can_drop(field: Field) -> bool:
-    """Whether an empty value of this field is left out. Structs and pointers never are (a null pointer always is)."""
-    return "e" in field.omit and not field.type.startswith("*") and not is_struct(underlying(field.type))
+    """Whether an empty value of this field is left out. Structs and pointers never are (a null pointer always is).
+
+    Lists and maps always are: storage does not tell an empty one from none, so a required one comes back as null.
+    """
+    actual = underlying(field.type) if not field.type.startswith("*") else field.type
+    if actual.startswith(("*",)) or is_struct(actual):
+        return False
+    return "e" in field.omit or actual.startswith(("[]", "map["))
 
 
 def _zero_of(field: Field) -> Any:
@@ -310,14 +326,10 @@ def _duration(value: Any, met: list[bool]) -> Any:
 
 
 def _int_or_string(value: Any, met: list[bool]) -> Any:
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int):
-        shown = f"number {json.dumps(value)}" if isinstance(value, float) else json_type(value)
-        raise DecodeError("", "", f"json: cannot unmarshal {shown} into Go value of type int32")
-    return value
+    return value if isinstance(value, str) else _INT32(value, met)
+
+
+_INT32 = _integer("int32", 31)
 
 
 def _bytes(value: Any, met: list[bool]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.core.meta import Obj
+from corral.kinds import network_rules
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Cell, Column
 from corral.kinds.tables import AGE, NAME, limited, text
@@ -30,6 +31,9 @@ ENDPOINT_SLICE = kind(
         AGE,
     ),
     has_generation=True,
+    default=network_rules.default_slice,
+    validate=network_rules.check_slice,
+    validate_update=network_rules.check_slice_update,
 )
 
 KINDS = (ENDPOINT_SLICE,)

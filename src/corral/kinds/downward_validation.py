@@ -63,3 +63,9 @@ def check_resource_ref(reference: Obj, path: str, *, volume: bool) -> list[Cause
     if resource in _RESOURCE_FIELDS or resource.startswith(("requests.hugepages-", "limits.hugepages-")):
         return []
     return [not_supported(f"{path}.resource", resource, _RESOURCE_FIELDS)]
+
+
+def shown_selector(selector: Obj | None) -> Obj | None:
+    """A LabelSelector as an error shows it: labels sorted."""
+    labels = (selector or {}).get("matchLabels")
+    return {**(selector or {}), "matchLabels": dict(sorted(labels.items()))} if labels else selector

@@ -6,7 +6,8 @@ from corral.core.meta import Obj
 from corral.kinds import core_printing
 from corral.kinds.builtin import kind
 from corral.kinds.core import EVENT_FIELDS
-from corral.kinds.core_rules import check_metadata_only_update, check_new_event
+from corral.kinds.core_rules import check_metadata_only_update
+from corral.kinds.event_rules import check_new_event
 
 _TO_CORE = {
     "note": "message",

@@ -88,7 +88,8 @@ def underlying(go_type: str) -> str:
 
 def display(go_type: str) -> str:
     """How Go prints the type: `[]v1.Container`, `map[string]string`, `v1.PodSpec`."""
-    return re.sub(r"[\w/]+/(\w+)\.", r"\1.", _alias_free(go_type)).replace("interface{}", "interface {}")
+    shown = re.sub(r"[\w/]+/(\w+)\.", r"\1.", _alias_free(go_type))
+    return shown.replace("interface{}", "interface {}").replace("[]byte", "[]uint8")
 
 
 def _alias_free(go_type: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.core.meta import Obj, spec_of, status_of
+from corral.kinds import network_rules
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Cell, Column
 from corral.kinds.tables import AGE, NAME, NONE, format_selector, text
@@ -30,12 +31,6 @@ def _parameters(ingress_class: Obj, now: float) -> Cell:
     return f"{found.get('kind', '')}{group}/{found.get('name', '')}"
 
 
-def default_network_policy(policy: Obj) -> None:
-    spec = policy.setdefault("spec", {})
-    if not spec.get("policyTypes"):
-        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-
-
 INGRESS_CLASS = kind(
     "networking.v1.IngressClass",
     "ingressclasses",
@@ -49,6 +44,8 @@ INGRESS = kind(
     "ingresses",
     group=GROUP,
     short_names=("ing",),
+    validate=network_rules.check_ingress,
+    validate_update=network_rules.check_ingress_update,
     columns=(
         NAME,
         Column("Class", cell=text(".spec.ingressClassName", NONE)),
@@ -66,7 +63,9 @@ NETWORK_POLICY = kind(
     "networkpolicies",
     group=GROUP,
     short_names=("netpol",),
-    default=default_network_policy,
+    default=network_rules.default_network_policy,
+    validate=network_rules.check_network_policy,
+    validate_update=network_rules.check_network_policy_update,
     columns=(
         NAME,
         Column("Pod-Selector", cell=lambda obj, now: format_selector(spec_of(obj).get("podSelector"))),

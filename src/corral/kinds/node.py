@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from corral.core.errors import Cause
+from corral.core.meta import Obj
+from corral.core.names import check_label
+from corral.core.validation import check_metadata_update, immutable, invalid, required
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Column
 from corral.kinds.tables import AGE, NAME, text
+
+
+def check_runtime_class(runtime_class: Obj) -> list[Cause]:
+    handler = runtime_class.get("handler") or ""
+    return [invalid("handler", handler, text) for text in check_label(handler)] if handler else [required("handler")]
+
+
+def check_runtime_class_update(new: Obj, old: Obj) -> list[Cause]:
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    return causes + immutable("handler", new.get("handler"), old.get("handler"))
+
 
 RUNTIME_CLASS = kind(
     "node.v1.RuntimeClass",
@@ -14,6 +29,8 @@ RUNTIME_CLASS = kind(
     columns=(NAME, Column("Handler", cell=text(".handler")), AGE),
     allow_create_on_update=True,
     allow_unconditional_update=False,
+    validate=check_runtime_class,
+    validate_update=check_runtime_class_update,
 )
 
 KINDS = (RUNTIME_CLASS,)

@@ -6,6 +6,7 @@ Every function works in place on a private copy. A template gets what `default_p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from corral.core.meta import Obj
@@ -80,15 +81,19 @@ def _mirror_pod_ips(status: Obj | None) -> None:
 # Containers
 
 
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.[a-zA-Z0-9-]+)*(?::[0-9]+)?/)?"
+_REFERENCE = re.compile(
+    rf"^{_HOST}{_PART}(?:/{_PART})*(?::(?P<tag>[\w][\w.-]{{0,127}}))?(?P<digest>@[A-Za-z][\w+.-]*:[0-9a-fA-F]{{32,}})?$"
+)
+
+
 def image_tag(image: str) -> str:
-    """The tag of an image reference: `latest` when it has neither tag nor digest, empty when only a digest."""
-    if not image:
+    """The tag of an image reference: `latest` when it has neither tag nor digest, empty when malformed or only a digest."""
+    found = _REFERENCE.match(image)
+    if found is None:
         return ""
-    rest, digest = image.partition("@")[::2]
-    name, colon, tag = rest.rpartition(":")
-    if colon and name and "/" not in tag:
-        return tag
-    return "" if digest else "latest"
+    return found["tag"] or ("" if found["digest"] else "latest")
 
 
 def _default_container(container: Obj) -> None:

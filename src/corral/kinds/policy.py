@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of, status_of
+from corral.core.names import check_path_segment
 from corral.core.validation import at_least_zero, check_label_selector, invalid, not_supported
 from corral.kinds import internal
 from corral.kinds.apps_validation import check_int_or_percent, percent_value
@@ -60,6 +61,7 @@ POD_DISRUPTION_BUDGET = kind(
     status=True,
     has_generation=True,
     allow_unconditional_update=False,
+    check_name=check_path_segment,
     validate=check_budget,
     validate_update=check_budget_update,
     validate_status=check_budget_status,

@@ -88,7 +88,8 @@ def check_role(role: Obj) -> list[Cause]:
     if not selectors:
         causes.append(required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
     for position, selector in enumerate(selectors):
-        causes += check_label_selector(f"{path}[{position}]", selector)
+        wrong = check_label_selector(f"{path}[{position}]", selector)
+        causes += [*wrong, invalid(f"{path}[{position}]", None, "invalid label selector.")] if wrong else []
     return causes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.core.errors import Cause
 from corral.core.meta import Obj, name_of
-from corral.core.validation import check_metadata_update, forbidden, immutable, not_supported
+from corral.core.validation import check_metadata_update, forbidden, immutable, not_supported, required
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Column
 from corral.kinds.tables import AGE, NAME, number, text
@@ -30,7 +30,9 @@ def check_priority_class(priority_class: Obj) -> list[Cause]:
         limit = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         causes.append(forbidden("value", limit))
     policy = priority_class.get("preemptionPolicy")
-    if policy not in (None, "PreemptLowerPriority", "Never"):
+    if policy == "":
+        causes.append(required("preemptionPolicy"))
+    elif policy not in (None, "PreemptLowerPriority", "Never"):
         causes.append(not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
     return causes
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, name_of
-from corral.core.validation import check_metadata_update, forbidden, immutable, not_supported, required
+from corral.core.names import check_qualified_name
+from corral.core.validation import check_metadata_update, forbidden, immutable, invalid, not_supported, required
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Cell, Column
 from corral.kinds.tables import AGE, NAME, count, text
@@ -26,11 +27,13 @@ def default_storage_class(storage_class: Obj) -> None:
 
 
 def check_storage_class(storage_class: Obj) -> list[Cause]:
-    causes: list[Cause] = [] if storage_class.get("provisioner") else [required("provisioner")]
+    provisioner = storage_class.get("provisioner") or ""
+    checked = [invalid("provisioner", provisioner, text) for text in check_qualified_name(provisioner.lower())]
+    causes: list[Cause] = checked if provisioner else [required("provisioner")]
     choices = {"reclaimPolicy": ("Delete", "Retain"), "volumeBindingMode": ("Immediate", "WaitForFirstConsumer")}
     for field, allowed in choices.items():
         value = storage_class.get(field)
-        if value not in (None, *allowed):
+        if value not in (None, "", *allowed):
             causes.append(not_supported(field, value, allowed))
     return causes
 

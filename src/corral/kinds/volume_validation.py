@@ -129,8 +129,8 @@ def _check_nfs(source: Obj, path: str) -> list[Cause]:
 
 def _check_downward(source: Obj, path: str) -> list[Cause]:
     causes = _check_mode(source, path)
-    for position, item in enumerate(source.get("items") or ()):
-        causes += _check_downward_item(item, f"{path}.items[{position}]")
+    for item in source.get("items") or ():
+        causes += _check_downward_item(item, path)
     return causes
 
 
@@ -155,7 +155,9 @@ def _check_projected(source: Obj, path: str) -> list[Cause]:
     paths: set[str] = set()
     for position, part in enumerate(source.get("sources") or ()):
         where = f"{path}.sources[{position}]"
-        given = [kind for kind in ("secret", "configMap", "downwardAPI", "serviceAccountToken") if part.get(kind)]
+        given = [
+            kind for kind in ("secret", "configMap", "downwardAPI", "serviceAccountToken") if part.get(kind) is not None
+        ]
         for kind in given:
             causes += _check_projection(kind, part[kind], f"{where}.{kind}")
             for target in _projected_paths(kind, part[kind]):
@@ -170,8 +172,7 @@ def _check_projected(source: Obj, path: str) -> list[Cause]:
 
 def _check_projection(kind: str, source: Obj, path: str) -> list[Cause]:
     if kind == "downwardAPI":
-        items = enumerate(source.get("items") or ())
-        return [cause for index, item in items for cause in _check_downward_item(item, f"{path}.items[{index}]")]
+        return [cause for item in source.get("items") or () for cause in _check_downward_item(item, path)]
     if kind == "serviceAccountToken":
         seconds = source.get("expirationSeconds") or 0
         causes = []

@@ -97,6 +97,8 @@ def _check_hook(hook: Obj, path: str) -> list[Cause]:
     for field, allowed in (("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact"))):
         if hook.get(field) not in (None, *allowed):
             causes.append(not_supported(f"{path}.{field}", hook[field], allowed))
+    if hook.get("reinvocationPolicy") not in (None, "IfNeeded", "Never"):
+        causes.append(not_supported(f"{path}.reinvocationPolicy", hook["reinvocationPolicy"], ("IfNeeded", "Never")))
     effects = hook.get("sideEffects")
     if effects is None:
         causes.append(required(f"{path}.sideEffects", f"must specify one of {', '.join(_EFFECTS)}"))
@@ -140,11 +142,27 @@ def _check_service(service: Obj, path: str) -> list[Cause]:
     causes: list[Cause] = []
     for field in ("name", "namespace"):
         if not service.get(field):
-            causes.append(required(f"{path}.{field}", f"service {field} is required"))
+            causes.append(required(f"{path}.{field}"))
+    causes += _check_service_path(service.get("path"), f"{path}.path")
     port = service.get("port") or 443
     complaints = names.check_port_number(port)
     if complaints:
         causes.append(invalid(f"{path}.port", port, f"port is not valid: {','.join(complaints)}"))
+    return causes
+
+
+def _check_service_path(target: str | None, path: str) -> list[Cause]:
+    if target is None or target == "/":
+        return []
+    if target == "//":
+        return [invalid(path, target, "segment[0] may not be empty")]
+    causes = [] if target.startswith("/") else [invalid(path, target, "must start with a '/'")]
+    segments = target.removeprefix("/").removesuffix("/").split("/") if target else []
+    for position, segment in enumerate(segments):
+        if not segment:
+            causes.append(invalid(path, target, f"segment[{position}] may not be empty"))
+            continue
+        causes += [invalid(path, target, f"segment[{position}]: {text}") for text in names.check_subdomain(segment)]
     return causes
 
 
@@ -265,6 +283,8 @@ def check_policy_binding(binding: Obj) -> list[Cause]:
         if action not in ("Audit", "Deny", "Warn"):
             where = f"spec.validationActions[{position}]"
             causes.append(not_supported(where, action, ("Audit", "Deny", "Warn")))
+        if action in actions[:position]:
+            causes.append(duplicate(f"spec.validationActions[{position}]", action))
     if "Deny" in actions and "Warn" in actions:
         detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"
         causes.append(invalid("spec.validationActions", actions, detail))

@@ -60,8 +60,8 @@ def test_limits_become_requests_of_a_pod() -> None:
         ("i:1", "1"),
         ("host:5000/i", "latest"),
         ("host:5000/i:2", "2"),
-        ("i@sha256:abc", ""),
-        ("i:3@sha256:abc", "3"),
+        ("i@sha256:" + "a" * 64, ""),
+        ("i:3@sha256:" + "a" * 64, "3"),
     ],
 )
 def test_image_tag_decides_the_pull_policy(image: str, tag: str) -> None:
