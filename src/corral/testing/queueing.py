@@ -195,6 +195,7 @@ class QueueingWorld:
         self.workloads: dict[Key, Obj] = {}
         self.now = EPOCH
         self._version = 0
+        self._leaving: dict[Key, None] = {}
 
     def put(self, *workloads: Obj) -> None:
         """Create or replace workloads."""
@@ -256,15 +257,13 @@ class QueueingWorld:
         self.put(self._with(self.workloads[key], "QuotaReserved", "False", reason, message))
 
     def evict(self, key: Key, reason: str = "Preempted", message: str = "") -> None:
+        self._leaving[key] = None
         self.put(self._with(self.workloads[key], "Evicted", "True", reason, message))
 
     def vacate(self) -> list[Key]:
         """Evicted workloads stop: their quota is given back and they are pending again."""
-        gone = [
-            key
-            for key, workload in self.workloads.items()
-            if _is(workload, "Evicted") and "admission" in status_of(workload)
-        ]
+        gone = [key for key in self._leaving if key in self.workloads and "admission" in status_of(self.workloads[key])]
+        self._leaving.clear()
         for key in gone:
             workload = self.workloads[key]
             status = {name: value for name, value in status_of(workload).items() if name != "admission"}
