@@ -39,7 +39,7 @@ class Shown:
 
     def __init__(self, options: LogOptions) -> None:
         self._timestamps = options.timestamps
-        self._since = format_micro(options.since).encode() if options.since is not None else b""
+        self._since = format_micro(options.since)[:-1].encode() if options.since is not None else b""
         self._open = False
 
     def __call__(self, row: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -139,28 +139,28 @@ def prepare_container_folder(setting: Setting, container: Obj, attempt: int) -> 
 
 def _without_namespaces(launch: Launch, setting: Setting) -> Launch:
     """The same order for a machine on which nothing can be mounted: real paths and addresses written out."""
-    paths = {mount.target: mount.source for mount in launch.mounts if not mount.target.startswith("/etc/")}
-    cwd = rewrite_paths(launch.cwd, paths)
+    name = launch.id.split("/")[1]
+    private_tmp = str(setting.folder.container(name) / "tmp")
+    paths = {
+        mount.target: mount.source
+        for mount in launch.mounts
+        if not mount.target.startswith("/etc/host") and mount.source != private_tmp
+    }
 
     def rewritten(text: str) -> str:
         return names.rewrite(rewrite_paths(text, paths), setting.lookup)
 
-    environment = {
-        name: text if name in ("PATH", "HOME", "HOSTNAME", MARK) else rewritten(text)
-        for name, text in launch.env.items()
-    }
-    return replace(launch, argv=_rewritten_argv(launch.argv, rewritten), env=environment, cwd=cwd, mounts=())
-
-
-def _rewritten_argv(argv: Sequence[str], rewritten: object) -> tuple[str, ...]:
-    assert callable(rewritten)
-    return (argv[0], *(str(rewritten(part)) for part in argv[1:]))
+    kept = ("PATH", "HOME", "HOSTNAME", MARK)
+    environment = {name: text if name in kept else rewritten(text) for name, text in launch.env.items()}
+    environment.setdefault("TMPDIR", private_tmp)
+    argv = (launch.argv[0], *(rewritten(part) for part in launch.argv[1:]))
+    return replace(launch, argv=argv, env=environment, cwd=rewrite_paths(launch.cwd, paths), mounts=())
 
 
 def rewrite_paths(text: str, paths: Mapping[str, str]) -> str:
     """`text` with every mounted path replaced by where its content really is."""
-    for target in sorted(paths, key=len, reverse=True):
-        pattern = rf"(?<![\w./-]){re.escape(target)}(?=/|$|[^\w.-])"
-        source = paths[target]
-        text = re.sub(pattern, lambda _, source=source: source, text)  # type: ignore[misc]
-    return text
+    if not paths:
+        return text
+    longest_first = sorted(paths, key=len, reverse=True)
+    targets = "|".join(re.escape(target) for target in longest_first)
+    return re.sub(rf"(?<![\w./-])(?:{targets})(?=/|$|[^\w.-])", lambda match: paths[match[0]], text)
