@@ -1,0 +1,171 @@
+"""The servers under test: Corral as `corral serve` runs it, and kube-apiserver with a durable etcd."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from client import Connection
+
+READY_TIMEOUT_S = 90.0
+
+
+def assets() -> Path | None:
+    """The folder with kube-apiserver and etcd, if given."""
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = Path(given) if given else None
+    return folder if folder is not None and (folder / "kube-apiserver").exists() else None
+
+
+class Server:
+    """A running API server."""
+
+    name = ""
+    lacks: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.token = ""
+        self.context: ssl.SSLContext
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    async def start(self, folder: Path) -> None:
+        raise NotImplementedError
+
+    def _spawn(self, folder: Path, command: Sequence[object]) -> None:
+        log = (folder / f"{self.name}-{len(self.processes)}.log").open("wb")
+        self.processes.append(subprocess.Popen([str(part) for part in command], stdout=log, stderr=log))
+
+    async def connect(self) -> Connection:
+        return await Connection(self.port, self.token, self.context).open()
+
+    async def until_ready(self) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            try:
+                connection = await self.connect()
+                status, _ = await connection.request("GET", "/readyz")
+                connection.close()
+                if status == 200:
+                    return
+            except (OSError, asyncio.IncompleteReadError):
+                pass  # not listening yet
+            if time.monotonic() > deadline or any(process.poll() is not None for process in self.processes):
+                raise RuntimeError(f"{self.name} did not start")
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            process.wait(30)
+
+    def rss_mb(self) -> float:
+        """Resident memory of all its processes."""
+        pages = sum(int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) for process in self.processes)
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def cpu_seconds(self) -> float:
+        total = 0.0
+        for process in self.processes:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return total
+
+
+class Corral(Server):
+    name = "corral"
+
+    async def start(self, folder: Path) -> None:
+        self.port = free_port()
+        code = "from corral.cli.main import main; main()"
+        command = [sys.executable, "-c", code, "serve", "--state", str(folder / "state"), "--port", str(self.port)]
+        command += ["--kubeconfig", str(folder / "kubeconfig")]
+        self._spawn(folder, command)
+        while not (folder / "kubeconfig").exists():
+            if self.processes[0].poll() is not None:
+                raise RuntimeError((folder / "corral-0.log").read_text())
+            await asyncio.sleep(0.002)
+        self.token = (folder / "state" / "pki" / "tokens.csv").read_text().partition(",")[0]
+        self.context = ssl.create_default_context(cafile=str(folder / "state" / "pki" / "ca.crt"))
+        await self.until_ready()
+
+
+class KubeApiserver(Server):
+    """Needs the Kueue CRDs for the tests of custom kinds; those are skipped."""
+
+    name = "kube-apiserver"
+
+    async def start(self, folder: Path) -> None:
+        programs = assets()
+        assert programs is not None
+        self.port, etcd, peers = free_port(), free_port(), free_port()
+        self._write_keys(folder)
+        client_url, peer_url = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peers}"
+        self._spawn(
+            folder,
+            [programs / "etcd", "--data-dir", folder / "etcd", "--log-level", "error",
+             "--listen-client-urls", client_url, "--advertise-client-urls", client_url,
+             "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
+             "--initial-cluster", f"default={peer_url}"],
+        )  # fmt: skip
+        self._spawn(
+            folder,
+            [programs / "kube-apiserver", f"--etcd-servers={client_url}", f"--secure-port={self.port}",
+             "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--cert-dir={folder / 'certs'}",
+             f"--tls-cert-file={folder / 'server.crt'}", f"--tls-private-key-file={folder / 'server.key'}",
+             f"--client-ca-file={folder / 'ca.crt'}", f"--token-auth-file={folder / 'tokens.csv'}",
+             "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
+             f"--service-account-key-file={folder / 'sa.key'}",
+             f"--service-account-signing-key-file={folder / 'sa.key'}",
+             "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount"],
+        )  # fmt: skip
+        await self.until_ready()
+        await self._install_kinds()
+
+    def _write_keys(self, folder: Path) -> None:
+        from corral.server.certificates import Authority
+
+        now = time.time()
+        authority = Authority.create("bench", now)
+        pair = authority.issue_server(["127.0.0.1", "localhost"], now)
+        account = authority.issue_client("sa", (), now)
+        self.token = "bench-token"
+        (folder / "ca.crt").write_bytes(authority.certificate)
+        (folder / "server.crt").write_bytes(pair.certificate)
+        (folder / "server.key").write_bytes(pair.key)
+        (folder / "sa.key").write_bytes(account.key)
+        (folder / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
+        self.context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+
+    async def _install_kinds(self) -> None:
+        """Give the real server the custom kind Corral has from the start."""
+        import json
+
+        from corral.kinds.crd import crd_manifest
+        from corral.kinds.registry import native_kinds
+
+        connection = await self.connect()
+        for kind in native_kinds():
+            if kind.group == "kueue.x-k8s.io" and kind.kind == "Workload":
+                body = json.dumps(crd_manifest(kind)).encode()
+                path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+                status, answer = await connection.request("POST", path, body)
+                if status != 201:
+                    print(f"kube-apiserver refuses the Workload definition: {answer[:200]!r}")
+                    self.lacks = ("create-workload", "status-patch-workload")
+        await asyncio.sleep(3)  # until the definition is established
+        connection.close()
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
