@@ -8,7 +8,7 @@ from typing import Any
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, spec_of, status_of, with_annotations
 from corral.core.names import check_path_segment
-from corral.core.validation import check_metadata_update, invalid, required
+from corral.core.validation import check_metadata_update, forbidden, invalid, not_supported, required
 from corral.kinds.builtin import version
 from corral.kinds.definition import Cell, Column, KindDef
 from corral.kinds.tables import AGE, NAME, number
@@ -173,6 +173,75 @@ def check_autoscaler(autoscaler: Obj) -> list[Cause]:
         value = target.get(field) or ""
         where = f"spec.scaleTargetRef.{field}"
         causes += [invalid(where, value, text) for text in check_path_segment(value)] if value else [required(where)]
+    causes += _check_target_version(target)
+    for position, metric in enumerate(to_v2(autoscaler)["spec"].get("metrics") or ()):
+        causes += _check_metric(metric, f"spec.metrics[{position}]")
+    kinds = {metric.get("type") for metric in spec.get("metrics") or ()}
+    if low == 0 and not kinds & {"Object", "External"}:
+        detail = "must specify at least one Object or External metric to support scaling to zero replicas"
+        causes.append(forbidden("spec.metrics", detail))
+    return causes
+
+
+def _check_target_version(target: Obj) -> list[Cause]:
+    version, path = target.get("apiVersion") or "", "spec.scaleTargetRef.apiVersion"
+    if version.count("/") > 1:
+        return [invalid(path, version, f"unexpected GroupVersion string: {version}")]
+    grouped = "/" in version and not version.startswith("/")
+    core = version == "v1" and target.get("kind") == "ReplicationController"
+    return [] if grouped or core else [invalid(path, version, "apiVersion must specify API group")]
+
+
+_SOURCES = {
+    "Object": "object",
+    "External": "external",
+    "Pods": "pods",
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+}
+
+
+def _check_metric(metric: Obj, path: str) -> list[Cause]:
+    kind = metric.get("type") or ""
+    unknown = not_supported(f"{path}.type", kind, sorted(_SOURCES))
+    causes = [] if kind else [required(f"{path}.type", "must specify a metric source type")]
+    causes += [] if kind in _SOURCES else [unknown]
+    present = [source for source in _SOURCES.values() if metric.get(source) is not None]
+    if present and present[0] in ("resource", "containerResource"):
+        causes += _check_resource_metric(metric[present[0]], f"{path}.{present[0]}")
+    wanted = _SOURCES.get(kind)
+    if wanted is None:
+        causes.append(unknown)
+    elif wanted not in present:
+        detail = "must populate information for the given metric source"
+        causes.append(required(f"{path}.{wanted}", detail))
+    if len(present) != 1:
+        detail = "must populate the given metric source only"
+        causes += [forbidden(f"{path}.{source}", detail) for source in present if source != wanted]
+    return causes
+
+
+def _check_resource_metric(source: Obj, path: str) -> list[Cause]:
+    target = source.get("target") or {}
+    causes: list[Cause] = []
+    if not source.get("name"):
+        causes.append(required(f"{path}.name", "must specify a resource name"))
+    if path.endswith("containerResource") and not source.get("container"):
+        causes.append(required(f"{path}.container", "must specify a container"))
+    kind = target.get("type") or ""
+    if not kind:
+        causes.append(required(f"{path}.target.type", "must specify a metric target type"))
+    if kind not in ("Utilization", "Value", "AverageValue"):
+        causes.append(invalid(f"{path}.target.type", kind, "must be either Utilization, Value, or AverageValue"))
+    percent, amount = target.get("averageUtilization"), target.get("averageValue")
+    if percent is not None and percent < 1:
+        causes.append(invalid(f"{path}.target.averageUtilization", percent, "must be greater than 0"))
+    if percent is None and amount is None:
+        detail = "must set either a target raw value or a target utilization"
+        causes.append(required(f"{path}.target.averageUtilization", detail))
+    if percent is not None and amount is not None:
+        detail = "may not set both a target raw value and a target utilization"
+        causes.append(forbidden(f"{path}.target.averageValue", detail))
     return causes
 
 

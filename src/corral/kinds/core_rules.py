@@ -214,9 +214,12 @@ def check_node(node: Obj) -> list[Cause]:
     causes = _check_taints(node)
     for field in ("capacity", "allocatable"):
         for name, amount in sorted((status_of(node).get(field) or {}).items()):
-            causes += check_amount(name, amount, f"status.{field}[{name}]")
-    for position, network in enumerate(spec_of(node).get("podCIDRs") or ()):
+            causes += check_amount(name, amount, f"status.{field}.{name}")
+    networks = spec_of(node).get("podCIDRs") or []
+    for position, network in enumerate(networks):
         causes += check_cidr(network, f"spec.podCIDRs[{position}]")
+    if len(networks) > 2 or len({":" in network for network in networks}) < len(networks):
+        causes.append(invalid("spec.podCIDRs", networks, "may specify no more than one CIDR for each IP family"))
     return causes
 
 

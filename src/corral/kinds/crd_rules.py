@@ -72,7 +72,10 @@ def crd_name_errors(crd: Obj) -> list[Cause]:
 
 
 def check_crd(crd: Obj) -> list[Cause]:
-    return crd_name_errors(crd) + _check_spec(spec_of(crd))
+    causes = crd_name_errors(crd) + _check_spec(spec_of(crd))
+    if not status_of(crd).get("storedVersions") and "status" in crd:
+        causes.append(invalid("status.storedVersions", None, "must have at least one stored version"))
+    return causes
 
 
 def check_crd_update(new: Obj, old: Obj) -> list[Cause]:
@@ -168,6 +171,8 @@ def _check_scale(scale: Obj, path: str) -> list[Cause]:
         value = scale.get(field) or ""
         if not value:
             causes.append(required(f"{path}.{field}"))
+        elif not value.startswith("."):
+            causes.append(invalid(f"{path}.{field}", value, "must be a simple json path starting with ."))
         elif not value.startswith(prefix + "."):
             causes.append(invalid(f"{path}.{field}", value, f"should be a json path under {prefix}"))
     selector = scale.get("labelSelectorPath")
@@ -306,7 +311,7 @@ def _check_extensions(schema: Obj, path: str) -> list[Cause]:
     keys = schema.get("x-kubernetes-list-map-keys") or []
     where = f"{path}.x-kubernetes-list-map-keys"
     if lists not in ("atomic", "map", "set"):
-        causes.append(not_supported(f"{path}.x-kubernetes-list-type", lists, ("atomic", "map", "set")))
+        causes.append(not_supported(f"{path}.x-kubernetes-list-type", lists, ("atomic", "set", "map")))
     if lists == "map" and not keys:
         causes.append(required(where, "must not be empty if x-kubernetes-list-type is map"))
     if lists != "map" and keys:

@@ -360,7 +360,11 @@ _JSON_SCHEMA = "apiextensions/v1.JSONSchemaProps"
 
 
 def _schema_or_bool(value: Any, met: list[bool]) -> Any:
-    return value if value is None or isinstance(value, bool) else decoder_of(_JSON_SCHEMA)(value, met)
+    if value is None or isinstance(value, bool):
+        return value
+    if not isinstance(value, dict):
+        raise DecodeError("", "", "boolean or JSON schema expected")
+    return decoder_of(_JSON_SCHEMA)(value, met)
 
 
 def _schema_or_list(value: Any, met: list[bool]) -> Any:

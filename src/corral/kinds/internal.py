@@ -16,7 +16,7 @@ from corral.core.validation import go_json
 from corral.kinds.gotypes import Field, fields_of, is_struct, underlying
 
 _OBJECT_META = frozenset(field.json_name for field in fields_of("meta/v1.ObjectMeta"))
-_VALUES = frozenset({"resource.Quantity", "intstr.IntOrString"})
+_VALUES = {"resource.Quantity": "0", "intstr.IntOrString": 0}
 _HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
 
 
@@ -41,8 +41,10 @@ def convert(internal: str, versioned: str, value: Any) -> Any:
     """`value` with Go field names, zero values included."""
     if internal.startswith("*"):
         return None if value is None else convert(internal[1:], versioned.lstrip("*"), value)
+    if internal in _VALUES:
+        return _VALUES[internal] if value is None else value
     actual = underlying(internal)
-    if internal in _VALUES or "/" in actual.partition("[")[0]:
+    if "/" in actual.partition("[")[0]:
         return value if value is not None or not is_struct(actual) or actual.startswith("meta/v1.Time") else {}
     if actual.startswith("[]"):
         element = underlying(versioned)[2:]

@@ -160,7 +160,7 @@ def _check_slice_address(address: str, kind: str, path: str) -> list[Cause]:
         return []
     parsed = _parse(address)
     if parsed is None:
-        return [invalid(path, address, f"must be a valid {kind} address"), *check_endpoint_ip(address, path)]
+        return [invalid(path, address, _IP)]
     causes = [] if parsed.version == int(kind[-1]) else [invalid(path, address, f"must be a valid {kind} address")]
     return causes + check_endpoint_ip(address, path)
 
@@ -177,7 +177,8 @@ def _check_slice_ports(ports: list[Obj]) -> list[Cause]:
         if name in seen:
             causes.append(Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', f"{where}.name"))
         seen.add(name)
-        causes += check_choice(f"{where}.protocol", port.get("protocol"), PROTOCOLS)
+        if port.get("protocol") not in PROTOCOLS:
+            causes.append(not_supported(f"{where}.protocol", port.get("protocol") or "", PROTOCOLS))
         causes += _check_app_protocol(port, where)
     return causes
 
@@ -227,7 +228,7 @@ def _check_policy_port(port: Obj, path: str) -> list[Cause]:
     number, end = port.get("port"), port.get("endPort")
     causes: list[Cause] = []
     if port.get("protocol") not in (None, *PROTOCOLS):
-        causes.append(not_supported(f"{path}.protocol", port["protocol"], PROTOCOLS))
+        causes.append(not_supported(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP")))
     if isinstance(number, int):
         causes += check_all(f"{path}.port", number, names.check_port_number(number))
         if end is not None:
@@ -353,8 +354,8 @@ def _check_path(entry: Obj, path: str) -> list[Cause]:
     kind, target = entry.get("pathType"), entry.get("path") or ""
     types = ("Exact", "ImplementationSpecific", "Prefix")
     if kind is None:
-        causes = [required(f"{path}.pathType", "pathType must be specified")]
-    elif kind not in types:
+        return [required(f"{path}.pathType", "pathType must be specified")]
+    if kind not in types:
         causes = [not_supported(f"{path}.pathType", kind, types)]
     else:
         causes = _check_target(kind, target, f"{path}.path")
@@ -384,7 +385,7 @@ def _check_backend(backend: Obj, path: str) -> list[Cause]:
         causes += [required(f"{path}.resource.{field}") for field in ("kind", "name") if not resource.get(field)]
         return causes
     if service is None:
-        return [required(path)]
+        return [invalid(path, "", "resource or service backend is required")]
     return causes + _check_service_backend(service, path)
 
 

@@ -91,7 +91,7 @@ _REFERENCE = re.compile(
 def image_tag(image: str) -> str:
     """The tag of an image reference: `latest` when it has neither tag nor digest, empty when malformed or only a digest."""
     found = _REFERENCE.match(image)
-    if found is None:
+    if found is None or len(image.partition("@")[0].rpartition(":")[0] or image) > 255:
         return ""
     return found["tag"] or ("" if found["digest"] else "latest")
 

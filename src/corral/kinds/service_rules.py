@@ -68,6 +68,10 @@ def prepare_service(service: Obj) -> None:
         offset = 256 + _digest(uid, "ip") % (_NETWORK.num_addresses - 512)
         spec["clusterIP"] = str(_NETWORK[offset])
         spec["clusterIPs"] = [spec["clusterIP"]]
+    if spec["clusterIP"] == _HEADLESS and not spec.get("selector"):
+        # nobody here knows what such a service leads to, so it may be either family
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
+        spec.setdefault("ipFamilyPolicy", "RequireDualStack")
     spec.setdefault("ipFamilies", ["IPv6" if ":" in spec["clusterIP"] else "IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     _give_node_ports(spec, uid)
@@ -120,7 +124,9 @@ def _is_headless(spec: Obj) -> bool:
 def check_service(service: Obj) -> list[Cause]:
     spec = spec_of(service)
     ports, kind = spec.get("ports") or [], spec.get("type") or ""
-    causes: list[Cause] = []
+    causes = _check_addresses(spec) if kind != "ExternalName" else []
+    if causes:
+        return causes  # addresses are looked at before anything else
     if not ports and not _is_headless(spec) and kind != "ExternalName":
         causes.append(required("spec.ports"))
     causes += _check_type_rules(spec, kind)
@@ -129,8 +135,6 @@ def check_service(service: Obj) -> list[Cause]:
         causes += _check_port(port, f"spec.ports[{position}]", len(ports) > 1, seen)
     causes += check_labels("spec.selector", spec.get("selector"))
     causes += check_choice("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
-    if kind != "ExternalName":
-        causes += _check_addresses(spec)
     for position, address in enumerate(spec.get("externalIPs") or ()):
         causes += check_ip(address, f"spec.externalIPs[{position}]")
     causes += check_choice("spec.type", kind, _TYPES)

@@ -152,12 +152,12 @@ def _check_service(service: Obj, path: str) -> list[Cause]:
 
 
 def _check_service_path(target: str | None, path: str) -> list[Cause]:
-    if target is None or target == "/":
+    if not target or target == "/":
         return []
     if target == "//":
         return [invalid(path, target, "segment[0] may not be empty")]
     causes = [] if target.startswith("/") else [invalid(path, target, "must start with a '/'")]
-    segments = target.removeprefix("/").removesuffix("/").split("/") if target else []
+    segments = target[1:].removesuffix("/").split("/")
     for position, segment in enumerate(segments):
         if not segment:
             causes.append(invalid(path, target, f"segment[{position}] may not be empty"))
@@ -247,8 +247,8 @@ def check_policy(policy: Obj) -> list[Cause]:
     else:
         causes += _check_match(constraints, "spec.matchConstraints", needs_rules=True)
     if not spec.get("validations") and not spec.get("auditAnnotations"):
-        detail = "validations or auditAnnotations must be non-empty"
-        causes.append(required("spec.validations", detail + "; at least one of both must be specified"))
+        detail = "validations or auditAnnotations must contain at least one item"
+        causes += [required(f"spec.{field}", detail) for field in ("validations", "auditAnnotations")]
     for position, validation in enumerate(spec.get("validations") or ()):
         if not (validation.get("expression") or "").strip():
             causes.append(required(f"spec.validations[{position}].expression", "expression is not specified"))

@@ -278,7 +278,13 @@ IMMUTABLE = "field is immutable when `immutable` is set"
         pytest.param(
             "autoscaling/v2",
             "HorizontalPodAutoscaler",
-            {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "minReplicas": 3, "maxReplicas": 2}},
+            {
+                "spec": {
+                    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+                    "minReplicas": 3,
+                    "maxReplicas": 2,
+                }
+            },
             [("spec.maxReplicas", "Invalid value: 2: must be greater than or equal to `minReplicas`")],
             id="autoscaler bounds",
         ),
