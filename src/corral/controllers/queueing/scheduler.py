@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 KEY = Key("", "scheduler")
 WRITES_AT_ONCE = 32
 ATTEMPTS = 4
+RETRY_S = 0.1
+"""Pause after a write that failed; whoever caused that needs a moment too."""
 
 Change = Callable[[Obj], Obj | None]
 """Makes the new Workload from the current one; None when there is nothing (left) to do."""
@@ -49,12 +51,13 @@ class Scheduler:
         self._controller = manager.add(self, watches=(), workers=1)
         self.wake()
 
-    def wake(self) -> None:
-        """Something changed; plan when there is time."""
+    def wake(self, delay: float = 0.0) -> None:
+        """Something changed; plan when there is time, at the earliest after `delay`."""
         if self._controller is not None:
-            self._controller.queue.add(KEY)
+            self._controller.queue.add_after(KEY, delay)
 
     async def reconcile(self, key: Key) -> Result | None:
+        await asyncio.sleep(0)  # others must get their turn between two plans, however busy the queues are
         now = self.context.clock.now()
         if not self.state.needs_cycle(now):
             return None
@@ -150,7 +153,7 @@ class Scheduler:
         written, exists = await self._tried(decision.key, self._write(decision.key, change))
         if written is None:
             self.state.admission_failed(decision.key, gone=not exists)
-            self.wake()
+            self.wake(RETRY_S)
             return
         if not decision.second_pass:
             self._tell_reserved(written, decision)
@@ -206,6 +209,7 @@ class Scheduler:
         written, exists = await self._tried(victim.key, self._write(victim.key, change))
         if written is None:
             self.state.eviction_failed(victim.key)
+            self.wake(RETRY_S)
             return not exists
         now = self.context.clock.now()
         self.recorder.event(written, "Normal", "EvictedDueToPreempted", victim.message)
