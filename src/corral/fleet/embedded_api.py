@@ -13,12 +13,12 @@ from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.core.streams import PodStreams
+from corral.kinds.extra import ExtraApi
 from corral.kinds.registry import builtin_registry
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
 from corral.server.api import Api
-from corral.server.extra import ExtraApi
 from corral.server.lifecycle import set_up_lifecycle
 from corral.server.local import LocalClient
 from corral.server.serve import ApiServer

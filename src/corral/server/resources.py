@@ -12,9 +12,9 @@ from corral.core.errors import ApiError, BadRequest, MethodNotAllowed, NotFound,
 from corral.core.meta import Obj, labels_of
 from corral.core.resource import Resource
 from corral.core.selectors import FieldSelector, parse_field_selector
+from corral.kinds.extra import ExtraApi, ExtraRequest
 from corral.server import bodies, negotiation, parameters
 from corral.server.api import Api
-from corral.server.extra import ExtraApi, ExtraRequest
 from corral.server.gojson import type_name
 from corral.server.http.message import JSON, Answer, Query, Request, Response, Stream, Writer
 from corral.server.negotiation import Representation

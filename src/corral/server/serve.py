@@ -21,6 +21,7 @@ import yaml
 
 from corral.core.meta import Obj
 from corral.core.streams import PodStreams
+from corral.kinds.extra import ExtraApi
 from corral.server import rbac_defaults
 from corral.server.aggregation import Aggregation
 from corral.server.api import Api
@@ -33,7 +34,6 @@ from corral.server.conditions import Conditions
 from corral.server.discovery import Discovery
 from corral.server.endpoints import ENDPOINT_PATHS, Endpoints
 from corral.server.escalation import RbacGuard
-from corral.server.extra import ExtraApi
 from corral.server.http.connection import Connection, Shared
 from corral.server.openapi import OpenApi
 from corral.server.outcalls import Caller

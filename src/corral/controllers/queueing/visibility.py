@@ -14,7 +14,7 @@ from corral.core.timestamps import format_time
 from corral.decide.queueing.state import QueueingState
 from corral.decide.queueing.views import PendingView
 from corral.kinds.definition import KindDef, Subresource, VersionDef
-from corral.server.extra import ExtraRequest
+from corral.kinds.extra import ExtraRequest
 
 GROUP = "visibility.kueue.x-k8s.io"
 DEFAULT_LIMIT = 1000
