@@ -53,7 +53,7 @@ class ProcessCluster:
 
     async def stop(self) -> None:
         await self.base.stop()
-        await self.runtime.shut_down()
+        await self.runtime.shut_down(0.0)
 
     # What tests ask
 

@@ -345,3 +345,83 @@ async def test_service_sends_connections_to_its_ready_pods(cluster: ProcessClust
     await cluster.run("client", ["python", "-c", client])
     await cluster.ended("client")
     assert await cluster.log("client") == "web-a web-b\n"
+
+
+async def test_without_namespaces_paths_and_names_are_written_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The poorest machine: nothing can be mounted and no call can be watched."""
+    monkeypatch.setenv("CORRAL_ISOLATION", "none")
+    monkeypatch.setenv("CORRAL_SOCKETS", "shared")
+    async with process_cluster(tmp_path / "state") as cluster:
+        service = {"clusterIP": "None", "selector": {"role": "master"}, "ports": [{"port": 1}]}
+        await cluster.client.create(
+            SERVICES, {"metadata": {"name": "job-master-0", "namespace": "default"}, "spec": service}
+        )
+        await cluster.client.create(
+            CONFIG_MAPS, {"metadata": {"name": "cm", "namespace": "default"}, "data": {"a": "from a file"}}
+        )
+        await cluster.run("master", ["sleep", "100"], labels={"role": "master"})
+        address = (await cluster.running("master"))["status"]["podIP"]
+        await asyncio.sleep(0.2)
+        await cluster.run(
+            "poor",
+            ["sh", "-c", "cat /conf/a; echo; echo $MASTER_ADDR; echo why > /dev/termination-log; exit 3"],
+            env=[{"name": "MASTER_ADDR", "value": "job-master-0"}],
+            volumeMounts=[{"name": "conf", "mountPath": "/conf"}],
+            volumes=[{"name": "conf", "configMap": {"name": "cm"}}],
+        )
+        pod = await cluster.ended("poor")
+        assert await cluster.log("poor") == f"from a file\n{address}\n"
+        assert (terminated(pod)["exitCode"], terminated(pod)["message"]) == (3, "why\n")
+        session = await cluster.runtime.exec(
+            await cluster.running("master"), "", ["echo", "hi"], stdin=False, tty=False
+        )
+        assert b"".join([data async for _, data in session.read()]) == b"hi\n"
+        await session.kill()
+
+
+async def test_taking_a_cluster_down_stops_its_pods_and_remembers(tmp_path: Path) -> None:
+    first = ProcessCluster(tmp_path / "state")
+    await first.start()
+    await first.run("polite", ["sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done"])
+    await first.running("polite")
+    while "up" not in await first.log("polite"):  # noqa: ASYNC110  # nothing signals it
+        await asyncio.sleep(0.02)
+    await first.base.stop()
+    await first.agent.shut_down()
+    async with process_cluster(tmp_path / "state") as second:
+        assert terminated(await second.ended("polite"))["exitCode"] == 9
+
+
+async def test_killed_supervisor_takes_its_containers_along_and_they_are_restarted(cluster: ProcessCluster) -> None:
+    import os
+    import signal
+
+    escape = "setsid sleep 4321 & echo up; sleep 1000"
+    await cluster.run("phoenix", ["sh", "-c", escape], restartPolicy="Always")
+    await cluster.run("mortal", ["sleep", "1000"])
+    for name in ("phoenix", "mortal"):
+        await cluster.running(name)
+    while "up" not in await cluster.log("phoenix"):  # noqa: ASYNC110  # nothing signals it
+        await asyncio.sleep(0.02)
+    state = cluster.runtime.settings.state
+    os.kill(int((state / "supervisor.pid").read_text()), signal.SIGKILL)
+    pod = await cluster.ended("mortal")
+    assert terminated(pod)["exitCode"] == 137
+    await cluster.until("phoenix", lambda found: found["status"]["containerStatuses"][0]["restartCount"] == 1)
+    await cluster.client.delete(PODS, "phoenix", "default", grace=0)
+    await cluster.gone("phoenix")
+    for _ in range(100):
+        leaked = [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x004321" in _bytes(entry)]
+        if not leaked:
+            break
+        await asyncio.sleep(0.05)
+    assert leaked == []
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -91,6 +91,10 @@ class NodeAgent:
         """Leave the runtime; what runs goes on."""
         await self.runtime.close()
 
+    async def shut_down(self) -> None:
+        """Stop all pods: the cluster is taken down. How they ended is kept and shown when it comes up again."""
+        await self.runtime.shut_down()
+
     def _is_mine(self, old: Obj | None, new: Obj | None) -> bool:
         return any(obj is not None and spec_of(obj).get("nodeName") in self.nodes for obj in (old, new))
 

@@ -71,6 +71,10 @@ class PodRuntime(PodStreams, Protocol):
         """Leave without touching what runs."""
         ...
 
+    async def shut_down(self, grace: float = 2.0) -> None:
+        """End everything that runs, by force after `grace` seconds: the end of the cluster, not of a control plane."""
+        ...
+
     async def recover(self, pod: Obj) -> PodRecord | None:
         """What is known about a pod from before this process started; None when it never ran here."""
         ...

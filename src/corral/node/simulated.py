@@ -128,6 +128,9 @@ class SimulatedRuntime:
                 if run.timer is not None:
                     run.timer.cancel()
 
+    async def shut_down(self, grace: float = 2.0) -> None:
+        await self.close()
+
     def known(self) -> list[str]:
         return list(self._runs)
 

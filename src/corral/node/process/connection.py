@@ -114,12 +114,12 @@ class SupervisorConnection:
         """Whether containers get their own view of the file system."""
         return bool((await self._ask({"op": "list"}))["isolated"])
 
-    async def shut_down(self) -> None:
-        """Kill every program and end the supervisor, if there is one."""
+    async def shut_down(self, grace: float = 0.0) -> None:
+        """End every program, by force after `grace` seconds, and the supervisor, if there is one."""
         if self._sock is None and not await self._connect_existing():
             return
         self.on_lost = lambda: None
-        await self._ask({"op": "stop"})
+        await self._ask({"op": "stop", "grace": grace})
         if self._reader is not None:
             await self._reader
         await self._collect()

@@ -142,10 +142,9 @@ class ProcessRuntime(ProcessStreams):
         self._cancel(list(self._tasks))
         await self.connection.close()
 
-    async def shut_down(self) -> None:
-        """Kill every pod and the supervisor: the end of the cluster, not of a control plane."""
+    async def shut_down(self, grace: float = 2.0) -> None:
         self._cancel(list(self._tasks))
-        await self.connection.shut_down()
+        await self.connection.shut_down(grace)
 
     def known(self) -> list[str]:
         return [folder.uid for folder in folders(self.pods)]

@@ -79,6 +79,7 @@ class Supervisor:
         self.alone_since = time.monotonic()
         self.memory_due = 0.0
         self.stopping = False
+        self.kill_at = 0.0
         self.around = self._look_around()
 
     def _look_around(self) -> Surroundings:
@@ -116,6 +117,7 @@ class Supervisor:
                     self._guard(key.data)
             self._guard(self._reap)
             self._guard(self._check_memory)
+            self._guard(self._kill_when_due)
 
     @staticmethod
     def _guard(react: Callable[[], object]) -> None:
@@ -138,7 +140,7 @@ class Supervisor:
     def _patience(self) -> float | None:
         if any(run.launch.memory for run in self.runs.values()):
             return MEMORY_CHECK_S
-        return 1.0 if self.stopping else None if self.connections else 5.0
+        return 0.1 if self.stopping else None if self.connections else 5.0
 
     @staticmethod
     def _woken(descriptor: int) -> None:
@@ -147,10 +149,19 @@ class Supervisor:
         except BlockingIOError:
             pass
 
-    def _stop(self) -> None:
+    def _stop(self, grace: float = 0.0) -> None:
+        """End everything: ask first when there is time, then kill."""
+        self.kill_at = time.monotonic() + grace
+        if grace > 0 and not self.stopping:
+            for run in self.runs.values():
+                self._signal(run, signal.SIGTERM, group=False)
         self.stopping = True
-        for run in self.runs.values():
-            self._signal(run, signal.SIGKILL)
+        self._kill_when_due()
+
+    def _kill_when_due(self) -> None:
+        if self.stopping and time.monotonic() >= self.kill_at:
+            for run in list(self.runs.values()):
+                self._signal(run, signal.SIGKILL)
 
     # Connections
 
@@ -230,7 +241,7 @@ class Supervisor:
         if operation == "list":
             return {"runs": [self._describe(run) for run in self.runs.values()], "isolated": self.around.can_isolate}
         if operation == "stop":
-            self._stop()
+            self._stop(float(message.get("grace", 0)))
             return {}
         return {"error": f"unknown operation {operation}"}
 
