@@ -12,6 +12,7 @@ from corral.core.admission import AdmissionPlugin, AdmissionRequest
 from corral.core.errors import ApiError, Cause, Forbidden, NotFound, invalid
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of, with_labels
 from corral.kinds import appwrapper, jobset, kubeflow, lws, mpi, trainer
+from corral.operators.lws import LeaderWorkerSetPods
 from corral.runtime.clock import Clock
 
 
@@ -188,4 +189,5 @@ def operator_plugins(client: Client, clock: Clock) -> list[AdmissionPlugin]:
         TrainerRules(client, clock),
         AppWrapperRules(),
         LeaderWorkerSetRules(),
+        LeaderWorkerSetPods(),
     ]

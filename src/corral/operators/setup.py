@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from shutil import which
 from typing import Protocol
 
 from corral.core.admission import AdmissionPlugin
+from corral.decide.jobs.raycluster import RaySettings
 from corral.operators.admission import operator_plugins
+from corral.operators.appwrapper import AppWrapperController
 from corral.operators.cronjob import CronJobController
 from corral.operators.daemonset import DaemonSetController
 from corral.operators.deployment import DeploymentController
@@ -13,7 +17,9 @@ from corral.operators.endpointslices import EndpointsController
 from corral.operators.job import JobController
 from corral.operators.jobset import JobSetController
 from corral.operators.kubeflow import training_controllers
+from corral.operators.lws import LeaderWorkerSetController
 from corral.operators.mpi import mpi_controllers
+from corral.operators.ray import ray_controllers
 from corral.operators.replicaset import ReplicaSetController
 from corral.operators.statefulset import StatefulSetController
 from corral.operators.trainer import TrainJobController
@@ -30,7 +36,7 @@ BUILT_IN = (
     DaemonSetController,
     EndpointsController,
 )
-JOB_KINDS = (JobSetController, TrainJobController)
+JOB_KINDS = (JobSetController, TrainJobController, AppWrapperController, LeaderWorkerSetController)
 
 
 class Operator(Protocol):
@@ -39,11 +45,17 @@ class Operator(Protocol):
     def setup(self, manager: Manager) -> None: ...
 
 
+def ray_is_installed() -> bool:
+    """Whether pods can really start Ray on this machine."""
+    return find_spec("ray") is not None or which("ray") is not None
+
+
 def set_up_operators(manager: Manager) -> list[AdmissionPlugin]:
     """Register every operator; returns the admission plug-ins that belong to them, for the API's chain."""
     client, clock = manager.client, manager.clock
     operators: list[Operator] = [kind(client, clock) for kind in (*BUILT_IN, *JOB_KINDS)]
     operators += [*training_controllers(client, clock), *mpi_controllers(client, clock)]
+    operators += ray_controllers(client, clock, RaySettings(real=ray_is_installed()))
     for operator in operators:
         operator.setup(manager)
     return operator_plugins(client, clock)

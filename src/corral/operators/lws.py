@@ -1,0 +1,166 @@
+"""The LeaderWorkerSet operator: leaders and their workers as StatefulSets."""
+
+from __future__ import annotations
+
+from corral.client.protocol import Client
+from corral.core.admission import AdmissionRequest
+from corral.core.errors import AlreadyExists, NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    controller_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_status,
+)
+from corral.core.resource import Resource
+from corral.decide.jobs.leaderworker import leader_set, placed, plan_groups, services
+from corral.kinds.apps import STATEFUL_SETS
+from corral.kinds.core import PODS, SERVICES
+from corral.kinds.lws import GROUP, LEADER_NAME, LEADER_WORKER_SETS, NAME, WORKER_INDEX, replicas_of
+from corral.operators.replicaset import typed
+from corral.runtime.clock import Clock
+from corral.runtime.controller import Manager, Result, Watch, owner_key
+
+MANAGER = "lws"
+
+
+def _set_key(obj: Obj) -> list[Key]:
+    """The LeaderWorkerSet a pod or StatefulSet belongs to."""
+    name = labels_of(obj).get(NAME)
+    return [Key(namespace_of(obj), name)] if name else []
+
+
+class LeaderWorkerSetController:
+    """Runs leaderworkerset.x-k8s.io LeaderWorkerSets."""
+
+    name = "leaderworkerset"
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    def setup(self, manager: Manager) -> None:
+        self._lws = manager.informer(LEADER_WORKER_SETS)
+        self._stateful = manager.informer(STATEFUL_SETS)
+        self._services = manager.informer(SERVICES)
+        self._pods = manager.informer(PODS)
+        self._pods.add_index("lws", lambda pod: map(str, _set_key(pod)))
+        self._recorder = manager.recorder.named("leaderworkerset-controller")
+        watches = [
+            Watch(LEADER_WORKER_SETS),
+            Watch(STATEFUL_SETS, map=_set_key),
+            Watch(PODS, map=_set_key),
+            Watch(SERVICES, map=owner_key("LeaderWorkerSet", GROUP), when=lambda old, new: new is None),
+        ]
+        manager.add(self, watches=watches, workers=2)
+
+    async def reconcile(self, key: Key) -> Result | None:
+        found = self._lws.get(key)
+        if found is None or is_deleting(found):
+            return None
+        lws = typed(found, LEADER_WORKER_SETS.api_version, "LeaderWorkerSet")
+        for service in services(lws):
+            if self._services.get(Key(key.namespace, name_of(service))) is None:
+                await self._create(SERVICES, service)
+        await self._ensure_leaders(lws)
+        leaders = self._leaders(key, lws)
+        workers, sets = self._members(key, leaders)
+        plan = plan_groups(lws, leaders, workers, sets, self._clock.now())
+        for body in plan.worker_sets:
+            await self._create(STATEFUL_SETS, body)
+        for leader in plan.recreate:
+            await self._recreate(lws, leader, sets.get(name_of(leader)))
+        if plan.status is not None and plan.status != status_of(lws):
+            changed = with_status(lws, plan.status)
+            await self._client.update(LEADER_WORKER_SETS, changed, subresource="status", manager=MANAGER)
+        return None
+
+    async def _create(self, resource: Resource, body: Obj) -> None:
+        try:
+            await self._client.create(resource, body, manager=MANAGER)
+        except AlreadyExists:
+            return
+
+    async def _ensure_leaders(self, lws: Obj) -> None:
+        wanted = leader_set(lws)
+        held = self._stateful.get(Key(namespace_of(lws), name_of(lws)))
+        if held is None:
+            await self._create(STATEFUL_SETS, wanted)
+            return
+        changes = {
+            field: wanted["spec"][field]
+            for field in ("replicas", "updateStrategy")
+            if spec_of(held).get(field) != wanted["spec"][field]
+        }
+        outdated = labels_of(held) != wanted["metadata"]["labels"]
+        if outdated:
+            changes["template"] = wanted["spec"]["template"]
+        if changes:
+            metadata = {**held["metadata"], "labels": wanted["metadata"]["labels"]}
+            changed = {**held, "metadata": metadata, "spec": {**spec_of(held), **changes}}
+            await self._client.update(STATEFUL_SETS, changed, manager=MANAGER)
+
+    def _leaders(self, key: Key, lws: Obj) -> list[Obj]:
+        pods = self._pods.by_index("lws", str(key))
+        names = {f"{key.name}-{index}" for index in range(replicas_of(lws))}
+        return [pod for pod in pods if labels_of(pod).get(WORKER_INDEX) == "0" and name_of(pod) in names]
+
+    def _members(self, key: Key, leaders: list[Obj]) -> tuple[dict[str, list[Obj]], dict[str, Obj]]:
+        """Worker pods and worker StatefulSets by the name of their living leader."""
+        workers: dict[str, list[Obj]] = {}
+        for pod in self._pods.by_index("lws", str(key)):
+            led_by = annotations_of(pod).get(LEADER_NAME)
+            if led_by:
+                workers.setdefault(led_by, []).append(pod)
+        sets: dict[str, Obj] = {}
+        for leader in leaders:
+            held = self._stateful.get(Key(key.namespace, name_of(leader)))
+            if held is not None and not is_deleting(held):
+                owners = [ref.get("uid") for ref in owner_references_of(held)]
+                if uid_of(leader) in owners:
+                    sets[name_of(leader)] = held
+        return workers, sets
+
+    async def _recreate(self, lws: Obj, leader: Obj, workers: Obj | None) -> None:
+        text = f"Worker pod failed, deleted leader pod {name_of(leader)} to recreate group"
+        self._recorder.event(lws, "Normal", "RecreateGroupOnPodRestart", text)
+        try:
+            if workers is not None:
+                await self._client.delete(
+                    STATEFUL_SETS, name_of(workers), namespace_of(workers), propagation="Foreground"
+                )
+            await self._client.delete(PODS, name_of(leader), namespace_of(leader), uid=uid_of(leader))
+        except NotFound:
+            return
+
+
+class LeaderWorkerSetPods:
+    """Tells every pod of a LeaderWorkerSet its place when it is created."""
+
+    name = "LeaderWorkerSetPods"
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return (
+            request.operation == "CREATE"
+            and request.resource.kind == "Pod"
+            and not request.subresource
+            and request.obj is not None
+            and NAME in labels_of(request.obj)
+            and controller_of(request.obj) is not None
+        )
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        if request.obj is None:
+            return None
+        return placed(request.obj, request.name or name_of(request.obj))
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        """Nothing to refuse."""
