@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from corral.controllers.queueing.context import Caches
-from corral.core.meta import Key, Obj, controller_of, key_of, labels_of, name_of, spec_of
+from corral.controllers.queueing.topology_controller import assignments_of, workload_key
+from corral.core.meta import Key, Obj, key_of, name_of
 from corral.decide.queueing.state import QueueingState
-from corral.kinds.kueue import names
-from corral.runtime.informer import Informer
+from corral.runtime.informer import Informer, Reader
 
 Wake = Callable[[], None]
 
@@ -19,6 +19,9 @@ class Feed:
     def __init__(self, state: QueueingState, wake: Wake) -> None:
         self._state = state
         self._wake = wake
+        self._workloads: Reader | None = None
+        self._unclear: dict[Key, dict[Key, Obj]] = {}
+        """Pods of workloads that are not known yet; whether they count is told by their workload."""
 
     def connect(self, caches: Caches, nodes: Informer | None, pods: Informer | None, classes: Informer | None) -> None:
         """Follow all kinds that decisions depend on; nodes and pods only matter for topology."""
@@ -30,13 +33,14 @@ class Feed:
         self._follow(caches.cohorts, state.upsert_cohort, _by_name(state.delete_cohort))
         self._follow(caches.cluster_queues, state.upsert_cluster_queue, _by_name(state.delete_cluster_queue))
         self._follow(caches.local_queues, state.upsert_local_queue, _by_key(state.delete_local_queue))
-        self._follow(caches.workloads, state.upsert_workload, _by_key(state.delete_workload))
+        self._workloads = caches.workloads
+        self._follow(caches.workloads, self._workload, _by_key(state.delete_workload))
         if classes is not None:
             self._follow(classes, self._runtime_class, _ignore)
         if nodes is not None:
             self._follow(nodes, state.upsert_node, _by_name(state.delete_node))
         if pods is not None:
-            self._follow(pods, self._pod, _by_key(state.delete_pod))
+            self._follow(pods, self._pod, self._pod_gone)
 
     def _follow(self, informer: Informer, upsert: Callable[[Obj], None], delete: Callable[[Obj], None]) -> None:
         def change(old: Obj | None, new: Obj | None) -> None:
@@ -50,12 +54,24 @@ class Feed:
 
     def _pod(self, pod: Obj) -> None:
         """Pods that a topology assignment accounts for are not counted twice."""
-        if names.PODSET in labels_of(pod) and names.WORKLOAD in (pod["metadata"].get("annotations") or {}):
-            gates = spec_of(pod).get("schedulingGates") or []
-            placed = controller_of(pod) is not None or gates
-            if placed and names.TOPOLOGY_GATE in {gate["name"] for gate in gates}:
-                return
-        self._state.upsert_pod(pod)
+        key = workload_key(pod)
+        if key is None:
+            self._state.upsert_pod(pod)
+        elif self._workloads is None or (workload := self._workloads.get(key)) is None:
+            self._unclear.setdefault(key, {})[key_of(pod)] = pod
+        elif not assignments_of(workload):
+            self._state.upsert_pod(pod)
+
+    def _workload(self, workload: Obj) -> None:
+        self._state.upsert_workload(workload)
+        for pod in self._unclear.pop(key_of(workload), {}).values():
+            self._pod(pod)
+
+    def _pod_gone(self, pod: Obj) -> None:
+        key = workload_key(pod)
+        if key is not None:
+            self._unclear.get(key, {}).pop(key_of(pod), None)
+        self._state.delete_pod(key_of(pod))
 
     def _runtime_class(self, runtime_class: Obj) -> None:
         overhead = (runtime_class.get("overhead") or {}).get("podFixed") or {}

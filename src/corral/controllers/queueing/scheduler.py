@@ -141,7 +141,8 @@ class Scheduler:
             if wl.is_finished(workload) or not wl.is_active(workload):
                 return None
             if decision.second_pass:
-                return with_status(workload, {**status_of(workload), "admission": decision.admission})
+                status = {name: value for name, value in status_of(workload).items() if name != "unhealthyNodes"}
+                return with_status(workload, {**status, "admission": decision.admission})
             if wl.has_quota(workload):
                 return None
             now = self.context.now()

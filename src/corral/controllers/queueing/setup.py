@@ -14,6 +14,7 @@ from corral.controllers.queueing.pod_controller import PodController
 from corral.controllers.queueing.queue_status import ClusterQueueController, CohortController, LocalQueueController
 from corral.controllers.queueing.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.scheduler import Scheduler
+from corral.controllers.queueing.topology_controller import NodeFailureController, TopologyUngater
 from corral.controllers.queueing.visibility import Visibility
 from corral.controllers.queueing.workload_controller import WorkloadController
 from corral.core.admission import AdmissionPlugin
@@ -67,6 +68,10 @@ class Queueing:
         PriorityClassController(context).setup(manager)
         for controller in in_use_controllers(context):
             controller.setup(manager)
+        if topology:
+            TopologyUngater(context, metrics).setup(manager)
+            if self.config.gates["TASFailedNodeReplacement"]:
+                NodeFailureController(context).setup(manager)
         self._set_up_jobs(context, metrics, manager)
 
     def _find_workload(self, key: Key) -> Obj | None:

@@ -1,0 +1,65 @@
+"""From a topology assignment to single pods: which pod goes to which domain.
+
+Pods that know their index take the slots in order, so that neighbours stay neighbours. Others fill what is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from corral.core.meta import Obj, labels_of, name_of, spec_of
+from corral.kinds.kueue.topology_assignment import Domain, domains_of
+
+Selectors = dict[str, dict[str, str]]
+"""Pod name to the node selector that places it."""
+
+
+def placements(assignment: Obj, request: Obj, pods: Sequence[Obj], waiting: Sequence[Obj]) -> Selectors:
+    """Node selectors for the `waiting` pods among all live `pods` of one pod set."""
+    levels, domains = list(assignment["levels"]), domains_of(assignment)
+    ranks = _ranks(request, pods, sum(domain.pods for domain in domains))
+    if ranks is not None:
+        slots = [domain for domain in domains for _ in range(domain.pods)]
+        return {name_of(pod): _selector(levels, slots[ranks[name_of(pod)]]) for pod in waiting}
+    free = _free_slots(levels, domains, [pod for pod in pods if pod not in waiting])
+    return {name_of(pod): _selector(levels, domain) for pod, domain in zip(waiting, free, strict=False)}
+
+
+def _selector(levels: Sequence[str], domain: Domain) -> dict[str, str]:
+    return dict(zip(levels, domain.values, strict=True))
+
+
+def _free_slots(levels: Sequence[str], domains: Sequence[Domain], placed: Sequence[Obj]) -> list[Domain]:
+    taken: dict[tuple[str, ...], int] = {}
+    for pod in placed:
+        selector = spec_of(pod).get("nodeSelector") or {}
+        values = tuple(selector.get(level, "") for level in levels)
+        taken[values] = taken.get(values, 0) + 1
+    return [domain for domain in domains for _ in range(max(0, domain.pods - taken.get(domain.values, 0)))]
+
+
+def _ranks(request: Obj, pods: Sequence[Obj], size: int) -> dict[str, int] | None:
+    """The index of every pod by its labels; None unless all have one, each a different one, within `size`."""
+    label = request.get("podIndexLabel")
+    if not label:
+        return None
+    per_group = _group_size(request, size)
+    ranks: dict[str, int] = {}
+    for pod in pods:
+        rank = _rank(labels_of(pod), str(label), str(request.get("subGroupIndexLabel") or ""), per_group)
+        if rank is None or not 0 <= rank < size:
+            return None
+        ranks[name_of(pod)] = rank
+    return ranks if len(set(ranks.values())) == len(ranks) else None
+
+
+def _group_size(request: Obj, size: int) -> int:
+    groups = int(request.get("subGroupCount") or 0)
+    return size // groups if groups else size
+
+
+def _rank(labels: Mapping[str, str], label: str, group_label: str, per_group: int) -> int | None:
+    index = labels.get(label, "")
+    if not index.isdigit() or (group_label and not labels.get(group_label, "").isdigit()):
+        return None
+    return int(index) + (int(labels[group_label]) * per_group if group_label else 0)
