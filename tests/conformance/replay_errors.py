@@ -147,7 +147,7 @@ def differences(case: Case, answer: Answer) -> list[str]:
     wanted = case["body"] if "body" in case else case.get("bodyText", "")
     body = case["request"].get("body")
     generated = ((body.get("metadata") or {}).get("generateName") or "") if isinstance(body, dict) else ""
-    _compare(mask(wanted, generated), mask(answer.body, generated), "", found)
+    _compare(in_order(mask(wanted, generated)), in_order(mask(answer.body, generated)), "", found)
     recorded = case.get("headers") or {}
     for name in ("Content-Type", "Retry-After", "Allow", "X-Content-Type-Options"):
         if name in recorded and [recorded[name]] != answer.headers.get(name):
@@ -156,6 +156,17 @@ def differences(case: Case, answer: Answer) -> list[str]:
     if list(warnings) != answer.headers.get("Warning", []):
         found.append(f"warnings {answer.headers.get('Warning', [])}, not {warnings}")
     return found
+
+
+def in_order(body: Any) -> Any:
+    """An error with its causes sorted, in the message too: a real server reports them in the order of a Go map."""
+    causes = (body.get("details") or {}).get("causes") if isinstance(body, dict) else None
+    if not causes or len(causes) < 2:
+        return body
+    ordered = sorted(causes, key=lambda cause: (str(cause.get("field")), str(cause.get("message"))))
+    head, bracket, _ = str(body.get("message")).partition(" is invalid: [")
+    message = head + bracket + ", ".join(f"{c.get('field')}: {c.get('message')}" for c in ordered) if bracket else head
+    return {**body, "message": message, "details": {**body["details"], "causes": ordered}}
 
 
 def _compare(wanted: Any, got: Any, path: str, found: list[str]) -> None:

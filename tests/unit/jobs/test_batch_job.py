@@ -94,5 +94,11 @@ def test_partial_admission_annotations_are_checked(annotations: Obj, spec: Obj, 
 def test_status_waits_until_both_sides_run() -> None:
     local = job()
     remote = {**job(suspend=False), "status": {"active": 1, "startTime": "2026-01-01T00:00:00Z"}}
-    assert ADAPTER.sync_status(local, remote) is None
+    waiting = ADAPTER.sync_status(local, remote)
+    assert waiting is not None
+    assert [(entry["type"], entry["reason"]) for entry in waiting["status"]["conditions"]] == [
+        ("Suspended", "MultiKueueAdapter")
+    ]
+    assert "startTime" not in waiting["status"]
+    assert ADAPTER.sync_status(waiting, remote) is None
     assert ADAPTER.sync_status({**local, "spec": {**local["spec"], "suspend": False}}, remote) is not None
