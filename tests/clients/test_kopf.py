@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Kubectl
 
 pytest.importorskip("kopf", reason="kopf is not installed")
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 CRD = """
 apiVersion: apiextensions.k8s.io/v1

@@ -7,11 +7,13 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from conftest import Kubectl
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 JOB = """
 apiVersion: batch/v1

@@ -48,17 +48,17 @@ class Server:
 
     def raw(self, data: bytes, wait: float = 0.08) -> bytes:
         """Everything the server says to `data`."""
-        with socket.create_connection(("127.0.0.1", self.port), 5.0) as plain:
-            with self.context.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
-                connection.sendall(data)
-                connection.settimeout(wait)
-                chunks = []
-                try:
-                    while chunk := connection.recv(65536):
-                        chunks.append(chunk)
-                except (TimeoutError, ssl.SSLError, ConnectionError):
-                    pass  # the server waits for more of a request that is not complete
-                return b"".join(chunks)
+        plain = socket.create_connection(("127.0.0.1", self.port), 5.0)
+        with plain, self.context.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
+            connection.sendall(data)
+            connection.settimeout(wait)
+            chunks = []
+            try:
+                while chunk := connection.recv(65536):
+                    chunks.append(chunk)
+            except (TimeoutError, ssl.SSLError, ConnectionError):
+                pass  # the server waits for more of a request that is not complete
+            return b"".join(chunks)
 
     def request(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         lines = [f"{method} {target} HTTP/1.1", "Host: x", f"Authorization: Bearer {self.token}", "Connection: close"]
