@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operator_stage import Stage, play, summary, template
+from tests.conformance.operators.operator_stage import Stage, play, summary, template
 
 from corral.core.meta import Obj, labels_of
 from corral.kinds.batch import JOBS

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from operator_stage import Stage, play, summary, template
+from tests.conformance.operators.operator_stage import Stage, play, summary, template
 
 from corral.core.errors import NotFound
 from corral.core.meta import Obj

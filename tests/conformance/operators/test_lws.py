@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operator_stage import Stage, play, template
+from tests.conformance.operators.operator_stage import Stage, play, template
 
 from corral.core import conditions
 from corral.core.errors import Invalid

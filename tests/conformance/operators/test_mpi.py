@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operator_stage import Stage, play, summary, template
+from tests.conformance.operators.operator_stage import Stage, play, summary, template
 
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, labels_of

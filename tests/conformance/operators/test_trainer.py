@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from operator_stage import Stage, play, summary, template
+from tests.conformance.operators.operator_stage import Stage, play, summary, template
 
 from corral.core.errors import ApiError, Forbidden, Invalid
 from corral.core.meta import Obj
