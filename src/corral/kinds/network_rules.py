@@ -41,6 +41,11 @@ def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
         return None
 
 
+def _is_embedded_pod(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Pods of embedded clusters have loopback addresses of their own, 127.64.0.0 and above; traffic can be sent there."""
+    return address.version == 4 and address >= ipaddress.IPv4Address("127.64.0.0")
+
+
 def check_endpoint_ip(address: str, path: str) -> list[Cause]:
     """An address traffic can be sent to."""
     parsed = _parse(address)
@@ -49,7 +54,7 @@ def check_endpoint_ip(address: str, path: str) -> list[Cause]:
     causes: list[Cause] = []
     if parsed.is_unspecified:
         causes.append(invalid(path, address, f"may not be unspecified ({address})"))
-    if parsed.is_loopback:
+    if parsed.is_loopback and not _is_embedded_pod(parsed):
         causes.append(invalid(path, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
     if parsed.is_link_local:
         causes.append(invalid(path, address, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
