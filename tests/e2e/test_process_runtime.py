@@ -272,6 +272,13 @@ async def test_gpus_are_given_out_and_given_back(cluster: ProcessCluster) -> Non
     await cluster.ended("none")
     logs = [await cluster.log(name) for name in ("a", "b", "none")]
     assert logs == ["gpus=0,1\n", "gpus=2,3\n", "gpus=\n"]
+    await cluster.client.delete(PODS, "a", "default", grace=1)
+    for name in ("c", "d"):  # one after the other: a pod that has ended holds nothing
+        await cluster.run(
+            name, ["sh", "-c", "echo gpus=$CUDA_VISIBLE_DEVICES"], resources={"limits": {"nvidia.com/gpu": "2"}}
+        )
+        await cluster.ended(name)
+        assert await cluster.log(name) == "gpus=0,1\n"
 
 
 async def test_image_without_command_is_simulated_and_says_so(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from corral.decide.pods.lifecycle import DEADLINE, Plan, abandoned, ended, excee
 from corral.decide.pods.record import ContainerRecord, Ended, PodRecord, Running, Waiting, all_containers, new_record
 from corral.decide.pods.status import is_terminal, pod_identity, pod_status, record_from_status
 from corral.kinds.core import PODS
+from corral.node.eviction import TaintEviction
 from corral.node.node import NodeKeeper, NodeSpec
 from corral.node.runtime import Observer, PodRuntime, RuntimeProblem, StartFailure
 from corral.runtime.clock import Clock
@@ -76,6 +77,7 @@ class NodeAgent:
         self._keeper = NodeKeeper(self.client, self.clock, list(self.nodes.values()))
         watch = Watch(PODS, when=self._is_mine)
         self._controller: Controller = manager.add(self, watches=[watch], workers=self.workers)
+        TaintEviction(self.client, self.clock).setup(manager)
         manager.run_task(self._keeper.run, "node leases")
         manager.run_task(self._sweep, "node sweep")
 
@@ -190,6 +192,7 @@ class NodeAgent:
             held.record = abandoned(pod, held.record, self.clock.now())
         await self._write(held, pod, final)
         if final.is_over:
+            self.runtime.release(uid_of(pod))
             return await self._finish_deletion(held.latest)
         self._announce_backoff(held, pod, final)
         delays = [] if retry_s is None else [retry_s]

@@ -156,10 +156,13 @@ async def _pump(channel: int, reader: asyncio.StreamReader, queue: asyncio.Queue
 class AttachedSession:
     """The standard streams of a container's own program."""
 
-    def __init__(self, connection: SupervisorConnection, identity: str, until: asyncio.Future[int]) -> None:
+    def __init__(
+        self, connection: SupervisorConnection, identity: str, until: asyncio.Future[int], *, closes_stdin: bool
+    ) -> None:
         self._connection = connection
         self._identity = identity
         self._until = until
+        self._closes_stdin = closes_stdin
         self._queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
 
     async def open(self) -> None:
@@ -180,10 +183,18 @@ class AttachedSession:
             yield waiting.result()
 
     async def write(self, data: bytes) -> None:
-        await self._connection.feed(self._identity, data)
+        await self._feed(data)
+
+    async def _feed(self, data: bytes | None) -> None:
+        try:
+            await self._connection.feed(self._identity, data)
+        except StartError:
+            pass  # it has ended, or closed its input
 
     async def close_stdin(self) -> None:
-        """Detaching does not close the container's input; only `stdinOnce` asks for that, and it ends with the client."""
+        """Detaching closes the container's input only when it asked for that with `stdinOnce`."""
+        if self._closes_stdin:
+            await self._feed(None)
 
     async def resize(self, width: int, height: int) -> None:
         """The container's terminal keeps its size."""

@@ -91,6 +91,10 @@ class PodRuntime(PodStreams, Protocol):
         """Ask the container to end and see that it has ended after `grace` seconds. Returns at once; `ended` follows."""
         ...
 
+    def release(self, uid: str) -> None:
+        """The pod has ended: others may have its address and devices. Its logs stay."""
+        ...
+
     def known(self) -> list[str]:
         """The uids of all pods this runtime holds something for."""
         ...

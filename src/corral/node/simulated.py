@@ -191,6 +191,9 @@ class SimulatedRuntime:
         delay, code = (grace, 137) if is_killed else (run.behaviour.stop_s, run.behaviour.stop_code)
         run.timer = asyncio.get_running_loop().call_later(delay, self._end, uid, name, attempt, code)
 
+    def release(self, uid: str) -> None:
+        self._addresses.give_back(uid)
+
     async def remove(self, uid: str) -> None:
         for run in self._runs.pop(uid, {}).values():
             if run.timer is not None:

@@ -28,6 +28,7 @@ class ClusterSurroundings:
         self._services: Informer = manager.informer(SERVICES)
         self._pods: Informer = manager.informer(PODS)
         self._pods.add_index("label", _label_pairs)
+        self._services.add_index("namespace", lambda service: (namespace_of(service),))
         self._services.on_change(self._service_changed)
         self._pods.on_change(self._pod_changed)
         self._timer: asyncio.TimerHandle | None = None
@@ -123,11 +124,17 @@ class ClusterSurroundings:
 
     def _all(self) -> list[names.Record]:
         if self._records is None:
-            self._records = names.records(self._services.list(), self.pods_of, self._answered)
+            self._records = self._current()
         return self._records
 
+    def _current(self) -> list[names.Record]:
+        return names.records(self._services.list(), self.pods_of, self._answered)
+
     def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
-        if len(self._services) and (old is None or new is None or _face(old) != _face(new)):
+        if old is not None and new is not None and _face(old) == _face(new):
+            return
+        pod = new or old or {}
+        if any(names.selects(service, pod) for service in self._services.by_index("namespace", namespace_of(pod))):
             self._changed()
 
     def _service_changed(self, old: Obj | None, new: Obj | None) -> None:
@@ -135,15 +142,17 @@ class ClusterSurroundings:
         self._changed()
 
     def _changed(self) -> None:
-        self._records = None
-        self._texts.clear()
         if self._timer is None:
             # Together: a job of a hundred pods changes its names a hundred times within moments.
             self._timer = asyncio.get_running_loop().call_later(NAMES_DELAY_S, self._announce)
 
     def _announce(self) -> None:
         self._timer = None
-        self.on_names()
+        records = self._current()
+        if records != self._records:
+            self._records = records
+            self._texts.clear()
+            self.on_names()
 
 
 def _label_pairs(pod: Obj) -> Iterator[str]:

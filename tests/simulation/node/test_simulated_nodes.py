@@ -320,3 +320,26 @@ def test_deleting_a_namespace_removes_its_pods() -> None:
         assert (await world.client.list(PODS, "team")).items == []
 
     simulate(scenario)
+
+
+def test_no_execute_taint_sends_pods_away() -> None:
+    async def scenario(world: World) -> None:
+        taint = {"key": "broken", "effect": "NoExecute"}
+        staying = [{"key": "broken", "operator": "Exists"}]
+        patient = [{"key": "broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]
+        await world.create("leaves", does={"run-seconds": "forever"})
+        await world.create("stays", does={"run-seconds": "forever"}, tolerations=staying)
+        await world.create("patient", does={"run-seconds": "forever"}, tolerations=patient)
+        await world.advance(1)
+        await world.client.patch(NODES, "fake-1", "", {"spec": {"taints": [taint]}})
+        await world.advance(3)
+        with pytest.raises(NotFound):
+            await world.get("leaves")
+        assert ("TaintManagerEviction", "Marking for deletion Pod default/leaves") in await world.events("leaves")
+        assert [await world.phase(name) for name in ("stays", "patient")] == ["Running", "Running"]
+        await world.advance(30)
+        with pytest.raises(NotFound):
+            await world.get("patient")
+        assert await world.phase("stays") == "Running"
+
+    simulate(scenario)

@@ -64,7 +64,7 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
         directory=str(folder.run(container["name"], attempt)),
         cwd=container.get("workingDir") or program.workdir or WORK,
         hostname=names.pod_hostname(pod),
-        address=setting.facts.address,
+        address="" if spec_of(pod).get("hostNetwork") else setting.facts.address,
         mounts=mounts,
         user=security.get("runAsUser"),
         group=security.get("runAsGroup"),

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Protocol
@@ -129,7 +129,7 @@ class ProcessRuntime(ProcessStreams):
         self.connection.on_exit = self._on_exit
         self.connection.on_lost = self._on_lost
         for folder in folders(self.pods):
-            if holding := folder.load():
+            if (holding := folder.load()) and holding.address:
                 self._addresses.restore(folder.uid, holding.address)
                 self._devices.restore(holding.node, folder.uid, holding.devices)
         if await self.connection.connect_existing():
@@ -263,15 +263,26 @@ class ProcessRuntime(ProcessStreams):
         folder.save(holding)
         return holding
 
+    def release(self, uid: str) -> None:
+        if self._prepared.pop(uid, None) is None:
+            return
+        folder = self.folder(uid)
+        if (holding := folder.load()) is not None:
+            folder.save(replace(holding, address="", devices=()))
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._addresses.give_back(uid)
+        self._devices.give_back(uid)
+        self._prepared.pop(uid, None)
+        self._hosts.pop(uid, None)
+
     async def remove(self, uid: str) -> None:
         self._cancel([key for key in self._tasks if key[0] == uid])
         for identity in [identity for identity in self._running if identity.startswith(uid + "/")]:
             await self.connection.signal(identity, signal.SIGKILL)
             self._running.pop(identity, None)
-        self._addresses.give_back(uid)
-        self._devices.give_back(uid)
-        self._prepared.pop(uid, None)
-        self._hosts.pop(uid, None)
+        self._forget(uid)
         folder = self.folder(uid)
         await asyncio.to_thread(folder.remove)
 
@@ -288,8 +299,9 @@ class ProcessRuntime(ProcessStreams):
 
     def refresh_names(self) -> None:
         """Names of the cluster have changed: bring every pod's hosts file up to date."""
+        running = {identity.partition("/")[0] for identity in self._running}
         for uid, setting in self._prepared.items():
-            if any(identity.startswith(uid + "/") for identity in self._running):
+            if uid in running:
                 self._write_names(setting.pod, setting.folder, setting.facts.address)
 
     # Containers

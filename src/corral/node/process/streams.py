@@ -92,7 +92,8 @@ class ProcessStreams(ABC):
             identity = self.running_id(uid_of(pod), name)
             until: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             self.on_end(identity, lambda code: None if until.done() else until.set_result(code))
-            session = AttachedSession(self.connection, identity, until)
+            once = any(entry["name"] == name and entry.get("stdinOnce") for entry in all_containers(pod))
+            session = AttachedSession(self.connection, identity, until, closes_stdin=stdin and once)
             await session.open()
         except StartError as error:
             raise BadRequest(f'container "{name}" in pod "{name_of(pod)}" is not running') from error
