@@ -249,6 +249,11 @@ def check_autoscaler_update(new: Obj, old: Obj) -> list[Cause]:
     return check_metadata_update(new["metadata"], old["metadata"]) + check_autoscaler(new)
 
 
+def _first_status(autoscaler: Obj) -> None:
+    unseen = {"currentReplicas": 0} if autoscaler.get("apiVersion") == "autoscaling/v1" else {"currentMetrics": None}
+    autoscaler["status"] = {**unseen, "desiredReplicas": 0}
+
+
 HORIZONTAL_POD_AUTOSCALER = KindDef(
     group=GROUP,
     kind="HorizontalPodAutoscaler",
@@ -263,7 +268,7 @@ HORIZONTAL_POD_AUTOSCALER = KindDef(
     has_generation=False,
     allow_unconditional_update=True,
     default=default_autoscaler,
-    prepare_create=lambda obj: obj.update(status={"currentMetrics": None, "desiredReplicas": 0}),
+    prepare_create=_first_status,
     validate=check_autoscaler,
     validate_update=check_autoscaler_update,
     convert=_convert,

@@ -75,7 +75,7 @@ NODE = kind(
     default=rules.default_node,
     validate=rules.check_node,
     validate_update=rules.check_node_update,
-    validate_status=rules.check_node_update,
+    validate_status=rules.check_node_status,
     subresources=(Subresource("proxy", "NodeProxyOptions", _PROXY),),
     fields={"spec.unschedulable": lambda node: _bool(spec_of(node).get("unschedulable"))},
 )
@@ -91,7 +91,7 @@ NAMESPACE = kind(
     prepare_create=rules.prepare_namespace,
     prepare_update=rules.prepare_namespace_update,
     validate=rules.check_namespace,
-    validate_update=rules.check_metadata_only_update,
+    validate_update=rules.check_namespace_update,
     validate_status=rules.check_metadata_only_update,
     check_name=check_label,
     subresources=(Subresource("finalize", "Namespace", ("update",)),),

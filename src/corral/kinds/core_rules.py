@@ -172,6 +172,11 @@ def check_namespace(namespace: Obj) -> list[Cause]:
     return causes
 
 
+def check_namespace_update(new: Obj, old: Obj) -> list[Cause]:
+    causes = check_metadata(new["metadata"], namespaced=False, check_name=names.check_label) + check_namespace(new)
+    return causes + check_metadata_update(new["metadata"], old["metadata"])
+
+
 # Nodes
 
 
@@ -210,11 +215,16 @@ def _check_taints(node: Obj) -> list[Cause]:
     return causes
 
 
-def check_node(node: Obj) -> list[Cause]:
-    causes = _check_taints(node)
+def _check_node_amounts(node: Obj) -> list[Cause]:
+    causes: list[Cause] = []
     for field in ("capacity", "allocatable"):
         for name, amount in sorted((status_of(node).get(field) or {}).items()):
             causes += check_amount(name, amount, f"status.{field}.{name}")
+    return causes
+
+
+def check_node(node: Obj) -> list[Cause]:
+    causes = _check_taints(node) + _check_node_amounts(node)
     networks = spec_of(node).get("podCIDRs") or []
     for position, network in enumerate(networks):
         causes += check_cidr(network, f"spec.podCIDRs[{position}]")
@@ -224,8 +234,13 @@ def check_node(node: Obj) -> list[Cause]:
 
 
 def check_node_update(new: Obj, old: Obj) -> list[Cause]:
+    """The whole node is checked, and what may not change; both look at taints and amounts."""
+    return check_metadata(new["metadata"], namespaced=False) + check_node(new) + check_node_status(new, old)
+
+
+def check_node_status(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
-    causes += check_node(new)
+    causes += _check_node_amounts(new) + _check_taints(new)
     spec, before = spec_of(new), spec_of(old)
     for field, label in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
         if before.get(field) and before[field] != spec.get(field):
@@ -297,7 +312,17 @@ def check_claim_update(new: Obj, old: Obj) -> list[Cause]:
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         )
         causes.append(forbidden("spec", f"{what}\n{shown}"))
-    return causes
+    sizes = (_storage(spec_of(obj).get("resources")) for obj in (new, old))
+    size, was = (Quantity.parse(size) for size in sizes)
+    capacity = Quantity.parse((status_of(old).get("capacity") or {}).get("storage", "0"))
+    if size < was and size <= capacity:
+        where = "spec.resources.requests.storage"
+        causes.append(forbidden(where, "field can not be less than status.capacity"))
+    return causes + immutable("volumeMode", spec_of(new).get("volumeMode"), spec_of(old).get("volumeMode"))
+
+
+def _storage(resources: Obj | None) -> str:
+    return str(((resources or {}).get("requests") or {}).get("storage", "0"))
 
 
 # Templates and the rest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from corral.core import names
 from corral.core.errors import Cause
 from corral.core.meta import Obj, namespace_of
-from corral.core.validation import invalid, required
+from corral.core.validation import IMMUTABLE, check_metadata_update, invalid, required
+from corral.kinds import internal
 from corral.kinds.downward_validation import check_all
 
 
@@ -63,4 +64,29 @@ def check_new_event(event: Obj) -> list[Cause]:
     causes += [invalid(shown, "", "needs to be unset") for field, shown in unset if event.get(field)]
     if any((event.get("deprecatedSource") or {}).values()):
         causes.append(invalid("source", "", "needs to be unset"))
+    return causes
+
+
+_FIXED = (
+    ("regarding", "involvedObject"), ("reason", "reason"), ("note", "message"), ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"), ("reason", "reason"), ("type", "type"), ("eventTime", "eventTime"),
+    ("action", "action"), ("related", "related"), ("reportingController", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+)  # fmt: skip
+"""Fields of the newer API that never change, and what errors call them."""
+
+
+def check_new_event_update(new: Obj, old: Obj) -> list[Cause]:
+    causes = _check_event({**new, "message": new.get("note")}, new.get("regarding") or {}, "reportingController")
+    causes += check_metadata_update(new["metadata"], old["metadata"])
+    for field, shown in _FIXED:
+        value, before = new.get(field) or None, old.get(field) or None
+        if value == before:
+            continue
+        if shown == "involvedObject":
+            types = ("core.ObjectReference", "core/v1.ObjectReference")
+            causes.append(internal.invalid(shown, *types, value or {}, IMMUTABLE))
+        else:
+            causes.append(invalid(shown, "" if value is None else value, IMMUTABLE))
     return causes

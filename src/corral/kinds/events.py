@@ -6,8 +6,7 @@ from corral.core.meta import Obj
 from corral.kinds import core_printing
 from corral.kinds.builtin import kind
 from corral.kinds.core import EVENT_FIELDS
-from corral.kinds.core_rules import check_metadata_only_update
-from corral.kinds.event_rules import check_new_event
+from corral.kinds.event_rules import check_new_event, check_new_event_update
 
 _TO_CORE = {
     "note": "message",
@@ -44,7 +43,7 @@ EVENT = kind(
     allow_create_on_update=True,
     convert=_convert,
     validate=check_new_event,
-    validate_update=check_metadata_only_update,
+    validate_update=check_new_event_update,
     fields={path.replace("involvedObject", "regarding"): read for path, read in EVENT_FIELDS.items()},
 )
 

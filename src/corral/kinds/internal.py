@@ -45,7 +45,8 @@ def convert(internal: str, versioned: str, value: Any) -> Any:
         return _VALUES[internal] if value is None else value
     actual = underlying(internal)
     if "/" in actual.partition("[")[0]:
-        return value if value is not None or not is_struct(actual) or actual.startswith("meta/v1.Time") else {}
+        missing: Obj | None = None if not is_struct(actual) or actual.startswith("meta/v1.Time") else {}
+        return missing if value is None else _in_order(value)
     if actual.startswith("[]"):
         element = underlying(versioned)[2:]
         return [convert(actual[2:], element, item) for item in value] if value else None
@@ -66,10 +67,19 @@ def _struct(internal: str, versioned: str, value: Obj) -> Obj:
         if field.json_name in _OBJECT_META and field.json_name != field.go_name:
             found = (value.get("metadata") or {}).get(field.json_name)
             if found:
-                result[field.json_name] = found
+                result[field.json_name] = _in_order(found)
             continue
         result[field.json_name] = _field(field, known.get(field.go_name), value)
     return result
+
+
+def _in_order(value: Any) -> Any:
+    """A value that keeps its JSON names, with labels and the like sorted as Go sorts maps."""
+    if not isinstance(value, dict):
+        return value
+    if value and all(isinstance(item, str) for item in value.values()):
+        return dict(sorted(value.items()))
+    return {key: _in_order(item) for key, item in value.items()}
 
 
 def _field(field: Field, known: Field | None, value: Obj) -> Any:

@@ -9,6 +9,7 @@ from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of
 from corral.core.validation import (
     check_label_selector,
+    check_metadata,
     check_metadata_update,
     forbidden,
     immutable,
@@ -115,7 +116,9 @@ def _check_app_protocol(port: Obj, path: str) -> list[Cause]:
 
 
 def check_endpoints_update(new: Obj, old: Obj) -> list[Cause]:
-    return check_metadata_update(new["metadata"], old["metadata"]) + check_endpoints(new)
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    causes += check_metadata(new["metadata"], namespaced=True)
+    return causes if new.get("subsets") == old.get("subsets") else causes + check_endpoints(new)
 
 
 # EndpointSlices
@@ -293,7 +296,9 @@ def _inside(
 
 
 def check_network_policy_update(new: Obj, old: Obj) -> list[Cause]:
-    return check_metadata_update(new["metadata"], old["metadata"]) + check_network_policy(new)
+    causes = check_metadata(new["metadata"], namespaced=True) + check_network_policy(new)
+    causes += check_metadata_update(new["metadata"], old["metadata"])
+    return causes + check_network_policy(new)
 
 
 # Ingresses
@@ -412,4 +417,5 @@ def _check_service_backend(service: Obj, path: str) -> list[Cause]:
 
 
 def check_ingress_update(new: Obj, old: Obj) -> list[Cause]:
-    return check_metadata_update(new["metadata"], old["metadata"]) + check_ingress(new)
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    return causes + check_metadata(new["metadata"], namespaced=True) + check_ingress(new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.core.errors import Cause
 from corral.core.meta import Obj
 from corral.core.names import check_label
-from corral.core.validation import check_metadata_update, immutable, invalid, required
+from corral.core.validation import check_metadata, check_metadata_update, immutable, invalid, required
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Column
 from corral.kinds.tables import AGE, NAME, text
@@ -17,7 +17,8 @@ def check_runtime_class(runtime_class: Obj) -> list[Cause]:
 
 
 def check_runtime_class_update(new: Obj, old: Obj) -> list[Cause]:
-    causes = check_metadata_update(new["metadata"], old["metadata"])
+    causes = check_metadata(new["metadata"], namespaced=False) + check_runtime_class(new)
+    causes += check_metadata_update(new["metadata"], old["metadata"])
     return causes + immutable("handler", new.get("handler"), old.get("handler"))
 
 

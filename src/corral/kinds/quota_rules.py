@@ -6,7 +6,15 @@ from corral.core import names
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of
 from corral.core.quantity import Quantity
-from corral.core.validation import check_metadata, check_metadata_update, duplicate, forbidden, invalid, required
+from corral.core.validation import (
+    IMMUTABLE,
+    check_metadata,
+    check_metadata_update,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
 from corral.kinds.container_validation import check_amount, check_container_resource, check_resource_name
 from corral.kinds.downward_validation import check_all
 
@@ -60,8 +68,11 @@ def _check_scopes(spec: Obj) -> list[Cause]:
 
 
 def check_quota_update(new: Obj, old: Obj) -> list[Cause]:
-    causes = check_metadata_update(new["metadata"], old["metadata"])
-    return causes + check_quota(new)
+    causes = check_metadata_update(new["metadata"], old["metadata"]) + check_quota(new)
+    scopes = spec_of(new).get("scopes")
+    if {*(scopes or ())} != {*(spec_of(old).get("scopes") or ())}:
+        causes.append(invalid("spec.scopes", scopes, IMMUTABLE))
+    return causes
 
 
 def default_limit_range(limit_range: Obj) -> None:
@@ -151,5 +162,4 @@ def _check_limit_amounts(item: Obj, path: str) -> list[Cause]:
 
 
 def check_limit_range_update(new: Obj, old: Obj) -> list[Cause]:
-    causes = check_metadata_update(new["metadata"], old["metadata"])
-    return causes + check_metadata(new["metadata"], namespaced=True) + check_limit_range(new)
+    return check_metadata(new["metadata"], namespaced=True) + check_limit_range(new)

@@ -101,6 +101,11 @@ def prepare_service_update(new: Obj, old: Obj) -> None:
         for field in ("clusterIP", "clusterIPs"):
             if field in before:
                 spec[field] = before[field]
+    elif spec["clusterIP"] != before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"], *(spec.get("clusterIPs") or [])[1:]]
+    policy = spec.get("externalTrafficPolicy")
+    if spec["type"] not in ("NodePort", "LoadBalancer") and policy == before.get("externalTrafficPolicy"):
+        spec.pop("externalTrafficPolicy", None)  # left over from the type the service had
     for field in ("ipFamilies", "ipFamilyPolicy"):
         if field not in spec and field in before:
             spec[field] = before[field]

@@ -7,7 +7,15 @@ from typing import Any
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, name_of
 from corral.core.names import check_qualified_name
-from corral.core.validation import check_metadata_update, forbidden, immutable, invalid, not_supported, required
+from corral.core.validation import (
+    check_metadata,
+    check_metadata_update,
+    forbidden,
+    immutable,
+    invalid,
+    not_supported,
+    required,
+)  # fmt: skip
 from corral.kinds.builtin import kind
 from corral.kinds.definition import Cell, Column
 from corral.kinds.tables import AGE, NAME, count, text
@@ -39,7 +47,8 @@ def check_storage_class(storage_class: Obj) -> list[Cause]:
 
 
 def check_storage_class_update(new: Obj, old: Obj) -> list[Cause]:
-    causes = check_metadata_update(new["metadata"], old["metadata"])
+    causes = check_metadata(new["metadata"], namespaced=False) + check_storage_class(new)
+    causes += check_metadata_update(new["metadata"], old["metadata"])
     if new.get("parameters") != old.get("parameters"):
         causes.append(forbidden("parameters", "updates to parameters are forbidden."))
     if new.get("provisioner") != old.get("provisioner"):
