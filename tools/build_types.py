@@ -78,7 +78,7 @@ def imports_of(lines: list[str]) -> dict[str, str]:
     known = package_by_path()
     aliases = {}
     for line in lines:
-        match = IMPORT.match(line)
+        match = IMPORT.match(line.removeprefix("import "))
         if match and match[2] in known:
             aliases[match[1] or match[2].rpartition("/")[2]] = known[match[2]]
     return aliases

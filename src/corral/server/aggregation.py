@@ -133,14 +133,17 @@ class Aggregation:
         """Ask the other servers what they have, now and again, and say so in the APIServices' status."""
         while True:
             self._wake.clear()
-            for stored in list(self._store.scan(BUCKET)):
-                if spec_of(stored.obj).get("service"):
-                    await self._check(stored.obj)
-            gone = [key for key in self._groups if self._find(*key) is None]
-            for key in gone:
-                del self._groups[key]
+            await self.refresh()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), RECHECK_S)
+
+    async def refresh(self) -> None:
+        """Ask every one of them once."""
+        for stored in list(self._store.scan(BUCKET)):
+            if spec_of(stored.obj).get("service"):
+                await self._check(stored.obj)
+        for key in [key for key in self._groups if self._find(*key) is None]:
+            del self._groups[key]
 
     async def _check(self, service: Obj) -> None:
         spec = spec_of(service)
