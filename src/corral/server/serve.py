@@ -98,6 +98,7 @@ class ApiServer:
             Webhooks(api.store, api.registry, api.random, conditions, self._caller),
         ]
         api.posts["serviceaccounts", "token"] = self.reviews.request_token
+        api.root_ca = self.authority.certificate.decode()
         self._server: asyncio.Server | None = None
         self._background: list[asyncio.Task[None]] = []
         self._shared: Shared | None = None
