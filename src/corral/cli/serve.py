@@ -30,7 +30,9 @@ def serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_
 
 async def _serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_log: Path | None) -> None:
     from corral.fleet.embedded_api import EmbeddedApi
+    from corral.server.collector import calm_collector
 
+    calm_collector()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 
@@ -11,13 +10,14 @@ from corral.fleet.cluster import EmbeddedCluster
 from corral.fleet.config import ClusterSpec, FleetSpec
 from corral.fleet.state import FleetFolder
 from corral.runtime import logs
+from corral.server.collector import calm_collector
 
 
 def run_cluster(fleet: FleetSpec, spec: ClusterSpec, folder: FleetFolder, port: int, ready: int) -> None:
     """Run a cluster; its URL is written to the descriptor `ready` once it serves."""
     logs.set_up(verbosity=1)
     # Code imported before the fork is shared; keeping the collector off it keeps it shared.
-    gc.freeze()
+    calm_collector()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(fleet, spec, folder, port, ready))
 

@@ -1,0 +1,18 @@
+"""Python's cycle collector in a process that serves an API.
+
+Objects pass through by the thousand and none of them forms a cycle, yet every few thousand of them the collector walks
+all that is alive, which costs a tenth of the throughput and pauses of a third of a second. It still runs, but rarely.
+"""
+
+from __future__ import annotations
+
+import gc
+
+YOUNG, MIDDLE, OLD = 100_000, 20, 100
+
+
+def calm_collector() -> None:
+    """Set the collector aside for what is already loaded and let it look at the rest seldom; for whole processes only."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, MIDDLE, OLD)
