@@ -11,6 +11,18 @@ from corral.jobs.adapter import JobAdapter
 
 ADAPTERS: Mapping[str, str] = {
     "batch/job": "corral.jobs.batch_job:BatchJob",
+    "kubeflow.org/mpijob": "corral.jobs.kubeflow:MpiJob",
+    "kubeflow.org/jaxjob": "corral.jobs.kubeflow:JaxJob",
+    "kubeflow.org/paddlejob": "corral.jobs.kubeflow:PaddleJob",
+    "kubeflow.org/pytorchjob": "corral.jobs.kubeflow:PyTorchJob",
+    "kubeflow.org/tfjob": "corral.jobs.kubeflow:TfJob",
+    "kubeflow.org/xgboostjob": "corral.jobs.kubeflow:XgBoostJob",
+    "trainer.kubeflow.org/trainjob": "corral.jobs.trainjob:TrainJob",
+    "jobset.x-k8s.io/jobset": "corral.jobs.jobset:JobSet",
+    "ray.io/rayjob": "corral.jobs.ray:RayJob",
+    "ray.io/raycluster": "corral.jobs.ray:RayCluster",
+    "ray.io/rayservice": "corral.jobs.ray:RayService",
+    "workload.codeflare.dev/appwrapper": "corral.jobs.appwrapper:AppWrapper",
     "pod": "corral.jobs.pod:PodJob",
 }
 """Framework name to `module:class`; imported when first asked for."""
