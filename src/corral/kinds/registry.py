@@ -31,6 +31,8 @@ class Registry:
         self._by_plural: dict[tuple[str, str], KindDef] = {}
         self._by_kind: dict[tuple[str, str], KindDef] = {}
         self._natives = {(kind.group, kind.kind): kind for kind in natives}
+        self._grouped: dict[str, list[KindDef]] = {}
+        self._grouped_at = -1
         self.revision = 0
         for kind in kinds:
             self.add(kind)
@@ -73,7 +75,13 @@ class Registry:
         return list(dict.fromkeys(group for group, _ in self._by_plural))
 
     def in_group(self, group: str) -> list[KindDef]:
-        return [kind for kind in self._by_plural.values() if kind.group == group]
+        """The kinds of a group, in the order they were added; every request asks whether there are any."""
+        if self._grouped_at != self.revision:
+            self._grouped_at = self.revision
+            self._grouped = {}
+            for kind in self._by_plural.values():
+                self._grouped.setdefault(kind.group, []).append(kind)
+        return list(self._grouped.get(group, ()))
 
     def __iter__(self) -> Iterator[KindDef]:
         return iter(list(self._by_plural.values()))

@@ -14,10 +14,11 @@ SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Random:
-    """A source of randomness; the same seed gives the same sequence. Without a seed it is unpredictable."""
+    """A source of randomness; the same seed gives the same sequence. Without a seed it starts from the system's
+    randomness, once: it names things and spreads retries, it makes no secrets."""
 
     def __init__(self, seed: int | str | None = None) -> None:
-        self._source: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
+        self._source = random.Random(seed)
 
     def uid(self) -> str:
         return str(uuid.UUID(int=self._source.getrandbits(128), version=4))
