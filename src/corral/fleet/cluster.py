@@ -50,7 +50,7 @@ class EmbeddedCluster:
         manager = self.base.manager
         self._configuration = load_configuration(spec)
         self.base.api.chain.plugins.extend(set_up_queueing(manager, self._configuration))
-        set_up_operators(manager)
+        self.base.api.chain.plugins.extend(set_up_operators(manager))
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
             self._remotes = set_up_dispatch(

@@ -74,7 +74,7 @@ class SimulatedCluster:
         set_up_lifecycle(self.api, self.manager)
         self.api.chain.plugins.extend(set_up_queueing(self.manager, self._configuration))
         if self._operators:
-            set_up_operators(self.manager)
+            self.api.chain.plugins.extend(set_up_operators(self.manager))
         if self._connect is not None:
             settings = dispatch_settings(self._configuration)
             self._remotes = set_up_dispatch(self.manager, settings, self._connect, adapters(ADAPTERS))
