@@ -67,6 +67,8 @@ class Discovery:
         self._remote = remote
         self._revision: tuple[int, int] = (-1, 0)
         self._kept: dict[tuple[str, str], tuple[bytes, str]] = {}
+        self._groups: frozenset[str] = frozenset()
+        self._groups_at = -1
 
     def answer(self, request: Request) -> Response | None:
         """The document at a path, or None when there is no such group or version."""
@@ -99,7 +101,10 @@ class Discovery:
 
     def serves(self, group: str) -> bool:
         """Whether any kind of this group is served here."""
-        return bool(self._registry.in_group(group)) or any(kind.group == group for kind in self._extra)
+        if self._groups_at != self._registry.revision:
+            self._groups_at = self._registry.revision
+            self._groups = frozenset(kind.group for kind in self._kinds())
+        return group in self._groups
 
     def groups(self) -> list[str]:
         named = dict.fromkeys(kind.group for kind in self._kinds() if kind.group)
