@@ -88,5 +88,5 @@ def check_new_event_update(new: Obj, old: Obj) -> list[Cause]:
             types = ("core.ObjectReference", "core/v1.ObjectReference")
             causes.append(internal.invalid(shown, *types, value or {}, IMMUTABLE))
         else:
-            causes.append(invalid(shown, "" if value is None else value, IMMUTABLE))
+            causes.append(invalid(shown, value if value is not None or "ime" in shown else "", IMMUTABLE))
     return causes

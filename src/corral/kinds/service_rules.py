@@ -262,6 +262,9 @@ def check_service_update(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
     spec, before = spec_of(new), spec_of(old)
     external = "ExternalName" in (spec.get("type"), before.get("type"))
+    wrong = [] if external else _check_addresses(spec)
+    if wrong:
+        return wrong  # addresses are looked at before anything else
     now, then = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
     if not external and not (_is_headless(spec) and _is_headless(before)) and then:
         if not now:
