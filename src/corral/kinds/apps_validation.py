@@ -336,25 +336,50 @@ def check_revision_update(new: Obj, old: Obj) -> list[Cause]:
 
 # Status
 
+_PARTS = {
+    "Deployment": ("updatedReplicas", "readyReplicas", "availableReplicas"),
+    "ReplicaSet": ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    "ReplicationController": ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    "StatefulSet": ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"),
+}
+_COUNTERS = {
+    "Deployment": (
+        "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas",
+        "unavailableReplicas", "terminatingReplicas", "collisionCount",
+    ),
+    "ReplicaSet": (
+        "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration",
+        "terminatingReplicas",
+    ),
+    "ReplicationController": (
+        "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration",
+    ),
+    "StatefulSet": (
+        "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration",
+        "collisionCount",
+    ),
+    "DaemonSet": (
+        "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
+        "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
+    ),
+}  # fmt: skip
+
 
 def check_replicas_status(new: Obj, old: Obj) -> list[Cause]:
-    """The status of Deployments, ReplicaSets, StatefulSets and DaemonSets: counts that fit together."""
+    """The status of kinds that count pods: no count is negative, no part is greater than the whole."""
+    status, before, kind = status_of(new), status_of(old), new.get("kind") or ""
     causes = check_metadata_update(new["metadata"], old["metadata"])
-    status, kind = status_of(new), new.get("kind")
-    counters = [field for field, value in status.items() if isinstance(value, int)]
-    for field in counters:
-        causes += at_least_zero(f"status.{field}", status[field])
-    if kind == "DaemonSet":
-        return causes
-    total, ready = status.get("replicas") or 0, status.get("readyReplicas") or 0
-    parts = ("updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "currentReplicas", "availableReplicas")
-    for field in parts:
-        if (status.get(field) or 0) > total:
-            causes.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
-    available = status.get("availableReplicas") or 0
-    if available > ready:
+    for field in _COUNTERS[kind]:
+        causes += at_least_zero(f"status.{field}", status.get(field))
+    counted = {field: status.get(field) or 0 for field in ("replicas", *_PARTS.get(kind, ()))}
+    for field in _PARTS.get(kind, ()):
+        if counted[field] > counted["replicas"]:
+            causes.append(invalid(f"status.{field}", counted[field], "cannot be greater than status.replicas"))
+    available = counted.get("availableReplicas", 0)
+    if available > counted.get("readyReplicas", 0):
         limit = "status.readyReplicas" if kind == "StatefulSet" else "readyReplicas"
         causes.append(invalid("status.availableReplicas", available, f"cannot be greater than {limit}"))
-    if (status.get("collisionCount") or 0) < (status_of(old).get("collisionCount") or 0):
-        causes.append(invalid("status.collisionCount", status.get("collisionCount") or 0, "cannot be decremented"))
+    collisions, was = status.get("collisionCount"), before.get("collisionCount")
+    if was is not None and (collisions is None or collisions < was):
+        causes.append(invalid("status.collisionCount", collisions or 0, "cannot be decremented"))
     return causes

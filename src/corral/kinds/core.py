@@ -9,7 +9,11 @@ from corral.core.names import check_label, check_label_1035, check_path_segment
 from corral.kinds import core_printing, event_rules, network_rules, pod_printing, quota_rules, service_rules
 from corral.kinds import core_rules as rules
 from corral.kinds.apps_defaults import default_claim, default_replication_controller
-from corral.kinds.apps_validation import check_replication_controller, check_replication_controller_update
+from corral.kinds.apps_validation import (
+    check_replicas_status,
+    check_replication_controller,
+    check_replication_controller_update,
+)  # fmt: skip
 from corral.kinds.builtin import kind
 from corral.kinds.definition import ScalePaths, Subresource
 from corral.kinds.pod_defaults import default_pod
@@ -92,7 +96,7 @@ NAMESPACE = kind(
     prepare_update=rules.prepare_namespace_update,
     validate=rules.check_namespace,
     validate_update=rules.check_namespace_update,
-    validate_status=rules.check_metadata_only_update,
+    validate_status=rules.check_namespace_status,
     check_name=check_label,
     subresources=(Subresource("finalize", "Namespace", ("update",)),),
     fields={"status.phase": lambda obj: status_of(obj).get("phase") or ""},
@@ -202,7 +206,7 @@ PERSISTENT_VOLUME_CLAIM = kind(
     prepare_create=rules.prepare_claim,
     validate=rules.check_claim,
     validate_update=rules.check_claim_update,
-    validate_status=rules.check_metadata_only_update,
+    validate_status=rules.check_claim_status,
 )
 POD_TEMPLATE = kind(
     "core.v1.PodTemplate",
@@ -226,6 +230,7 @@ REPLICATION_CONTROLLER = kind(
     default=default_replication_controller,
     validate=check_replication_controller,
     validate_update=check_replication_controller_update,
+    validate_status=check_replicas_status,
     fields={"status.replicas": lambda obj: str(status_of(obj).get("replicas") or 0)},
 )
 RESOURCE_QUOTA = kind(
@@ -236,7 +241,7 @@ RESOURCE_QUOTA = kind(
     status=True,
     validate=quota_rules.check_quota,
     validate_update=quota_rules.check_quota_update,
-    validate_status=rules.check_metadata_only_update,
+    validate_status=quota_rules.check_quota_status,
 )
 LIMIT_RANGE = kind(
     "core.v1.LimitRange",

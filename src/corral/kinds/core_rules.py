@@ -13,6 +13,7 @@ from corral.core.validation import (
     check_label_selector,
     check_metadata,
     check_metadata_update,
+    duplicate,
     forbidden,
     immutable,
     invalid,
@@ -177,6 +178,17 @@ def check_namespace_update(new: Obj, old: Obj) -> list[Cause]:
     return causes + check_metadata_update(new["metadata"], old["metadata"])
 
 
+def check_namespace_status(new: Obj, old: Obj) -> list[Cause]:
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    phase = status_of(new).get("phase") or ""
+    wanted = "Active" if new["metadata"].get("deletionTimestamp") is None else "Terminating"
+    if phase != wanted:
+        empty = "empty" if wanted == "Active" else "not empty"
+        detail = f"may only be '{wanted}' if `deletionTimestamp` is {empty}"
+        causes.append(invalid("status.Phase", phase, detail))
+    return causes
+
+
 # Nodes
 
 
@@ -241,6 +253,11 @@ def check_node_update(new: Obj, old: Obj) -> list[Cause]:
 def check_node_status(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
     causes += _check_node_amounts(new) + _check_taints(new)
+    addresses = status_of(new).get("addresses") or []
+    for position, address in enumerate(addresses):
+        if address in addresses[:position]:
+            shown = internal.convert("core.NodeAddress", "core/v1.NodeAddress", address)
+            causes.append(duplicate(f"status.addresses[{position}]", shown))
     spec, before = spec_of(new), spec_of(old)
     for field, label in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
         if before.get(field) and before[field] != spec.get(field):
@@ -319,6 +336,18 @@ def check_claim_update(new: Obj, old: Obj) -> list[Cause]:
         where = "spec.resources.requests.storage"
         causes.append(forbidden(where, "field can not be less than status.capacity"))
     return causes + immutable("volumeMode", spec_of(new).get("volumeMode"), spec_of(old).get("volumeMode"))
+
+
+def check_claim_status(new: Obj, old: Obj) -> list[Cause]:
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    for name, amount in sorted((status_of(new).get("capacity") or {}).items()):
+        quantity = Quantity.parse(amount)
+        if quantity < Quantity.parse("0"):
+            where = f"status.capacity[{name}]"
+            causes.append(
+                Cause("FieldValueInvalid", f"Invalid value: {amount}: must be a valid resource quantity", where)
+            )
+    return causes
 
 
 def _storage(resources: Obj | None) -> str:

@@ -410,16 +410,29 @@ def check_pod_status(new: Obj, old: Obj) -> list[Cause]:
         if kind not in system:
             where = f"status.conditions[{position}].Type"
             causes += check_all(where, kind, names.check_qualified_name(kind))
+    nominated = status.get("nominatedNodeName") or ""
+    if nominated and nominated != before.get("nominatedNodeName"):
+        causes += check_all("status.nominatedNodeName", nominated, names.check_subdomain(nominated))
     causes += immutable("status.qosClass", status.get("qosClass") or "", before.get("qosClass") or "")
     causes += _check_restarts(new, status, before)
-    addresses = [entry.get("ip") or "" for entry in status.get("podIPs") or ()]
-    for position, address in enumerate(addresses):
-        causes += check_ip(address, f"status.podIPs[{position}]")
-    return causes + [
-        duplicate(f"status.podIPs[{position}]", address)
-        for position, address in enumerate(addresses)
-        if address in addresses[:position]
-    ]
+    causes += _check_addresses("podIPs", "core.PodIP", status.get("podIPs") or [])
+    hosts = status.get("hostIPs") or []
+    if hosts and (hosts[0].get("ip") or "") != (status.get("hostIP") or ""):
+        causes.append(invalid("status.hostIPs[0].ip", hosts[0].get("ip") or "", "must be equal to `hostIP`"))
+    return causes + _check_addresses("hostIPs", "core.HostIP", hosts)
+
+
+def _check_addresses(field: str, go_type: str, entries: list[Obj]) -> list[Cause]:
+    """Addresses of a pod or its host: each valid, at most one of a family."""
+    causes: list[Cause] = []
+    for position, entry in enumerate(entries):
+        causes += check_ip(entry.get("ip") or "", f"status.{field}[{position}]")
+    families = {":" in (entry.get("ip") or "") for entry in entries}
+    if not causes and len(entries) > len(families):
+        shown = [internal.convert(go_type, go_type.replace(".", "/v1."), entry) for entry in entries]
+        detail = "may specify no more than one IP for each IP family"
+        causes.append(invalid(f"status.{field}", shown, detail))
+    return causes
 
 
 def _check_restarts(pod: Obj, new: Obj, old: Obj) -> list[Cause]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.core import names
 from corral.core.errors import Cause
-from corral.core.meta import Obj, spec_of
+from corral.core.meta import Obj, spec_of, status_of
 from corral.core.quantity import Quantity
 from corral.core.validation import (
     IMMUTABLE,
@@ -42,14 +42,24 @@ def _is_quota_resource(name: str) -> bool:
 
 def check_quota(quota: Obj) -> list[Cause]:
     spec = spec_of(quota)
+    return _check_amounts(spec.get("hard"), "spec.hard") + _check_scopes(spec)
+
+
+def _check_amounts(amounts: Obj | None, path: str) -> list[Cause]:
     causes: list[Cause] = []
-    for name, amount in sorted((spec.get("hard") or {}).items()):
-        where = f"spec.hard[{name}]"
+    for name, amount in sorted((amounts or {}).items()):
+        where = f"{path}[{name}]"
         causes += check_resource_name(name, where)
         if "/" not in name and not _is_quota_resource(name):
             causes.append(invalid(where, name, "must be a standard resource for quota"))
         causes += check_amount(name, amount, where)
-    return causes + _check_scopes(spec)
+    return causes
+
+
+def check_quota_status(new: Obj, old: Obj) -> list[Cause]:
+    status = status_of(new)
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    return causes + [cause for f in ("hard", "used") for cause in _check_amounts(status.get(f), f"status.{f}")]
 
 
 def _check_scopes(spec: Obj) -> list[Cause]:
