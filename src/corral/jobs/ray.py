@@ -93,13 +93,14 @@ class RayService(SuspendableJob):
         return cluster_slots(job, ("spec", "rayClusterConfig"))
 
     def is_active(self, job: Obj) -> bool:
-        return bool(status_of(job).get("numServeEndpoints")) or conditions.is_true(job, "Ready")
+        active = status_of(job).get("activeServiceStatus") or {}
+        return bool(active.get("rayClusterName")) or conditions.is_true(job, "Ready")
 
     def finished(self, job: Obj) -> Finish | None:
         return None
 
     def pods_ready(self, job: Obj) -> bool:
-        return conditions.is_true(job, "Ready")
+        return conditions.is_true(job, "Ready") or status_of(job).get("serviceStatus") == "Running"
 
     def validate(self, job: Obj, old: Obj | None) -> list[Cause]:
         return cluster_rules(job, ("spec", "rayClusterConfig"))
@@ -140,7 +141,8 @@ class RayJob(SuspendableJob):
         return Finish(str(status.get("message") or ""), status.get("jobStatus") == "SUCCEEDED")
 
     def pods_ready(self, job: Obj) -> bool:
-        return (status_of(job).get("rayClusterStatus") or {}).get("state") == "ready"
+        status = status_of(job)
+        return (status.get("rayClusterStatus") or {}).get("state") == "ready" or status.get("jobStatus") == "RUNNING"
 
     def validate(self, job: Obj, old: Obj | None) -> list[Cause]:
         spec = spec_of(job)
