@@ -1,7 +1,7 @@
 """Content negotiation: which of the representations a client accepts it gets.
 
 Objects are JSON; `as=Table` and `as=PartialObjectMetadata(List)` of meta.k8s.io are other views of them; discovery has
-its aggregated documents; protobuf is offered for kinds that have a published definition.
+its aggregated documents. Protobuf is for clients that take nothing else: JSON is stored, so it costs nothing to send.
 """
 
 from __future__ import annotations
@@ -69,27 +69,27 @@ def choose(accept: str, protobuf: bool = False) -> Representation:
     if not accept or accept in (JSON, "*/*"):
         return PLAIN
     for clause in clauses(accept):
-        media = _offered(clause.media, protobuf)
+        media = _offered(clause.media)
         if not media:
             continue
         view = clause.params.get("as", "")
         if not view:
             return Representation(media)
         version, group = clause.params.get("v", ""), clause.params.get("g", "")
-        if media != PROTOBUF and (view, group) in _VIEWS and version in ("v1", "v1beta1"):
+        if (view, group) in _VIEWS and version in ("v1", "v1beta1"):
             return Representation(media, view, version, group)
+    if protobuf and any(clause.media == PROTOBUF and not clause.params.get("as") for clause in clauses(accept)):
+        return Representation(PROTOBUF)
     named = "protobuf" in accept or "as=" in accept.replace(" ", "")
     if named:
         raise NotAcceptable(f"only the following media types are accepted: {JSON}, {YAML}, {PROTOBUF}")
     raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}", details={})
 
 
-def _offered(media: str, protobuf: bool) -> str:
+def _offered(media: str) -> str:
     if media in ("*/*", "application/*", JSON):
         return JSON
-    if media == YAML or (media == PROTOBUF and protobuf):
-        return media
-    return ""
+    return YAML if media == YAML else ""
 
 
 def discovery_version(accept: str) -> str:
