@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import runpy
 import subprocess
 import sys
 import threading
@@ -11,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from store_writer import checksum
 
 from corral.store import SqliteJournal, Store
 
 WRITER = Path(__file__).with_name("store_writer.py")
+checksum = runpy.run_path(str(WRITER))["checksum"]
 KILLS = 200 if os.environ.get("CORRAL_SOAK") == "1" else 10
 
 

@@ -9,6 +9,7 @@ where they are kept; objects handed out are shared and must not be mutated. Ever
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from corral.server.admission import Chain
 from corral.server.applying import Applier
 from corral.server.deletion import Deleter, success
 from corral.server.intake import Writing
+from corral.server.managed import SETTLED, TRACKED
 from corral.server.options import (
     PLAIN_DELETE,
     PLAIN_LIST,
@@ -47,12 +49,15 @@ from corral.server.watching import Watch
 from corral.server.write import Writer
 from corral.store import Event, Store, Stored
 
+TOGETHER = 64  # deletions of a collection that share a commit
+List = list  # the class below has a method of that name
 SubresourceHandler = Callable[[UserInfo, str, str, Obj, WriteOptions], Awaitable[Obj]]
 """Answers a POST to a subresource: (user, namespace, name, body, options)."""
 
 
 class Api:
-    """One cluster's API over one store."""
+    """One cluster's API over one store. Without `track_fields` ordinary writes leave managedFields alone, which saves
+    simulations a third of their time; apply still keeps its own."""
 
     def __init__(
         self,
@@ -63,6 +68,7 @@ class Api:
         random: Random,
         plugins: Sequence[AdmissionPlugin] = (),
         builtin_admission: bool = True,
+        track_fields: bool = True,
     ):
         self.store = store
         self.registry = registry
@@ -78,7 +84,7 @@ class Api:
         self.posts: dict[tuple[str, str], SubresourceHandler] = {}
         """POST handlers by (group-resource, subresource); others may add theirs, such as serviceaccounts/token."""
         self._reader = Reader(store, clock)
-        self._writer = Writer(store, self.chain, clock, random)
+        self._writer = Writer(store, self.chain, clock, random, TRACKED if track_fields else SETTLED)
         self._deleter = Deleter(store, self.chain, clock)
         self._patcher = Patcher(store, self._writer)
         self._applier = Applier(store, self._writer, clock)
@@ -194,15 +200,21 @@ class Api:
     ) -> Sequence[Stored]:
         """Delete everything a list would show; answers the objects as they were or are."""
         served = self._find(resource, "deletecollection")
-        listing = await self._reader.list(served, options)
-        deleted = []
-        for stored in listing.items:
-            writing = self._begin(user, served, stored.key.namespace, stored.key.name, _as_write(delete))
-            try:
-                deleted.append((await self._deleter.delete(writing, delete))[0])
-            except NotFound:
-                continue  # somebody else was faster
-        return deleted
+        found = (await self._reader.list(served, options)).items
+        gone: List[Stored | None] = []
+        for start in range(0, len(found), TOGETHER):
+            part = found[start : start + TOGETHER]
+            gone += await asyncio.gather(*(self._delete_one(user, served, stored, delete) for stored in part))
+        return [stored for stored in gone if stored is not None]
+
+    async def _delete_one(
+        self, user: UserInfo, served: Served, stored: Stored, options: DeleteOptions
+    ) -> Stored | None:
+        writing = self._begin(user, served, stored.key.namespace, stored.key.name, _as_write(options))
+        try:
+            return (await self._deleter.delete(writing, options))[0]
+        except NotFound:
+            return None  # somebody else was faster
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

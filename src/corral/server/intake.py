@@ -263,6 +263,12 @@ def check_changed(writing: Writing, obj: Obj, old: Obj) -> list[Cause]:
     return causes + writing.shape.check_update(obj, old)
 
 
+def pass_on_warnings(writing: Writing, obj: Obj, old: Obj | None) -> None:
+    """Tell the caller what is allowed but unwise."""
+    for warning in writing.served.kind.warnings(obj, old):
+        writing.options.warn(warning)
+
+
 def ordered(served: Served, obj: Obj) -> Obj:
     """`obj` as the store keeps it: in the storage version, metadata in the usual order."""
     return in_order(served.to_storage(obj))

@@ -37,7 +37,7 @@ class Reader:
         else:
             page = await self._first(served, selection, options)
         items = page.items
-        if served.api_version != served.stored_as:
+        if served.converts:
             items = [served.view(stored) for stored in items]
         if page.last is None:
             return Listing(items, str(page.revision))

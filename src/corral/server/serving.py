@@ -17,7 +17,17 @@ _NEW_EVENTS = "events.events.k8s.io"
 class Served:
     """One kind in one served version."""
 
-    __slots__ = ("api_version", "bucket", "is_alias", "kind", "registry", "resource", "stored_as", "version")
+    __slots__ = (
+        "api_version",
+        "bucket",
+        "converts",
+        "is_alias",
+        "kind",
+        "registry",
+        "resource",
+        "stored_as",
+        "version",
+    )
 
     def __init__(self, kind: KindDef, version: VersionDef, registry: Registry):
         self.registry = registry
@@ -28,13 +38,15 @@ class Served:
         self.is_alias = kind.group_resource == _NEW_EVENTS
         self.bucket = "events" if self.is_alias else kind.group_resource
         self.stored_as = "v1" if self.is_alias else kind.api_version(kind.storage_version.name)
+        # Objects may still be stored in a version that was the storage version when they were written.
+        self.converts = self.is_alias or len(kind.versions) > 1
 
     def key(self, namespace: str, name: str) -> ObjectKey:
         return ObjectKey(self.bucket, namespace if self.kind.namespaced else "", name)
 
     def view(self, stored: Stored) -> Stored:
         """`stored` in this version."""
-        if self.api_version == self.stored_as:
+        if not self.converts or stored.is_in(self.api_version):
             return stored
         obj = self.kind.at_version(stored.obj, self.version.name)
         return stored if obj is stored.obj else Stored(stored.key, stored.revision, obj=obj)
@@ -49,9 +61,8 @@ class Served:
 
     def event_view(self, event: Event) -> Event:
         """`event` with its object in this version."""
-        if self.api_version == self.stored_as:
-            return event
-        return Event(event.type, self.view(event.stored), event.previous)
+        stored = self.view(event.stored)
+        return event if stored is event.stored else Event(event.type, stored, event.previous)
 
 
 class Serving:

@@ -137,7 +137,7 @@ class Watch:
         self._after = found[-1].revision
         if self._selection.match is not None:
             found = [seen for event in found if (seen := self._seen(event)) is not None]
-        if self._served.api_version != self._served.stored_as:
+        if self._served.converts:
             return [self._served.event_view(event) for event in found]
         return found
 

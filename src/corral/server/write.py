@@ -28,7 +28,8 @@ NAME_ATTEMPTS = 8
 class Writer:
     """Create and update over one store."""
 
-    def __init__(self, store: Store, chain: Chain, clock: Clock, random: Random):
+    def __init__(self, store: Store, chain: Chain, clock: Clock, random: Random, management: Management = TRACKED):
+        self._management = management
         self._store = store
         self._chain = chain
         self._clock = clock
@@ -36,7 +37,7 @@ class Writer:
 
     # -- create -------------------------------------------------------------------------------------------------------
 
-    async def create(self, writing: Writing, sent: Obj, management: Management = TRACKED) -> Stored:
+    async def create(self, writing: Writing, sent: Obj, management: Management | None = None) -> Stored:
         """Store a new object, read from what was `sent`."""
         obj = intake.read(writing, sent)
         metadata = obj["metadata"]
@@ -46,6 +47,7 @@ class Writer:
         if metadata.get("resourceVersion"):
             raise ApiError("resourceVersion should not be set on objects to be created", code=500, reason="")
         intake.begin_life(writing, metadata, self._random.uid(), self._clock.timestamp())
+        management = management or self._management
         obj = management.create(writing, obj, self._clock.timestamp())
         obj = await self._mutate(writing, "CREATE", obj, None)
         metadata = obj["metadata"]
@@ -76,6 +78,7 @@ class Writer:
         causes = intake.check_new(writing, obj)
         if causes:
             raise invalid(served, name, causes)
+        intake.pass_on_warnings(writing, obj, None)
         await self._chain.validate(writing.admission("CREATE", obj, None))
         key = served.key(writing.namespace, name)
         current = self._store.head(key)
@@ -136,12 +139,15 @@ class Writer:
         if metadata.get("resourceVersion"):
             raise errors.conflict(served.resource, writing.name)
 
-    async def replace(self, writing: Writing, current: Stored, obj: Obj, management: Management = TRACKED) -> Stored:
+    async def replace(
+        self, writing: Writing, current: Stored, obj: Obj, management: Management | None = None
+    ) -> Stored:
         """Replace `current` by `obj`, a private object in the requested version. Raises Stale when `current` no longer is."""
         served = writing.served
         old = served.view(current).obj
         await self._check_preconditions(writing, current, obj["metadata"])
         intake.carry_over(writing, obj, old)
+        management = management or self._management
         obj = management.update(writing, obj, old, self._clock.timestamp())
         obj = await self._mutate(writing, "UPDATE", obj, old)
         intake.prepare_changed(writing, obj, old)
@@ -152,6 +158,7 @@ class Writer:
         causes = intake.check_changed(writing, obj, old)
         if causes:
             raise invalid(served, writing.name, causes)
+        intake.pass_on_warnings(writing, obj, old)
         await self._chain.validate(writing.admission("UPDATE", obj, old))
         if writing.options.dry_run:
             return Stored(current.key, current.revision, obj=obj)

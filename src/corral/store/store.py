@@ -51,7 +51,7 @@ class Store:
         *,
         now: Callable[[], float],
         retention: Retention | None = None,
-        decoded: int = 4096,
+        decoded: int = 2048,
         limit: int = MAX_BYTES,
     ):
         self._journal: Journal = journal or MemoryJournal()

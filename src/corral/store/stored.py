@@ -119,6 +119,14 @@ class Stored:
         assert self._owners is not None
         return self._owners
 
+    def is_in(self, api_version: str) -> bool:
+        """Whether the object is in this version, without decoding it where its bytes start with the version."""
+        if self._obj is not None:
+            return bool(self._obj.get("apiVersion") == api_version)
+        assert self._raw is not None
+        opening = b'{"apiVersion":"%b"' % api_version.encode()
+        return self._raw.startswith(opening) or self.obj.get("apiVersion") == api_version
+
     @property
     def generation(self) -> int:
         """The generation, without decoding the whole object."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from api_setup import ADMIN, CONFIG_MAPS, GADGETS, JOBS, PODS, HandClock
+from api_setup import ADMIN, CONFIG_MAPS, GADGETS, JOBS, PODS, HandClock, kinds
 
 from corral.core.errors import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.kinds.registry import Registry
+from corral.runtime.random import Random
 from corral.server.api import Api, DeleteOptions, ListOptions, WriteOptions
+from corral.store import Store
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
@@ -302,3 +305,20 @@ async def test_other_versions_are_views_of_the_stored_one(api: Api) -> None:
     assert changed.obj["metadata"]["generation"] == 2
     listing = await api.list(ADMIN, beta)
     assert [item.obj["apiVersion"] for item in listing.items] == ["example.com/v1beta1"]
+
+
+async def test_objects_stored_in_an_older_version_are_shown_in_the_one_asked_for(api: Api) -> None:
+    key = api.serving.find(GADGETS).key("ns", "old")
+    obj = {"apiVersion": "example.com/v1beta1", "kind": "Gadget", "metadata": {"name": "old", "namespace": "ns"}}
+    await api.store.put(key, obj)
+    assert (await api.get(ADMIN, GADGETS, "ns", "old")).obj["apiVersion"] == "example.com/v1"
+    assert (await api.list(ADMIN, GADGETS)).items[0].obj["apiVersion"] == "example.com/v1"
+    (event,) = await api.watch(ADMIN, GADGETS).next()
+    assert event.stored.obj["apiVersion"] == "example.com/v1"
+
+
+async def test_fields_are_left_alone_where_they_are_not_tracked(clock: HandClock) -> None:
+    store = Store(now=clock.now)
+    api = Api(store, Registry(kinds()), clock=clock, random=Random(1), builtin_admission=False, track_fields=False)
+    stored = await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
+    assert "managedFields" not in stored.obj["metadata"]

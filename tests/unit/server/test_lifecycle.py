@@ -10,7 +10,7 @@ import pytest
 from api_setup import ADMIN
 
 from corral.core import conditions
-from corral.core.errors import NotFound
+from corral.core.errors import MethodNotAllowed, NotFound
 from corral.core.meta import Obj, owner_ref, with_metadata
 from corral.core.resource import Resource
 from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
@@ -279,3 +279,44 @@ async def test_events_are_forgotten_after_an_hour(cluster: Cluster) -> None:
     assert (cluster.has("early", "events"), cluster.has("late", "events")) == (False, True)
     await asyncio.sleep(1800)
     assert not cluster.has("late", "events")
+
+
+@in_cluster
+async def test_a_definition_on_its_way_out_takes_no_new_objects(cluster: Cluster) -> None:
+    await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, widget_crd())
+    await cluster.settle()
+    held = {"metadata": {"name": "w", "namespace": "ns", "finalizers": ["example.com/f"]}}
+    await cluster.create(WIDGETS, held)
+    await cluster.api.delete(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", "widgets.errs.example")
+    await cluster.settle()
+    with pytest.raises(MethodNotAllowed, match=r"create not allowed while custom resource definition is terminating"):
+        await cluster.create(WIDGETS, {"metadata": {"name": "x", "namespace": "ns"}})
+    crd = (await cluster.api.get(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", "widgets.errs.example")).obj
+    assert conditions.is_true(crd, "Terminating")
+    await cluster.api.patch(ADMIN, WIDGETS, "ns", "w", "merge", {"metadata": {"finalizers": None}})
+    await cluster.settle()
+    assert not cluster.has("widgets.errs.example", "customresourcedefinitions.apiextensions.k8s.io", "")
+
+
+@in_cluster
+async def test_both_event_apis_show_the_same_events(cluster: Cluster) -> None:
+    from corral.kinds.events import EVENTS as NEW_EVENTS
+
+    regarding = {"kind": "Namespace", "name": "ns", "namespace": "ns"}
+    event = {
+        "metadata": {"name": "e", "namespace": "ns"},
+        "regarding": regarding,
+        "note": "hello",
+        "reason": "Test",
+        "action": "Testing",
+        "type": "Normal",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/test",
+        "reportingInstance": "one",
+    }
+    created = await cluster.create(NEW_EVENTS, event)
+    assert (created["apiVersion"], created["note"]) == ("events.k8s.io/v1", "hello")
+    old = (await cluster.api.get(ADMIN, EVENTS, "ns", "e")).obj
+    assert (old["apiVersion"], old["message"], old["involvedObject"]) == ("v1", "hello", regarding)
+    (listed,) = (await cluster.api.list(ADMIN, NEW_EVENTS)).items
+    assert listed.obj["note"] == "hello"

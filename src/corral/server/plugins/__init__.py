@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.core.admission import AdmissionPlugin
 from corral.server.options import Random
+from corral.server.plugins.definitions import DefinitionLifecycle
 from corral.server.plugins.limits import LimitRanger
 from corral.server.plugins.namespaces import NamespaceLifecycle
 from corral.server.plugins.pods import DefaultTolerationSeconds, Priority, ServiceAccount
@@ -15,6 +16,7 @@ def builtin_plugins(store: Store, random: Random) -> list[AdmissionPlugin]:
     """What runs before the plug-ins a cluster is given."""
     return [
         NamespaceLifecycle(store),
+        DefinitionLifecycle(store),
         LimitRanger(store),
         ServiceAccount(store, random),
         Priority(store),
