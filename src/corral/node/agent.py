@@ -8,6 +8,7 @@ pod. What to do is decided in `decide.pods`; how, by the runtime.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -41,6 +42,8 @@ class Held:
     """The newest version of the object we know: ours after a write, else the informer's."""
     announced: set[str] = field(default_factory=set)
     """Events that are not to be repeated."""
+    settled: tuple[str, PodRecord, float] | None = None
+    """The version and the record that were last converged, and until when that holds; our own writes come back as events."""
 
 
 class NodeAgent:
@@ -164,7 +167,16 @@ class NodeAgent:
                 return await self._finish_deletion(pod)
             held = await self._take_up(pod)
         pod = held.latest = _newer(held.latest, pod)
-        return await self._converge(held, pod)
+        now = self.clock.now()
+        if held.settled is not None:
+            version, record, until = held.settled
+            if version == resource_version_of(pod) and record is held.record and now < until:
+                return Result(until - now) if until != math.inf else None
+        held.settled = None
+        written, result = await self._converge(held, pod)
+        delay = math.inf if result is None or result.requeue_after is None else result.requeue_after
+        held.settled = (resource_version_of(held.latest), written, self.clock.now() + delay)
+        return result
 
     async def _take_up(self, pod: Obj) -> Held:
         now = self.clock.now()
@@ -176,7 +188,8 @@ class NodeAgent:
         self._by_key[held.key] = uid_of(pod)
         return held
 
-    async def _converge(self, held: Held, pod: Obj) -> Result | None:
+    async def _converge(self, held: Held, pod: Obj) -> tuple[PodRecord, Result | None]:
+        """Do what is due and write the status; also returns the record that was written: more may happen meanwhile."""
         now = self.clock.now()
         step = plan(pod, held.record, now)
         is_late = held.record.failure is None and exceeds_deadline(pod, held.record, now)
@@ -190,17 +203,18 @@ class NodeAgent:
         final = plan(pod, held.record, self.clock.now())
         if final.is_over and (is_deleting(pod) or held.record.failure is not None):
             held.record = abandoned(pod, held.record, self.clock.now())
+        written = held.record
         await self._write(held, pod, final)
         if final.is_over:
             self.runtime.release(uid_of(pod))
-            return await self._finish_deletion(held.latest)
+            return written, await self._finish_deletion(held.latest)
         self._announce_backoff(held, pod, final)
         delays = [] if retry_s is None else [retry_s]
         if final.wake_at is not None:
             delays.append(max(final.wake_at - self.clock.now(), 0.0))
         if final.start and retry_s is None:
             delays.append(0.0)
-        return Result(min(delays)) if delays else None
+        return written, Result(min(delays)) if delays else None
 
     async def _drop(self, key: Key, uid: str) -> None:
         self._held.pop(uid, None)
