@@ -21,6 +21,10 @@ CLUSTER_ROLE_BINDINGS = "clusterrolebindings.rbac.authorization.k8s.io"
 _KINDS = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 MASTERS = "system:masters"
+EVERYTHING: list[Obj] = [
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+]
 _REMEMBERED = 20_000
 
 Subject = tuple[str, ...]
@@ -69,13 +73,11 @@ class Authorizer:
 
     def rules(self, user: UserInfo, namespace: str) -> list[Obj]:
         """All rules that hold for `user` in a namespace ("" for cluster scope)."""
-        if MASTERS in user.groups:
-            return [
-                {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-                {"verbs": ["*"], "nonResourceURLs": ["*"]},
-            ]
         self._refresh()
-        return self._grants_of(user).rules(namespace)
+        granted = self._grants_of(user).rules(namespace)
+        if MASTERS in user.groups:
+            return [*EVERYTHING, *(rule for rule in granted if rule not in EVERYTHING)]
+        return granted
 
     def role_rules(self, reference: Obj, namespace: str) -> list[Obj] | None:
         """The rules of the role a binding refers to; None when there is no such role."""

@@ -7,13 +7,8 @@ from corral.core.admission import AdmissionRequest
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.server import rbac
-from corral.server.authz import MASTERS, Authorizer
+from corral.server.authz import EVERYTHING, MASTERS, Authorizer
 from corral.server.rbac import Attributes
-
-_EVERYTHING: list[Obj] = [
-    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-    {"verbs": ["*"], "nonResourceURLs": ["*"]},
-]
 
 
 class RbacGuard:
@@ -42,7 +37,7 @@ class RbacGuard:
                 return
             self._check(request, "escalate", request.resource.plural, request.name, obj.get("rules") or [])
             if obj.get("aggregationRule"):
-                self._check(request, "escalate", request.resource.plural, request.name, _EVERYTHING)
+                self._check(request, "escalate", request.resource.plural, request.name, EVERYTHING)
         else:
             reference = obj.get("roleRef") or {}
             rules = self._authorizer.role_rules(reference, request.namespace)
