@@ -25,6 +25,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.decide.jobs.mpijob import (
     AGENT,
+    AGENT_COMMAND,
     AGENT_KEY,
     CONFIG_DIR,
     MpiPlan,
@@ -278,7 +279,7 @@ def _config_map_v1(job: Obj, workers: list[Obj]) -> Obj:
         "data": {
             "hostfile": hosts,
             "discover_hosts.sh": found,
-            "kubexec.sh": f'#!/bin/sh\nexec {AGENT} "$@"\n',
+            "kubexec.sh": f'#!/bin/sh\nexec python3 {AGENT} "$@"\n',
             AGENT_KEY: agent_program(),
         },
     }
@@ -325,7 +326,7 @@ def _pod_v1(job: Obj, body: Obj, launcher: bool) -> Obj:
     first["env"] = [*(first.get("env") or ()), *agent_env(SSH_PATH_V1)]
     if launcher:
         values = {
-            "OMPI_MCA_plm_rsh_agent": f"{CONFIG_DIR}/kubexec.sh",
+            "OMPI_MCA_plm_rsh_agent": f"sh {CONFIG_DIR}/kubexec.sh",
             "OMPI_MCA_orte_default_hostfile": f"{CONFIG_DIR}/hostfile",
             "I_MPI_HYDRA_BOOTSTRAP": "rsh",
             "I_MPI_HYDRA_BOOTSTRAP_EXEC": f"{CONFIG_DIR}/kubexec.sh",
@@ -335,7 +336,7 @@ def _pod_v1(job: Obj, body: Obj, launcher: bool) -> Obj:
         first["env"] += [{"name": name, "value": value} for name, value in values.items()]
         spec["serviceAccountName"] = f"{name_of(job)}-launcher"
     elif is_ssh_daemon(first):
-        first["command"], first["args"] = [AGENT, "serve"], []
+        first["command"], first["args"] = [*AGENT_COMMAND, "serve"], []
     spec["containers"] = containers
     spec["hostname"] = name_of(body)
     items = [

@@ -26,6 +26,7 @@ from typing import IO
 
 PORT = int(os.environ.get("MPI_AGENT_PORT", "2222"))
 STDIN, STDOUT, STDERR, EXIT = 0, 1, 2, 3
+GOODBYE_S = 10.0
 OPTIONS_WITH_VALUE = ("-o", "-p", "-l", "-i", "-F")
 
 
@@ -91,12 +92,14 @@ def attend(connection: socket.socket) -> None:
         ]
         for thread in pumps:
             thread.start()
-        threading.Thread(target=feed, args=(connection, process), daemon=True).start()
+        feeder = threading.Thread(target=feed, args=(connection, process), daemon=True)
+        feeder.start()
         code = process.wait()
         for thread in pumps:
             thread.join()
         with lock:
             send(connection, EXIT, struct.pack("!i", code if code >= 0 else 128 - code))
+        feeder.join(GOODBYE_S)
 
 
 def pump(stream: IO[bytes], connection: socket.socket, kind: int, lock: threading.Lock) -> None:
@@ -109,21 +112,25 @@ def pump(stream: IO[bytes], connection: socket.socket, kind: int, lock: threadin
 
 
 def feed(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    """Standard input from the caller; when the caller goes, the command goes."""
-    try:
-        while True:
+    """Standard input from the caller; when the caller goes, the command goes.
+
+    Reads on after the command has ended: closing a connection with unread data would take the exit code along.
+    """
+    while True:
+        try:
             _, data = receive(connection)
-            if process.stdin is None:
-                return
-            if data:
-                process.stdin.write(data)
-                process.stdin.flush()
-            else:
-                process.stdin.close()
-    except (EOFError, OSError, ValueError):
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
+        except (EOFError, OSError):
+            break
+        with contextlib.suppress(OSError, ValueError):
+            if process.stdin is not None:
+                if data:
+                    process.stdin.write(data)
+                    process.stdin.flush()
+                else:
+                    process.stdin.close()
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 def connect(host: str) -> socket.socket:

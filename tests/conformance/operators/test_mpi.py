@@ -76,7 +76,7 @@ def test_everything_is_created_and_owned() -> None:
         worker = await stage.get(PODS, "pi-worker-1")
         assert (worker["spec"]["hostname"], worker["spec"]["subdomain"]) == ("pi-worker-1", "pi")
         assert labels_of(worker)["training.kubeflow.org/replica-index"] == "1"
-        assert worker["spec"]["containers"][0]["command"] == ["/etc/mpi/mpi-agent", "serve"]
+        assert worker["spec"]["containers"][0]["command"] == ["python3", "/etc/mpi/mpi-agent", "serve"]
         launcher = (await stage.get(JOBS, "pi-launcher"))["spec"]
         assert launcher["podReplacementPolicy"] == "Failed"
         env = {entry["name"]: entry.get("value") for entry in launcher["template"]["spec"]["containers"][0]["env"]}

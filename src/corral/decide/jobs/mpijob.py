@@ -30,6 +30,8 @@ OPERATOR_NAME = "mpi-operator"
 CONFIG_DIR = "/etc/mpi"
 AGENT = f"{CONFIG_DIR}/mpi-agent"
 AGENT_KEY = "mpi-agent"
+AGENT_COMMAND = ("python3", AGENT)
+"""Called through its interpreter, so that it works where a mounted file cannot be made executable."""
 
 Event = tuple[str, str, str]
 
@@ -359,7 +361,7 @@ def _launcher_env(job: Obj) -> list[Obj]:
             "OMPI_MCA_orte_default_hostfile": hosts,
             "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
             "OMPI_MCA_orte_set_default_slots": slots,
-            "OMPI_MCA_plm_rsh_agent": AGENT,
+            "OMPI_MCA_plm_rsh_agent": " ".join(AGENT_COMMAND),
         },
         "Intel": {
             "I_MPI_HYDRA_HOST_FILE": hosts,
@@ -403,7 +405,7 @@ def _pod(job: Obj, kind: str, name: str, labels: dict[str, str], restart_policy:
     first["env"] = env
     first["volumeMounts"] = [*(first.get("volumeMounts") or ()), *mounts]
     if kind == "Worker" and is_ssh_daemon(first):
-        first["command"], first["args"] = [AGENT, "serve"], []
+        first["command"], first["args"] = [*AGENT_COMMAND, "serve"], []
     spec["containers"] = containers
     spec["hostname"], spec["subdomain"] = name, name_of(job)
     search = f"{name_of(job)}.{namespace_of(job)}.svc.cluster.local"

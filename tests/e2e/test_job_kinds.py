@@ -1,0 +1,179 @@
+"""Every job kind really runs: the manifests under examples/, on pods that are processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.e2e.process_cluster import ProcessCluster
+
+from corral.core import conditions
+from corral.core.meta import Obj, labels_of, name_of
+from corral.core.resource import Resource
+from corral.core.streams import LogOptions
+from corral.kinds.core import PODS
+from corral.kinds.registry import builtin_kinds, native_kinds
+from corral.operators.setup import set_up_operators
+
+pytestmark = pytest.mark.e2e
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RESOURCES = {(kind.group, kind.kind): kind.resource() for kind in (*builtin_kinds(), *native_kinds())}
+
+
+class OperatedCluster(ProcessCluster):
+    """A cluster of processes with every operator, as an embedded cluster has them."""
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(state, network="127.79.0.0/16")
+        # The base registers the Job operator by itself; here all of them are wanted, each once.
+        manager = self.base.manager
+        manager.controllers = [entry for entry in manager.controllers if entry.name != "job"]
+        self.base.api.chain.plugins.extend(set_up_operators(manager))
+
+    async def apply(self, name: str) -> None:
+        for body in yaml.safe_load_all((EXAMPLES / name).read_text()):
+            await self.client.create(resource_of(body), body)
+
+    async def wait(self, resource: Resource, name: str, done: Callable[[Obj], bool], timeout: float = 60.0) -> Obj:
+        found: Obj = {}
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    found = await self.client.get(resource, name, "default" if resource.namespaced else "")
+                    if done(found):
+                        return found
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            pods = (await self.client.list(PODS, "default")).items
+            states = {name_of(pod): pod.get("status", {}).get("phase") for pod in pods}
+            raise AssertionError(f"still waiting: {found.get('status')}; pods {states}") from None
+
+    async def output(self, **labels: str) -> list[str]:
+        """What all pods with these labels wrote, line by line, sorted."""
+        lines: list[str] = []
+        for pod in (await self.client.list(PODS, "default")).items:
+            if labels.items() <= labels_of(pod).items():
+                async for part in self.runtime.logs(pod, "", LogOptions()):
+                    lines += part.decode().splitlines()
+        return sorted(lines)
+
+
+def resource_of(body: Obj) -> Resource:
+    group, _, version = str(body["apiVersion"]).rpartition("/")
+    return RESOURCES[group, body["kind"]].at(version)
+
+
+def kind(group: str, name: str) -> Resource:
+    return RESOURCES[group, name]
+
+
+def has(*kinds: str) -> Callable[[Obj], bool]:
+    return lambda obj: any(conditions.is_true(obj, entry) for entry in kinds)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[OperatedCluster]:
+    started = OperatedCluster(tmp_path / "state")
+    await started.start()
+    try:
+        yield started
+    finally:
+        await started.stop()
+
+
+async def test_pytorch_job_sums_over_three_pods(cluster: OperatedCluster) -> None:
+    await cluster.apply("pytorchjob.yaml")
+    done = await cluster.wait(kind("kubeflow.org", "PyTorchJob"), "pytorch-sum", has("Succeeded", "Failed"))
+    assert conditions.is_true(done, "Succeeded")
+    lines = await cluster.output()
+    assert "rank 0 of 3: sum 6" in lines
+
+
+async def test_tf_job_parses_its_configuration(cluster: OperatedCluster) -> None:
+    await cluster.apply("tfjob.yaml")
+    done = await cluster.wait(kind("kubeflow.org", "TFJob"), "tf-roll-call", has("Succeeded", "Failed"))
+    assert conditions.is_true(done, "Succeeded")
+    assert "present: worker 0, worker 1" in await cluster.output()
+
+
+@pytest.mark.parametrize(
+    ("example", "name", "line"),
+    [
+        ("xgboostjob.yaml", "xgboost-roll-call", "I am 0 of 3, following xgboost-roll-call-master-0"),
+        ("jaxjob.yaml", "jax-roll-call", "I am 2 of 3, following jax-roll-call-worker-0"),
+        ("paddlejob.yaml", "paddle-roll-call", "I am paddle-roll-call of 3, following paddle-roll-call-worker-0:36543"),
+    ],
+    ids=["xgboost", "jax", "paddle"],
+)
+async def test_replicas_know_who_they_are(cluster: OperatedCluster, example: str, name: str, line: str) -> None:
+    await cluster.apply(example)
+    body = yaml.safe_load((EXAMPLES / example).read_text())
+    done = await cluster.wait(kind("kubeflow.org", body["kind"]), name, has("Succeeded", "Failed"))
+    assert conditions.is_true(done, "Succeeded")
+    assert line in await cluster.output()
+
+
+async def test_mpi_job_reaches_its_workers(cluster: OperatedCluster) -> None:
+    await cluster.apply("mpijob.yaml")
+    done = await cluster.wait(kind("kubeflow.org", "MPIJob"), "mpi-hello", has("Succeeded", "Failed"))
+    assert conditions.is_true(done, "Succeeded")
+    lines = await cluster.output(**{"training.kubeflow.org/job-role": "launcher"})
+    assert lines == ["hello from worker mpi-hello-worker-0", "hello from worker mpi-hello-worker-1"]
+
+
+async def test_job_set_waits_restarts_and_completes(cluster: OperatedCluster) -> None:
+    await cluster.apply("jobset.yaml")
+    done = await cluster.wait(kind("jobset.x-k8s.io", "JobSet"), "prepare-then-train", has("Completed", "Failed"))
+    assert conditions.is_true(done, "Completed")
+    assert done["status"]["restarts"] == 1
+
+
+async def test_train_job_runs_on_two_nodes(cluster: OperatedCluster) -> None:
+    await cluster.apply("trainjob.yaml")
+    done = await cluster.wait(kind("trainer.kubeflow.org", "TrainJob"), "train-two-nodes", has("Complete", "Failed"))
+    assert conditions.is_true(done, "Complete")
+    master = "train-two-nodes-node-0-0.train-two-nodes"
+    assert await cluster.output() == [f"node {rank} of 2, 1 processes, master {master}" for rank in (0, 1)]
+
+
+async def test_ray_job_runs_its_entry_point(cluster: OperatedCluster) -> None:
+    await cluster.apply("rayjob.yaml")
+    resource = kind("ray.io", "RayJob")
+    done = await cluster.wait(
+        resource, "ray-hello", lambda obj: (obj.get("status") or {}).get("jobStatus") in ("SUCCEEDED", "FAILED")
+    )
+    assert done["status"]["jobStatus"] == "SUCCEEDED"
+    assert any("hello from the entry point" in line for line in await cluster.output(**{"job-name": "ray-hello"}))
+
+
+async def test_app_wrapper_runs_what_it_wraps(cluster: OperatedCluster) -> None:
+    await cluster.apply("appwrapper.yaml")
+    resource = kind("workload.codeflare.dev", "AppWrapper")
+    done = await cluster.wait(
+        resource, "wrapped-set", lambda obj: (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"), 90
+    )
+    assert done["status"]["phase"] == "Succeeded"
+    assert "wrapped-set-workers-0-0: hello from the wrapper" in await cluster.output()
+
+
+async def test_leader_worker_set_becomes_available(cluster: OperatedCluster) -> None:
+    await cluster.apply("leaderworkerset.yaml")
+    await cluster.wait(kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), "groups", has("Available"))
+    assert "worker 2 of 3 follows groups-1.groups.default" in await cluster.output()
+
+
+async def test_deployment_and_stateful_set_become_ready(cluster: OperatedCluster) -> None:
+    await cluster.apply("deployment.yaml")
+    await cluster.apply("statefulset.yaml")
+    await cluster.wait(
+        kind("apps", "Deployment"), "web", lambda obj: (obj.get("status") or {}).get("availableReplicas") == 2
+    )
+    await cluster.wait(
+        kind("apps", "StatefulSet"), "member", lambda obj: (obj.get("status") or {}).get("readyReplicas") == 3
+    )
+    slices = (await cluster.client.list(kind("discovery.k8s.io", "EndpointSlice"), "default")).items
+    web = next(piece for piece in slices if labels_of(piece).get("kubernetes.io/service-name") == "web")
+    assert len({endpoint["addresses"][0] for endpoint in web["endpoints"]}) == 2
