@@ -23,6 +23,7 @@ from corral.server.serving import Served
 from corral.store import Stale, Store, Stored, StoreError, TooLarge
 
 NAME_ATTEMPTS = 8
+UPDATE_ATTEMPTS = 20
 
 
 class Writer:
@@ -106,24 +107,35 @@ class Writer:
 
     async def update(self, writing: Writing, sent: Obj) -> tuple[Stored, bool]:
         """Replace an object by what was `sent`; create it where the kind allows that."""
+        if writing.options.owned:  # what was sent is read again when somebody else was faster
+            writing = replace(writing, options=replace(writing.options, owned=False))
+        for _ in range(UPDATE_ATTEMPTS):
+            obj = self._read_update(writing, sent)
+            current = self._store.head(writing.key)
+            if current is None:
+                return await self._create_by_update(writing, obj), True
+            conditional = bool(obj["metadata"].get("resourceVersion"))
+            try:
+                return await self.replace(writing, current, obj), False
+            except Stale:
+                if conditional:
+                    break  # who names a version does not want another one overwritten
+        await self._store.settled()
+        raise errors.conflict(writing.served.resource, writing.name)
+
+    def _read_update(self, writing: Writing, sent: Obj) -> Obj:
         if writing.subresource == "scale":
             sent = self._scaled(writing, sent)
         obj = intake.read(writing, sent)
-        metadata = obj["metadata"]
-        intake.check_name(writing, metadata)
-        intake.namespace_of_new(writing, metadata)
-        current = self._store.head(writing.key)
-        if current is None:
-            kind = writing.served.kind
-            if not kind.allow_create_on_update or writing.subresource:
-                raise errors.not_found(writing.served.resource, writing.name)
-            self._check_may_appear(writing, metadata)
-            return await self.create(writing, obj), True
-        try:
-            return await self.replace(writing, current, obj), False
-        except Stale:
-            await self._store.settled()
-            raise errors.conflict(writing.served.resource, writing.name) from None
+        intake.check_name(writing, obj["metadata"])
+        intake.namespace_of_new(writing, obj["metadata"])
+        return obj
+
+    async def _create_by_update(self, writing: Writing, obj: Obj) -> Stored:
+        if not writing.served.kind.allow_create_on_update or writing.subresource:
+            raise errors.not_found(writing.served.resource, writing.name)
+        self._check_may_appear(writing, obj["metadata"])
+        return await self.create(writing, obj)
 
     def _scaled(self, writing: Writing, scale: Obj) -> Obj:
         current = self._store.head(writing.key)

@@ -132,8 +132,13 @@ class Store:
         if not limit:
             return Page(list(found), at, None, 0)
         items = list(islice(found, limit))
-        # How many match further on is never told, so one is enough to know.
-        following = sum(1 for _ in (found if match is None else islice(found, 1)))
+        if match is not None:
+            # How many match further on is never told, so one is enough to know.
+            following = sum(1 for _ in islice(found, 1))
+        elif after is None and revision is None:
+            following = bucket.count(namespace) - len(items)
+        else:
+            following = sum(1 for _ in found)
         last = items[-1].key[1:] if following else None
         return Page(items, at, last, following)
 
