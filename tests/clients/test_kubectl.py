@@ -159,6 +159,28 @@ def test_replace_and_edit(kubectl: Kubectl, tmp_path: Path) -> None:
     assert "the object has been modified" in said
 
 
+def test_edit_opens_and_saves(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubectl("create", "configmap", "c", "--from-literal=a=before")
+    monkeypatch.setenv("KUBE_EDITOR", "sed -i s/before/after/")
+    assert kubectl("edit", "configmap", "c").stdout == "configmap/c edited\n"
+    assert kubectl("get", "configmap", "c", "-o", "jsonpath={.data.a}").stdout == "after"
+
+
+def test_run_expose_autoscale_and_nodes(kubectl: Kubectl, namespace: str) -> None:
+    assert kubectl("run", "one", "--image=nginx", "--port=80").stdout == "pod/one created\n"
+    assert kubectl("expose", "pod", "one", "--port=80").stdout == "service/one exposed\n"
+    kubectl("create", "deployment", "web", "--image=nginx")
+    assert "autoscaled" in kubectl("autoscale", "deployment", "web", "--min=1", "--max=3").stdout
+    node = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n-{namespace}"}})
+    kubectl("apply", "-f", "-", stdin=node)
+    assert "cordoned" in kubectl("cordon", f"n-{namespace}").stdout
+    assert "tainted" in kubectl("taint", "node", f"n-{namespace}", "k=v:NoSchedule").stdout
+    assert "SchedulingDisabled" in kubectl("get", "node", f"n-{namespace}").stdout
+    assert "uncordoned" in kubectl("uncordon", f"n-{namespace}").stdout
+    assert "Unschedulable" in kubectl("describe", "node", f"n-{namespace}").stdout
+    kubectl("delete", "node", f"n-{namespace}")
+
+
 def test_delete_waits_until_gone(kubectl: Kubectl) -> None:
     kubectl("create", "configmap", "c", "--from-literal=a=b")
     assert kubectl("delete", "configmap", "c").stdout.startswith('configmap "c" deleted')

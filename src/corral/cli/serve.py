@@ -25,7 +25,14 @@ def serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_
     """Serve one cluster's API until SIGTERM."""
     import uvloop
 
-    uvloop.run(_serve(state, kubeconfig, port, host, name, audit_log))
+    from corral.store import StoreError
+
+    try:
+        uvloop.run(_serve(state, kubeconfig, port, host, name, audit_log))
+    except StoreError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"cannot serve on {host}:{port}: {error.strerror or error}") from error
 
 
 async def _serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_log: Path | None) -> None:
