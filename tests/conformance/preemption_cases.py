@@ -147,8 +147,7 @@ class World:
             queue = self.by_name[entry["clusterQueue"]]
             info = _workload(entry)
             reservation = Reservation(info, queue, (), usage_of(entry["usage"]), {})
-            queue.reservations[info.key] = reservation
-            queue.node.add(reservation.usage)
+            queue.add(reservation)
 
     def usage(self) -> dict[str, Usage]:
         nodes = (*self.forest.queues.values(), *self.forest.cohorts.values())

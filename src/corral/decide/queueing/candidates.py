@@ -7,11 +7,12 @@ request are there by hierarchical advantage: the quota is nearer to the preempto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from heapq import merge
 from typing import NamedTuple
 
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
+from corral.decide.queueing.clusterqueue import ClusterQueue, Rank, Reservation
 from corral.decide.queueing.model import FlavorResource, Usage, WorkloadInfo
 from corral.decide.queueing.quota import QuotaNode, fit_in_quota
 
@@ -100,72 +101,192 @@ def candidate_order(preemptor: Preemptor) -> Callable[[Reservation], tuple[objec
     return order
 
 
-def uses_any(reservation: Reservation, columns: Columns) -> bool:
-    return not columns.isdisjoint(reservation.usage)
+class Candidates:
+    """All candidates in the order they are tried, found only as far as they are asked for."""
+
+    __slots__ = ("_found", "_source", "from_others", "hierarchical")
+
+    def __init__(self, source: Iterator[Candidate], *, from_others: bool, hierarchical: bool) -> None:
+        self._source = source
+        self._found: list[Candidate] = []
+        self.from_others = from_others
+        self.hierarchical = hierarchical
+
+    def __iter__(self) -> Iterator[Candidate]:
+        yield from self._found
+        for candidate in self._source:
+            self._found.append(candidate)
+            yield candidate
 
 
-class Candidates(NamedTuple):
-    """All candidates in the order they are tried."""
+class Scope(NamedTuple):
+    """Where looking for candidates can pay at all."""
 
-    ordered: list[Candidate]
-    from_others: bool
-    hierarchical: bool
-
-
-def find_candidates(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue]) -> Candidates:
-    """Candidates of the classical algorithm."""
-    own = _own_candidates(preemptor)
-    hierarchical, priority = _cohort_candidates(preemptor, queues)
-    if not own and not hierarchical and not priority:
-        return Candidates([], False, False)
-    order = candidate_order(preemptor)
-    evicted: list[Candidate] = []
-    running: list[Candidate] = []
-    for candidates in (hierarchical, priority, own):
-        for candidate in sorted(candidates, key=lambda candidate: order(candidate.reservation)):
-            (evicted if candidate.reservation.info.evicted else running).append(candidate)
-    return Candidates(evicted + running, bool(hierarchical or priority), bool(hierarchical))
+    own: bool
+    others: bool
 
 
-def _own_candidates(preemptor: Preemptor) -> list[Candidate]:
+def worthwhile_scope(preemptor: Preemptor) -> Scope:
+    """Rule out, from sums alone, searches that cannot end in a set of victims.
+
+    Candidates of other queues without hierarchical advantage count only in the attempt without borrowing, unless
+    borrowing while preempting is allowed. That attempt needs the queue under its nominal quota, and still within it
+    after evicting all it can of its own.
+    """
+    queue, policy = preemptor.queue, preemptor.queue.spec.preemption
+    own = policy.within_cluster_queue != "Never" and _has_candidates_below(preemptor)
+    others = queue.node.parent is not None and policy.reclaim_within_cohort != "Never"
+    if others and policy.borrow_within_cohort == "Never" and not _has_advantage(preemptor):
+        others = _fits_without_borrowing(preemptor, own)
+    if not others and own:
+        own = _frees_enough(preemptor)
+    return Scope(own, others)
+
+
+def _has_candidates_below(preemptor: Preemptor) -> bool:
+    mine = preemptor.info.priority
+    equal = preemptor.queue.spec.preemption.within_cluster_queue == "LowerOrNewerEqualPriority"
+    totals = preemptor.queue.usage_by_priority
+    return (
+        any(rank < mine or (equal and rank == mine) for rank in totals)
+        or preemptor.queue.spec.preemption.within_cluster_queue == "Any"
+    )
+
+
+def _own_removable(preemptor: Preemptor, column: FlavorResource) -> int:
     policy = preemptor.queue.spec.preemption.within_cluster_queue
-    if policy == "Never":
-        return []
-    return [
-        Candidate(reservation, Variant.WITHIN_QUEUE, None)
-        for reservation in matching(preemptor, preemptor.queue, policy)
-    ]
+    if policy == "LowerPriority":
+        return preemptor.queue.usage_below(column, preemptor.info.priority)
+    if policy == "LowerOrNewerEqualPriority":
+        return preemptor.queue.usage_below(column, preemptor.info.priority + 1)
+    return preemptor.queue.node.usage.get(column, 0) if policy == "Any" else 0
+
+
+def _has_advantage(preemptor: Preemptor) -> bool:
+    """Does the request fit the quota of some subtree below the root?"""
+    fits, remaining = fit_in_quota(preemptor.queue.node, preemptor.requests)
+    for ancestor in preemptor.queue.node.path():
+        if fits:
+            return True
+        fits, remaining = fit_in_quota(ancestor, remaining)
+    return False
+
+
+def _fits_without_borrowing(preemptor: Preemptor, own: bool) -> bool:
+    node = preemptor.queue.node
+    if any(node.quota(column).nominal <= node.usage.get(column, 0) for column in preemptor.columns):
+        return False
+    for column, amount in preemptor.requests.items():
+        removable = _own_removable(preemptor, column) if own else 0
+        if node.usage.get(column, 0) - removable + amount > node.subtree.get(column, 0):
+            return False
+    return True
+
+
+def _frees_enough(preemptor: Preemptor) -> bool:
+    node = preemptor.queue.node
+    return all(
+        amount <= node.available(column) + _own_removable(preemptor, column)
+        for column, amount in preemptor.requests.items()
+    )
+
+
+def find_candidates(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue], scope: Scope) -> Candidates:
+    """Candidates of the classical algorithm: those that leave anyway first, hierarchical before others before own."""
+    hierarchical, others = _borrowers(preemptor, queues) if scope.others else ([], [])
+    policy = preemptor.queue.spec.preemption
+    reclaim, within = policy.reclaim_within_cohort, policy.within_cluster_queue
+
+    def streams() -> Iterator[Candidate]:
+        for leaving in (True, False):
+            yield from _from_cohort(preemptor, hierarchical, reclaim, leaving, advantage=True)
+            yield from _from_cohort(preemptor, others, reclaim, leaving, advantage=False)
+            if scope.own:
+                for reservation in _own_order(preemptor, within, leaving):
+                    yield Candidate(reservation, Variant.WITHIN_QUEUE, None)
+
+    has_hierarchical = _has_any(preemptor, hierarchical, reclaim)
+    return Candidates(
+        streams(),
+        from_others=has_hierarchical or _has_any(preemptor, others, reclaim),
+        hierarchical=has_hierarchical,
+    )
+
+
+Borrower = tuple[ClusterQueue, QuotaNode]
+"""A queue to reclaim from, and the cohort in which it meets the preemptor."""
+
+
+def _borrowers(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue]) -> tuple[list[Borrower], list[Borrower]]:
+    """Queues that use more than their own, with and without hierarchical advantage of the preemptor over them."""
+    hierarchical: list[Borrower] = []
+    others: list[Borrower] = []
+    node = preemptor.queue.node
+    advantage, remaining = fit_in_quota(node, preemptor.requests)
+    visited = node
+    for ancestor in node.path():
+        found = hierarchical if advantage else others
+        found.extend((queues[child], ancestor) for child in _borrowing_queues(ancestor, visited, preemptor.columns))
+        fits, remaining = fit_in_quota(ancestor, remaining)
+        advantage = advantage or fits
+        visited = ancestor
+    return hierarchical, others
+
+
+def _ranked(
+    preemptor: Preemptor, queue: ClusterQueue, policy: str, leaving: bool
+) -> Iterator[tuple[Rank, Reservation]]:
+    """What the policy lets go of one queue, in order; only those that leave already, or only the others."""
+    columns = preemptor.columns
+    for rank, reservation in queue.ranked:
+        if rank[0] is leaving:
+            if leaving:
+                return
+            continue
+        if (
+            not columns.isdisjoint(reservation.usage)
+            and satisfies_policy(preemptor, reservation.info, policy)
+            and reservation.info.key != preemptor.info.key
+        ):
+            yield rank, reservation
+        elif policy != "Any" and reservation.info.priority > preemptor.info.priority:
+            return
+
+
+def _from_cohort(
+    preemptor: Preemptor, borrowers: list[Borrower], policy: str, leaving: bool, *, advantage: bool
+) -> Iterator[Candidate]:
+    meeting = {queue.node: ancestor for queue, ancestor in borrowers}
+    for _, reservation in merge(*(_ranked(preemptor, queue, policy, leaving) for queue, _ in borrowers)):
+        if advantage:
+            variant = Variant.HIERARCHICAL
+        elif may_borrow_for(preemptor, reservation.info):
+            variant = Variant.WHILE_BORROWING
+        else:
+            variant = Variant.WITHOUT_BORROWING
+        yield Candidate(reservation, variant, meeting[reservation.queue.node])
+
+
+def _own_order(preemptor: Preemptor, policy: str, leaving: bool) -> Iterable[Reservation]:
+    found = [reservation for _, reservation in _ranked(preemptor, preemptor.queue, policy, leaving)]
+    if preemptor.local_queue_usage is not None:
+        found.sort(key=candidate_order(preemptor))
+    return found
+
+
+def _has_any(preemptor: Preemptor, borrowers: list[Borrower], policy: str) -> bool:
+    return any(
+        next(_ranked(preemptor, queue, policy, leaving), None) is not None
+        for queue, _ in borrowers
+        for leaving in (True, False)
+    )
 
 
 def matching(preemptor: Preemptor, queue: ClusterQueue, policy: str) -> Iterable[Reservation]:
     """Reservations of a queue that use a needed column and that the policy lets go."""
-    for reservation in queue.reservations.values():
-        if (
-            satisfies_policy(preemptor, reservation.info, policy)
-            and uses_any(reservation, preemptor.columns)
-            and reservation.info.key != preemptor.info.key
-        ):
+    for leaving in (True, False):
+        for _, reservation in _ranked(preemptor, queue, policy, leaving):
             yield reservation
-
-
-def _cohort_candidates(
-    preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue]
-) -> tuple[list[Candidate], list[Candidate]]:
-    hierarchical: list[Candidate] = []
-    priority: list[Candidate] = []
-    queue = preemptor.queue
-    if queue.node.parent is None or queue.spec.preemption.reclaim_within_cohort == "Never":
-        return hierarchical, priority
-    advantage, remaining = fit_in_quota(queue.node, preemptor.requests)
-    visited: QuotaNode = queue.node
-    for ancestor in queue.node.path():
-        found = hierarchical if advantage else priority
-        for node in _borrowing_queues(ancestor, visited, preemptor.columns):
-            found.extend(_classified(preemptor, queues[node], ancestor, advantage))
-        fits, remaining = fit_in_quota(ancestor, remaining)
-        advantage = advantage or fits
-        visited = ancestor
-    return hierarchical, priority
 
 
 def _borrowing_queues(cohort: QuotaNode, visited: QuotaNode, columns: Columns) -> Iterable[QuotaNode]:
@@ -176,18 +297,6 @@ def _borrowing_queues(cohort: QuotaNode, visited: QuotaNode, columns: Columns) -
     for node in cohort.queues.values():
         if node is not visited and not node.is_within_nominal(columns):
             yield node
-
-
-def _classified(preemptor: Preemptor, queue: ClusterQueue, ancestor: QuotaNode, advantage: bool) -> Iterable[Candidate]:
-    policy = preemptor.queue.spec.preemption
-    for reservation in matching(preemptor, queue, policy.reclaim_within_cohort):
-        if advantage:
-            variant = Variant.HIERARCHICAL
-        elif may_borrow_for(preemptor, reservation.info):
-            variant = Variant.WHILE_BORROWING
-        else:
-            variant = Variant.WITHOUT_BORROWING
-        yield Candidate(reservation, variant, ancestor)
 
 
 def may_borrow_for(preemptor: Preemptor, candidate: WorkloadInfo) -> bool:

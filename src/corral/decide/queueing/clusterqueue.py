@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, insort
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from corral.core.meta import Key
 from corral.decide.queueing.assignment import TopologyUsage
-from corral.decide.queueing.model import ClusterQueueSpec, ResourceGroup, Usage, WorkloadInfo
+from corral.decide.queueing.model import ClusterQueueSpec, FlavorResource, ResourceGroup, Usage, WorkloadInfo
 from corral.decide.queueing.plan import PodSetAssignment
 from corral.decide.queueing.quota import QuotaNode
 
@@ -15,10 +18,29 @@ if TYPE_CHECKING:
     from corral.decide.queueing.topology.cluster import TopologyCluster
 
 
+Rank = tuple[bool, int, float, str, Key]
+"""The order in which reservations are considered for eviction: leaving ones, lower priority, newer, uid."""
+
+
+def _rank(info: WorkloadInfo) -> Rank:
+    reserved = math.inf if info.reserved_at is None else info.reserved_at
+    return not info.evicted, info.priority, -reserved, info.uid, info.key
+
+
 class Reservation:
     """Quota held by one workload: reserved, admitted, or assumed until the write is seen."""
 
-    __slots__ = ("assumed", "counted_admitted", "info", "pod_sets", "queue", "topology_usage", "usage")
+    __slots__ = (
+        "assumed",
+        "counted_admitted",
+        "counted_priority",
+        "info",
+        "pod_sets",
+        "queue",
+        "rank",
+        "topology_usage",
+        "usage",
+    )
 
     def __init__(
         self,
@@ -36,7 +58,9 @@ class Reservation:
         self.usage = usage
         self.topology_usage = topology_usage
         self.assumed = assumed
+        self.rank: Rank = _rank(info)
         self.counted_admitted = False
+        self.counted_priority = 0
 
     def requested(self, pod_set: str, resource: str) -> int:
         return next((entry.requests.get(resource, 0) for entry in self.pod_sets if entry.name == pod_set), 0)
@@ -52,7 +76,6 @@ class ClusterQueue:
     """One ClusterQueue as the cycle sees it."""
 
     __slots__ = (
-        "admitted",
         "generation",
         "groups",
         "has_multikueue",
@@ -61,10 +84,12 @@ class ClusterQueue:
         "name",
         "node",
         "provisioning_flavors",
+        "ranked",
         "reservations",
         "spec",
         "topology",
         "topology_flavors",
+        "usage_by_priority",
     )
 
     def __init__(self, spec: ClusterQueueSpec, node: QuotaNode, topology: TopologyCluster) -> None:
@@ -72,7 +97,10 @@ class ClusterQueue:
         self.node = node
         self.topology = topology
         self.reservations: dict[Key, Reservation] = {}
-        self.admitted = 0
+        self.ranked: list[tuple[Rank, Reservation]] = []
+        """The same in the order they would be evicted."""
+        self.usage_by_priority: dict[int, Usage] = {}
+        """Sums over the reservations, to see at a glance what evicting the less important could free."""
         self.generation = 0
         """Grows when quota or usage in its tree changes in a way that could let more workloads in."""
         self.inactive: tuple[str, str] | None = None
@@ -90,6 +118,32 @@ class ClusterQueue:
         for group in spec.groups:
             for resource in group.covered:
                 self.groups.setdefault(resource, group)
+
+    def add(self, reservation: Reservation) -> None:
+        """Book a reservation with this queue."""
+        self.reservations[reservation.info.key] = reservation
+        self.node.add(reservation.usage)
+        self._count(reservation, 1)
+
+    def remove(self, reservation: Reservation) -> None:
+        del self.reservations[reservation.info.key]
+        self.node.remove(reservation.usage)
+        self._count(reservation, -1)
+
+    def _count(self, reservation: Reservation, by: int) -> None:
+        if by > 0:
+            reservation.counted_priority = reservation.info.priority
+            reservation.rank = _rank(reservation.info)
+            insort(self.ranked, (reservation.rank, reservation), key=itemgetter(0))
+        else:
+            del self.ranked[bisect_left(self.ranked, reservation.rank, key=itemgetter(0))]
+        totals = self.usage_by_priority.setdefault(reservation.counted_priority, {})
+        for column, amount in reservation.usage.items():
+            totals[column] = totals.get(column, 0) + by * amount
+
+    def usage_below(self, column: FlavorResource, priority: int) -> int:
+        """What workloads of lower priority than `priority` hold of a column."""
+        return sum(totals.get(column, 0) for rank, totals in self.usage_by_priority.items() if rank < priority)
 
     @property
     def cohort_path(self) -> str:

@@ -74,6 +74,7 @@ class Cycle:
         self._changed: set[QuotaNode] = set()
         self._blocked = False
         self._progress = False
+        self._simulated: tuple[Key, FlavorResource, int, list[Target]] | None = None
 
     def plan(self, now: float) -> CyclePlan:
         """Decide everything that can be decided at `now`."""
@@ -166,6 +167,7 @@ class Cycle:
         return False
 
     def _assign(self, entry: Entry, nominated: Sequence[Mapping[str, str]] | None = None) -> None:
+        self._simulated = None
         item, queue = entry.item, entry.queue
         if item.cursor is not None and self._is_outdated(item.cursor, queue, item.info):
             item.cursor = None
@@ -246,6 +248,7 @@ class Cycle:
         self, queue: ClusterQueue, info: WorkloadInfo, column: FlavorResource, amount: int
     ) -> tuple[Fit, int]:
         targets = self._find_targets(queue, info, frozenset((column,)), {column: amount}, None)
+        self._simulated = (info.key, column, amount, targets)
         return possibility(targets, queue, column, amount)
 
     def _targets(
@@ -257,7 +260,13 @@ class Cycle:
             wanted = placement_requests(assignment, queue, info, replaced, self.world.settings)
             if wanted:
                 placement = self._placement_test(queue, wanted, info)
-        return self._find_targets(queue, info, assignment.columns_needing_preemption(), requests, placement)
+        columns = assignment.columns_needing_preemption()
+        if placement is None and len(requests) == 1 and len(columns) == 1 and self._simulated is not None:
+            key, column, amount, targets = self._simulated
+            if key == info.key and requests == {column: amount} and column in columns:
+                # The last flavor tried was simulated with exactly this request; nothing has changed since.
+                return targets
+        return self._find_targets(queue, info, columns, requests, placement)
 
     def _placement_test(self, queue: ClusterQueue, wanted: PlacementRequests, info: WorkloadInfo) -> Placement:
         topology, features = self.world.topology, self.world.settings.features
@@ -511,13 +520,13 @@ class Cycle:
         """Nominate again as if all victims claimed in this round were gone already."""
         claimed = list(self._claimed.values())
         for target in claimed:
-            take(target.reservation)
-            del target.reservation.queue.reservations[target.reservation.info.key]
+            target.reservation.queue.remove(target.reservation)
+            self._change_topology(target.reservation.topology_usage, -1)
         entry.item.cursor = None
         self._assign(entry, _nominated_flavors(entry))
         for target in claimed:
-            give_back(target.reservation)
-            target.reservation.queue.reservations[target.reservation.info.key] = target.reservation
+            target.reservation.queue.add(target.reservation)
+            self._change_topology(target.reservation.topology_usage, 1)
         assert entry.assignment is not None
         if entry.assignment.mode is Mode.FIT:
             entry.assignment.set_mode(Mode.DEFERRED_FIT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from corral.decide.queueing.assignment import Fit
-from corral.decide.queueing.candidates import Preemptor, Target, find_candidates, is_still_valid
+from corral.decide.queueing.candidates import Preemptor, Target, find_candidates, is_still_valid, worthwhile_scope
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
 from corral.decide.queueing.model import FlavorResource
 from corral.decide.queueing.quota import QuotaNode, lowest_fitting_subtree
@@ -41,12 +41,13 @@ def classical_targets(
     preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue], placement: Placement | None = None
 ) -> list[Target]:
     """The workloads to evict for the preemptor; empty when no set of candidates is enough."""
-    candidates = find_candidates(preemptor, queues)
-    if not candidates.ordered:
+    scope = worthwhile_scope(preemptor)
+    if not scope.own and not scope.others:
         return []
+    candidates = find_candidates(preemptor, queues, scope)
     for allow_borrowing in _attempts(preemptor, candidates.from_others, candidates.hierarchical):
         targets: list[Target] = []
-        for candidate in candidates.ordered:
+        for candidate in candidates:
             if not is_still_valid(candidate, preemptor.columns, allow_borrowing):
                 continue
             take(candidate.reservation)

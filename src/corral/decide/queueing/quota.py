@@ -120,7 +120,10 @@ class QuotaNode:
 
     def is_within_nominal(self, columns: Iterable[FlavorResource]) -> bool:
         usage, subtree = self.usage, self.subtree
-        return all(usage.get(column, 0) <= subtree.get(column, 0) for column in columns)
+        for column in columns:  # noqa: SIM110 - asked for every queue of a tree, and `all` costs four times as much
+            if usage.get(column, 0) > subtree.get(column, 0):
+                return False
+        return True
 
     def change(self, column: FlavorResource, amount: int) -> None:
         """Add `amount` (negative removes) to this node's usage and to what its ancestors see of it."""

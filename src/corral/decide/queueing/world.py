@@ -64,10 +64,8 @@ class World:
 
     def reserve(self, reservation: Reservation) -> None:
         """Book a reservation in the quota tree and on nodes."""
-        queue = reservation.queue
-        queue.reservations[reservation.info.key] = reservation
         self.reservations[reservation.info.key] = reservation
-        queue.node.add(reservation.usage)
+        reservation.queue.add(reservation)
         for flavor, domains in reservation.topology_usage.items():
             self.topology.change(flavor, domains, 1)
         self._count(reservation, 1)
@@ -77,9 +75,7 @@ class World:
         reservation = self.reservations.pop(key, None)
         if reservation is None:
             return None
-        queue = reservation.queue
-        del queue.reservations[key]
-        queue.node.remove(reservation.usage)
+        reservation.queue.remove(reservation)
         for flavor, domains in reservation.topology_usage.items():
             self.topology.change(flavor, domains, -1)
         self._count(reservation, -1)
