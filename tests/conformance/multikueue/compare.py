@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -87,10 +88,28 @@ def _is_ours(aspect: Aspect) -> bool:
 def swapped(history: History) -> History:
     """The same history with worker1 and worker2 exchanged."""
     return {
-        aspect._replace(cluster=_swap(aspect.cluster)): [_swap(value) for value in values]
+        aspect._replace(cluster=_swap(aspect.cluster)): [_ordered(_swap(value)) for value in values]
         for aspect, values in history.items()
     }
 
 
 def _swap(text: str) -> str:
     return re.sub(r"worker([12])", lambda match: f"worker{3 - int(match[1])}", text)
+
+
+def _ordered(text: str) -> str:
+    """A list of names in order again."""
+    return json.dumps(sorted(json.loads(text))) if re.fullmatch(r'\["worker\d"(, "worker\d")*\]', text) else text
+
+
+def anonymous(history: History) -> History:
+    """The same history with workers alike: which of two equal workers wins each round is chance."""
+    pooled: dict[Aspect, list[list[str]]] = {}
+    for aspect, values in history.items():
+        alike = [_anonymous(value) for value in values]
+        pooled.setdefault(aspect._replace(cluster=_anonymous(aspect.cluster)), []).append(alike)
+    return {aspect: sorted(value for values in found for value in values) for aspect, found in pooled.items()}
+
+
+def _anonymous(text: str) -> str:
+    return re.sub(r"worker[12]", "worker", text)

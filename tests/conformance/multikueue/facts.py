@@ -42,7 +42,8 @@ _POD_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _REPLICA_SET = re.compile(r"\b(web)-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b")
 _WAIT = re.compile(r"was \d+s")
 _UID = re.compile(r"<uid-\d+>|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-WATCHED_METADATA = ("labels", "finalizers")
+_UNREACHABLE = re.compile(r"ClientConnectionFailed: .*")
+"""How a connection failed is told in the words of the client's language."""
 
 
 def masked(text: str) -> str:
@@ -52,7 +53,8 @@ def masked(text: str) -> str:
     text = _REPLICA_SET.sub(r"\1-<h>", text)
     text = _POD_SUFFIX.sub("-<h>", text)
     text = _UID.sub("<uid>", text)
-    return _WAIT.sub("was <n>s", text)
+    text = _WAIT.sub("was <n>s", text)
+    return _UNREACHABLE.sub("ClientConnectionFailed", text)
 
 
 def histories(states: Iterable[State]) -> History:
@@ -93,13 +95,13 @@ def _status_facts(kind: str, status: Obj) -> Iterator[tuple[str, str]]:
     if kind == "Pod":
         return
     for entry in status.get("conditions") or []:
-        text = f"{entry.get('status')}/{entry.get('reason')}: {masked(str(entry.get('message')))}"
+        text = masked(f"{entry.get('status')}/{entry.get('reason')}: {entry.get('message')}")
         yield f"condition {entry.get('type')}", text
     for entry in status.get("admissionChecks") or []:
         yield f"check {entry.get('name')}", f"{entry.get('state')}: {masked(str(entry.get('message')))}"
     for field in ("clusterName", "nominatedClusterNames", "reclaimablePods"):
         if field in status:
-            yield field, _text(status[field])
+            yield field, _text(status[field] or None)
 
 
 def _text(value: Any) -> str:

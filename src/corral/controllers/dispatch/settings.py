@@ -26,6 +26,8 @@ class DispatchSettings:
     watch_timeout: float = 60.0
     probe_interval: float = 10.0
     probe_timeout: float = 15.0
+    batch_s: float = 0.0
+    """How long news from workers is collected before it is acted on; upstream waits a second."""
     give_up_after: float | None = None
     """Hand a Workload back to the queue when no worker took it for so long; never when None."""
     say_why: bool = True
@@ -50,6 +52,7 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         gc_interval=_seconds(part.get("gcInterval"), 60.0),
         worker_lost_timeout=_seconds(part.get("workerLostTimeout"), 900.0),
         external_frameworks=tuple(entry["name"] for entry in part.get("externalFrameworks") or []),
+        batch_s=_seconds(own.get("remoteEventBatch"), 0.0),
         give_up_after=None if give_up is None else _seconds(give_up, 0.0),
         say_why=bool(own.get("sayWhy", True)),
         propagate=bool(own.get("propagateDependencies", False)),

@@ -83,7 +83,7 @@ class DispatchWorkloads:
 
     def wake(self, key: Key) -> None:
         """Something about this Workload changed on a worker."""
-        self.controller.queue.add(key)
+        self.controller.queue.add_after(key, self._settings.batch_s)
 
     def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old

@@ -53,6 +53,7 @@ from corral.jobs import workload as wl
 from corral.jobs.adapter import (
     Finish,
     JobAdapter,
+    managed_by,
     maximum_execution_time,
     prebuilt_workload,
     queue_name,
@@ -64,6 +65,9 @@ from corral.runtime.controller import Manager, Result, Watch
 from corral.runtime.informer import Reader
 
 log = logging.getLogger(__name__)
+
+COMPOSE_RETRY_S = 10.0
+"""How soon to look again for a class or runtime a job names and nobody has made yet."""
 
 OUT_OF_SYNC = "The prebuilt workload is out of sync with its user job"
 
@@ -141,13 +145,16 @@ class JobController:
         if not proceed:
             return None
         if finish is not None:
-            if workload is not None and not wl.is_finished(workload) and await self._sync_progress(job, workload):
+            if (
+                workload is not None
+                and not managed_by(self.adapter, job)
+                and await self._sync_last_readiness(job, workload)
+            ):
                 return None
             await self._finish(job, workload, finish)
             return None
         if workload is None:
-            await self._create(job)
-            return None
+            return await self._create(job)
         if is_deleting(workload):
             await self._give_up_workload(job, workload)
             return None
@@ -220,7 +227,7 @@ class JobController:
         return self.adapter.is_suspended(job) and not wl.has_quota(workload) and not wl.is_finished(workload)
 
     async def _update_pod_sets(self, job: Obj, workload: Obj) -> None:
-        fresh = await self._compose(job)
+        fresh = self._compose(job)
         if fresh is None:
             return
         spec = {**spec_of(workload), **spec_of(fresh), "active": spec_of(workload).get("active", True)}
@@ -273,33 +280,34 @@ class JobController:
 
     # Making the Workload
 
-    async def _create(self, job: Obj) -> None:
+    async def _create(self, job: Obj) -> Result | None:
         if not self.adapter.is_suspended(job):
             await self._stop(job, None, "missing workload")
-            return
-        workload = await self._compose(job)
+            return None
+        workload = self._compose(job)
         if workload is None:
-            return
+            return Result(requeue_after=COMPOSE_RETRY_S)
         try:
             created = await self.context.client.create(WORKLOADS, workload, manager=FIELD_MANAGER)
         except AlreadyExists:
-            return  # our own earlier write has not reached the cache yet
+            return None  # our own earlier write has not reached the cache yet
         self.metrics.workload_created(
             self.adapter.framework, parse_time(metadata_of(job)["creationTimestamp"]), self.context.clock.now()
         )
         self.recorder.event(job, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
+        return None
 
-    async def _compose(self, job: Obj) -> Obj | None:
+    def _compose(self, job: Obj) -> Obj | None:
         """The Workload `job` should have, or None when that cannot be told; an event says why."""
         try:
             pod_sets = self._pod_sets(job)
             priority = job_priority(self.context.caches, self.adapter, job, pod_sets)
         except PriorityClassNotFound as error:
             self.recorder.event(job, "Warning", "WorkloadPriorityClassNotFound", str(error))
-            raise
+            return None
         except ValueError as error:
             self.recorder.event(job, "Warning", "ErrWorkloadCompose", str(error))
-            raise
+            return None
         resource = self.adapter.resource
         extra = (str(generation_of(job)),) if self._is_elastic(job) else ()
         limit = 63 if self.context.config.gates["ShortWorkloadNames"] else wl.MAX_NAME
@@ -357,6 +365,16 @@ class JobController:
             return False
         if conditions.is_true(new, names.PODS_READY) and not conditions.is_true(workload, names.PODS_READY):
             self.metrics.pods_ready(new, self.context.clock.now())
+        await self.context.write_status(new, manager=FIELD_MANAGER)
+        return True
+
+    async def _sync_last_readiness(self, job: Obj, workload: Obj) -> bool:
+        """A job that ended shows once more whether its pods were ready; True when a write was made."""
+        if self.context.config.wait_for_pods_ready is None or wl.is_finished(workload):
+            return False
+        new = lifecycle.sync_pods_ready(workload, self.adapter.pods_ready(job), self.context.now())
+        if new is workload:
+            return False
         await self.context.write_status(new, manager=FIELD_MANAGER)
         return True
 

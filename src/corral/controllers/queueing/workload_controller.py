@@ -357,7 +357,8 @@ class WorkloadController:
         retry = checks.in_state(workload, names.RETRY)
         if not retry or wl.is_evicted(workload):
             return False, None
-        message = f"Evicted due to AdmissionCheck(s) in Retry state: {checks.described(retry)}"
+        which = "AdmissionCheck" if len(retry) == 1 else "AdmissionCheck(s)"
+        message = f"Evicted due to {which} in Retry state: {checks.described(retry)}"
         new = lifecycle.evict(workload, names.BY_ADMISSION_CHECK, message, self.context.now())
         due = checks.retry_time(workload)
         if due is not None:
