@@ -77,7 +77,7 @@ def test_retry_evicts_and_waits_as_long_as_the_check_asks() -> None:
         await say(world, "Ready")
         await say(world, "Retry", "not today", requeueAfterSeconds=60)
         workload = await world.workload_of("sample")
-        message = 'Evicted due to AdmissionCheck(s) in Retry state: "approve" (not today)'
+        message = 'Evicted due to AdmissionCheck in Retry state: "approve" (not today)'
         assert condition(workload, "Evicted") == ("True", "AdmissionCheck", message)
         assert condition(workload, "Requeued") == ("False", "AdmissionCheck", message)
         assert states(workload) == [("approve", "Pending")]

@@ -12,7 +12,7 @@ from corral.controllers.queueing.context import ADMISSION_MANAGER, BY_OWNER, FIE
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics, transition_time
 from corral.controllers.queueing.podset_info import FlavorGone, start_infos
-from corral.controllers.queueing.priority import Priority, pod_priority, workload_class
+from corral.controllers.queueing.priority import Priority, PriorityClassNotFound, pod_priority, workload_class
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
@@ -47,6 +47,7 @@ from corral.runtime.controller import Manager, Result, Watch
 
 PODS = PodJob.resource
 GROUP_PREFIX = "group/"
+COMPOSE_RETRY_S = 10.0
 BY_GROUP = "podGroup"
 
 
@@ -128,8 +129,7 @@ class _PodReconcile:
             await self._finish(workload, finish)
             return None
         if workload is None:
-            await self._create()
-            return None
+            return await self._create()
         if is_deleting(workload) or wl.is_finished(workload):
             await self._stop(workload, "Workload is deleted" if is_deleting(workload) else "Workload is finished")
             return None
@@ -160,19 +160,21 @@ class _PodReconcile:
     def _finished(self) -> Finish | None:
         return self.group.finished() if self.is_group else PodJob().finished(self.first)
 
-    async def _create(self) -> None:
+    async def _create(self) -> Result | None:
         live = [pod for pod in self.group.pods if not is_deleting(pod) and not is_terminated(pod)]
         if not live or prebuilt_workload(self.first):
             await self._let_go(self.group.pods if not live else ())
-            return
+            return None
         try:
-            pod_sets = self._pod_sets()
+            pod_sets, priority = self._pod_sets(), self._priority()
         except GroupIncomplete as error:
             self.recorder.event(self.first, "Warning", "ErrWorkloadCompose", str(error))
-            return
+            return None
+        except PriorityClassNotFound as error:
+            self.recorder.event(self.first, "Warning", "WorkloadPriorityClassNotFound", str(error))
+            return Result(requeue_after=COMPOSE_RETRY_S)
         for pod in self.group.excess if self.is_group else ():
             await self._delete_excess(pod)
-        priority = self._priority()
         workload = wl.new_workload(
             self.first,
             self.group.name if self.is_group else wl.workload_name("Pod", "", name_of(self.first), uid_of(self.first)),
@@ -188,8 +190,9 @@ class _PodReconcile:
         try:
             created = await self.context.client.create(WORKLOADS, workload, manager=FIELD_MANAGER)
         except AlreadyExists:
-            return  # our own earlier write has not reached the cache yet
+            return None  # our own earlier write has not reached the cache yet
         self.recorder.event(self.first, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
+        return None
 
     def _as_group(self, workload: Obj) -> Obj:
         """A group's Workload belongs to all its pods equally."""
