@@ -107,7 +107,7 @@ ROWS: list[tuple[str, Obj, dict[str, RemoteView], Step]] = [
         SendBack(
             'Workload evicted on worker cluster: "w1", resetting for re-admission. Previously: "Ready"',
             "Normal",
-            'Workload evicted on worker cluster: "w1", resetting for re-admission',
+            'Workload evicted on worker cluster: "w1", resetting for re-admission. Previously: "Ready"',
         ),
     ),
     (

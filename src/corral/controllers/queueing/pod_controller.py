@@ -41,7 +41,8 @@ from corral.jobs import workload as wl
 from corral.jobs.adapter import Finish, prebuilt_workload, queue_name, workload_priority_class
 from corral.jobs.pod import PodJob, is_gated, is_managed, is_terminated, pod_set_of, termination_target, ungated
 from corral.jobs.pod_group import GroupIncomplete, PodGroup, group_name, role_of
-from corral.jobs.podset import ConflictingUpdate, PodSet, PodSetInfo, same_shape
+from corral.jobs.podset import ConflictingUpdate, PodSet, PodSetInfo
+from corral.jobs.role_hash import role_hash
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Manager, Result, Watch
 
@@ -293,8 +294,8 @@ class _PodReconcile:
 
     async def _start(self, workload: Obj) -> Result | None:
         waiting = [pod for pod in self.group.pods if is_gated(pod) and not is_deleting(pod)]
-        if not waiting:
-            return None
+        if not waiting or status_of(workload).get("clusterName"):
+            return None  # dispatched pods run elsewhere; these here stay gated and only show their status
         if not self._fits(workload):
             await self._finish_workload(workload, "OutOfSync", "The prebuilt workload is out of sync with its user job")
             return None
@@ -320,7 +321,7 @@ class _PodReconcile:
             entry = roles.get(self._role(pod))
             if entry is None:
                 return False
-            if not self.is_group and not same_shape(entry, pod_set_of(pod), compare_counts=False, running=True):
+            if not self.is_group and role_hash(spec_of(entry.get("template") or {})) != role_hash(spec_of(pod)):
                 return False
         return True
 

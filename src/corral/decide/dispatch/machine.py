@@ -112,8 +112,8 @@ def _evicted(view: DispatchView, cluster: str) -> Step | None:
     if conditions.is_true(view.workload, "Evicted"):
         return SyncStatus(cluster)
     if check_state(view.workload, view.check).get("state") == "Ready":
-        message = f'Workload evicted on worker cluster: "{cluster}", resetting for re-admission'
-        return SendBack(f'{message}. Previously: "Ready"', "Normal", message)
+        message = f'Workload evicted on worker cluster: "{cluster}", resetting for re-admission. Previously: "Ready"'
+        return SendBack(message, "Normal", message)
     return None
 
 
