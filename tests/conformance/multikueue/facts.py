@@ -41,6 +41,7 @@ _WORKLOAD = re.compile(
 _POD_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _REPLICA_SET = re.compile(r"\b(web)-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b")
 _WAIT = re.compile(r"was \d+s")
+_ADDED = re.compile(r"Added \d+ owner reference")
 _UID = re.compile(r"<uid-\d+>|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UNREACHABLE = re.compile(r"ClientConnectionFailed: .*")
 """How a connection failed is told in the words of the client's language."""
@@ -53,7 +54,7 @@ def masked(text: str) -> str:
     text = _REPLICA_SET.sub(r"\1-<h>", text)
     text = _POD_SUFFIX.sub("-<h>", text)
     text = _UID.sub("<uid>", text)
-    text = _WAIT.sub("was <n>s", text)
+    text = _ADDED.sub("Added <n> owner reference", _WAIT.sub("was <n>s", text))
     return _UNREACHABLE.sub("ClientConnectionFailed", text)
 
 

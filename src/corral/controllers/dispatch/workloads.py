@@ -120,12 +120,12 @@ class DispatchWorkloads:
             if not conditions.is_true(workload, names.FINISHED):
                 await self._reject(workload, check, f"No multikueue adapter found{_owner_kind(workload)}")
             return None
-        job = self._jobs[adapter.resource].get(job_key)
-        if job is not None and (problem := _not_managed(adapter, job)):
+        jobs = self._owners(workload, adapter)
+        if jobs and (problem := _not_managed(adapter, jobs[0])):
             await self._reject(workload, check, f"The owner is not managed by Kueue: {problem}")
             return None
         view = self._view(workload, check)
-        return await self._act(_Subject(workload, check, adapter, job_key, job), next_step(view))
+        return await self._act(_Subject(workload, check, adapter, job_key, jobs), next_step(view))
 
     async def _act(self, subject: _Subject, step: model.Step) -> Result | None:
         match step:
@@ -194,6 +194,14 @@ class DispatchWorkloads:
         adapter = self._adapters.get((group, str(reference.get("kind"))))
         return adapter, Key(namespace_of(workload), str(reference["name"]))
 
+    def _owners(self, workload: Obj, adapter: JobAdapter) -> list[Obj]:
+        """The objects a Workload stands for: one job, or all pods of a group."""
+        found = []
+        for reference in owner_references_of(workload):
+            if reference.get("kind") == adapter.resource.kind:
+                found.append(self._jobs[adapter.resource].get(Key(namespace_of(workload), str(reference["name"]))))
+        return [job for job in found if job is not None]
+
     # What the steps do
 
     async def _remove_everywhere(self, key: Key) -> None:
@@ -212,28 +220,30 @@ class DispatchWorkloads:
 
     async def _sync(self, subject: _Subject, cluster: str, *, live: bool = False) -> bool:
         """Make or mirror the job on `cluster`; True when nothing is left to copy."""
-        if subject.job is None:
-            return True
-        remote = self._connected(cluster)
-        return await sync_job(
-            self._manager.client,
-            remote,
-            subject.adapter,
-            subject.job,
-            name_of(subject.workload),
-            self._settings.origin,
-            live=live,
-        )
+        remote = self._connected(cluster) if subject.jobs else None
+        done = True
+        for job in subject.jobs:
+            assert remote is not None
+            done &= await sync_job(
+                self._manager.client,
+                remote,
+                subject.adapter,
+                job,
+                name_of(subject.workload),
+                self._settings.origin,
+                live=live,
+            )
+        return done
 
     async def _finish(self, subject: _Subject, cluster: str, condition: Obj) -> None:
         await self._sync(subject, cluster, live=True)
         now = self._manager.clock.timestamp()
         reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
         await self._write(lifecycle.finish(subject.workload, reason, message, now), ADMISSION_MANAGER)
-        if subject.job is not None:
-            recorder = self._manager.recorder.named(f"{subject.adapter.framework}-kueue-controller")
+        recorder = self._manager.recorder.named(f"{subject.adapter.framework}-kueue-controller")
+        for job in subject.jobs:
             text = f"Workload '{key_of(subject.workload)}' is declared finished"
-            recorder.event(subject.job, "Normal", "FinishedWorkload", text)
+            recorder.event(job, "Normal", "FinishedWorkload", text)
 
     async def _send_back(self, subject: _Subject, message: str, event_type: str, event_message: str) -> None:
         await self._set_check(subject.workload, subject.check, names.RETRY, message)
@@ -252,13 +262,14 @@ class DispatchWorkloads:
 
     async def _settle(self, subject: _Subject) -> None:
         """Say in the job's status that it has stopped, once queueing has suspended it."""
-        job, adapter = subject.job, subject.adapter
-        if job is None or not adapter.is_suspended(job) or not adapter.is_active(job):
-            return
-        stopped = with_status(job, adapter.stopped_status(job, self._manager.clock.timestamp()))
-        await self._manager.client.update(
-            adapter.resource, stopped, subresource="status", manager=names.MULTIKUEUE_MANAGER
-        )
+        adapter = subject.adapter
+        for job in subject.jobs:
+            if not adapter.is_suspended(job) or not adapter.is_active(job):
+                continue
+            stopped = with_status(job, adapter.stopped_status(job, self._manager.clock.timestamp()))
+            await self._manager.client.update(
+                adapter.resource, stopped, subresource="status", manager=names.MULTIKUEUE_MANAGER
+            )
 
     async def _update_spec(self, subject: _Subject, cluster: str, spec: Obj) -> None:
         key = key_of(subject.workload)
@@ -408,10 +419,10 @@ class DispatchWorkloads:
 class _Subject:
     """A Workload with all that was found out about it."""
 
-    __slots__ = ("adapter", "check", "job", "job_key", "workload")
+    __slots__ = ("adapter", "check", "job_key", "jobs", "workload")
 
-    def __init__(self, workload: Obj, check: str, adapter: JobAdapter, job_key: Key, job: Obj | None) -> None:
-        self.workload, self.check, self.adapter, self.job_key, self.job = workload, check, adapter, job_key, job
+    def __init__(self, workload: Obj, check: str, adapter: JobAdapter, job_key: Key, jobs: list[Obj]) -> None:
+        self.workload, self.check, self.adapter, self.job_key, self.jobs = workload, check, adapter, job_key, jobs
 
 
 def _not_managed(adapter: JobAdapter, job: Obj) -> str:

@@ -172,9 +172,17 @@ class JobController:
         elif self.adapter.is_suspended(job):
             if wl.is_admitted(workload):
                 return await self._start(job, workload)
+            self._tell_checks(job, workload)
         elif not wl.is_admitted(workload):
             await self._stop(job, workload, "Not admitted by cluster queue")
         return None
+
+    def _tell_checks(self, job: Obj, workload: Obj) -> None:
+        """What the admission checks say about a job that has quota but may not start yet."""
+        waiting = [state for state in wl.check_states_of(workload) if state.get("state") == names.PENDING]
+        said = [f"{state['name']}: {state['message']}" for state in waiting if state.get("message")]
+        if said and wl.has_quota(workload):
+            self.recorder.event(job, "Normal", "UpdatedAdmissionCheck", "; ".join(said))
 
     # Finding the Workload
 

@@ -134,6 +134,9 @@ class _PodReconcile:
         if is_deleting(workload) or wl.is_finished(workload):
             await self._stop(workload, "Workload is deleted" if is_deleting(workload) else "Workload is finished")
             return None
+        if not self.is_group and is_deleting(self.first) and not spec_of(self.first).get("nodeName"):
+            await self._let_go(self.group.pods)  # nothing runs here that could still end by itself
+            return None
         if await self._adopt(workload) or await self._sync(workload):
             return None
         if wl.is_evicted(workload):
