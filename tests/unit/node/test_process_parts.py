@@ -207,6 +207,29 @@ async def test_volume_follows_its_source(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in place.iterdir()} == {"a": "new"}
 
 
+async def test_files_have_the_modes_they_ask_for(tmp_path: Path) -> None:
+    items = [{"key": "a", "path": "a", "mode": 0o600}, {"key": "b", "path": "b"}]
+    source = {"name": "cm", "defaultMode": 0o440, "items": items}
+    place = (await prepare_volumes(volumes(tmp_path, {"name": "c", "configMap": source})))["c"]
+    assert {path.name: path.stat().st_mode & 0o777 for path in place.iterdir()} == {"a": 0o600, "b": 0o440}
+
+
+async def test_token_is_renewed_when_most_of_its_life_is_over(tmp_path: Path) -> None:
+    part = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1000}}
+    context = volumes(tmp_path, {"name": "t", "projected": {"sources": [part]}})
+    place = (await prepare_volumes(context))["t"] / "token"
+    written = place.stat().st_mtime
+    fresh = iter(["second", "third"])
+
+    async def token(pod: object, projection: object) -> str:
+        return next(fresh)
+
+    await prepare_volumes(replace(context, token=token, now=written + 700))
+    assert place.read_text() == "token"
+    await prepare_volumes(replace(context, token=token, now=written + 900))
+    assert place.read_text() == "second"
+
+
 async def test_missing_volume_names_itself(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match=r'MountVolume\.SetUp failed for volume "c" : configmap "no" not found'):
         await prepare_volumes(volumes(tmp_path, {"name": "c", "configMap": {"name": "no"}}))

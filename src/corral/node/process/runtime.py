@@ -48,6 +48,7 @@ from corral.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE = 4096
+REFRESH_S = 60.0
 GPU = "nvidia.com/gpu"
 
 
@@ -125,7 +126,7 @@ class ProcessRuntime(ProcessStreams):
         self.around.on_names = self.refresh_names
         api = (self.settings.api_host, int(self.settings.api_port)) if self.settings.api_port else None
         self.around.serve(self._service_network, api)
-        self.settings.state.mkdir(parents=True, exist_ok=True)
+        self.settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.connection.on_exit = self._on_exit
         self.connection.on_lost = self._on_lost
         for folder in folders(self.pods):
@@ -137,6 +138,20 @@ class ProcessRuntime(ProcessStreams):
             self._running = {identity: Running(run.at) for identity, run in runs.items() if parse_run_id(identity)}
         else:
             self._kill_strays()
+
+        self._spawn(("", "refresh"), self._refresh())
+
+    async def _refresh(self) -> None:
+        """Bring the volumes of running pods up to date now and then: changed ConfigMaps and Secrets, new tokens."""
+        while True:
+            await self.clock.sleep(REFRESH_S)
+            running = {identity.partition("/")[0] for identity in self._running}
+            for uid, setting in list(self._prepared.items()):
+                if uid in running:
+                    try:
+                        await self.prepare(setting.pod)
+                    except RuntimeProblem as problem:
+                        log.info("volumes not refreshed", extra={"pod": uid, "error": problem.message})
 
     async def close(self) -> None:
         self._cancel(list(self._tasks))
@@ -223,9 +238,8 @@ class ProcessRuntime(ProcessStreams):
                 self.settings.api_host,
                 self.settings.api_port,
             )
-            context = VolumeContext(
-                pod, folder.volumes, sources, facts, self.around.token, self.settings.state / "claims"
-            )
+            claims = self.settings.state / "claims"
+            context = VolumeContext(pod, folder.volumes, sources, facts, self.around.token, claims, self.clock.now())
             places = await prepare_volumes(context)
         except MissingError as error:
             raise RuntimeProblem("ContainerCreating", str(error), event="FailedMount") from error

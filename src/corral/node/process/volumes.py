@@ -14,6 +14,12 @@ from corral.core.meta import Obj, namespace_of, spec_of
 from corral.node.environment import Facts, MissingError, Sources, field_value, resource_value, secret_data
 from corral.node.process.view import Mount
 
+DEFAULT_MODE = 0o644
+RENEW_AT = 0.8
+"""The part of a token's life after which a new one is fetched."""
+
+Contents = dict[str, bytes]
+Files = dict[str, tuple[bytes, int]]
 TokenSource = Callable[[Obj, Obj], Awaitable[str]]
 """A token for a pod's service account: (pod, serviceAccountToken projection) -> token."""
 
@@ -29,6 +35,7 @@ class VolumeContext:
     token: TokenSource
     claims: Path
     """Where persistent volume claims live, one folder each."""
+    now: float = 0.0
 
 
 async def prepare_volumes(context: VolumeContext) -> dict[str, Path]:
@@ -91,22 +98,30 @@ def _host_path(source: Obj) -> Path:
     return path
 
 
-async def _content(context: VolumeContext, volume: Obj) -> dict[str, bytes] | None:
+async def _content(context: VolumeContext, volume: Obj) -> Files | None:
     if source := volume.get("configMap"):
-        return _from_config_map(context, source)
+        return _with_modes(_from_config_map(context, source), source)
     if source := volume.get("secret"):
-        return _from_secret(context, {**source, "name": source["secretName"]})
+        return _with_modes(_from_secret(context, {**source, "name": source["secretName"]}), source)
     if source := volume.get("downwardAPI"):
-        return _from_downward(context, source)
+        return _with_modes(_from_downward(context, source), source)
     if source := volume.get("projected"):
-        files: dict[str, bytes] = {}
+        files: Files = {}
         for part in source.get("sources") or ():
-            files.update(await _projected(context, part))
+            given: Obj = next(iter(part.values()), {})
+            files.update(_with_modes(await _projected(context, part, volume["name"]), given, source))
         return files
     return None
 
 
-async def _projected(context: VolumeContext, part: Obj) -> dict[str, bytes]:
+def _with_modes(files: Contents, source: Obj, outer: Obj | None = None) -> Files:
+    """Each file with the permissions its item, its source or its volume asks for."""
+    default = int(source.get("defaultMode") or (outer or {}).get("defaultMode") or DEFAULT_MODE)
+    modes = {item["path"]: item["mode"] for item in source.get("items") or () if item.get("mode") is not None}
+    return {path: (content, modes.get(path, default)) for path, content in files.items()}
+
+
+async def _projected(context: VolumeContext, part: Obj, volume: str) -> Contents:
     if source := part.get("configMap"):
         return _from_config_map(context, source)
     if source := part.get("secret"):
@@ -114,11 +129,19 @@ async def _projected(context: VolumeContext, part: Obj) -> dict[str, bytes]:
     if source := part.get("downwardAPI"):
         return _from_downward(context, source)
     if source := part.get("serviceAccountToken"):
-        return {source["path"]: (await context.token(context.pod, source)).encode()}
+        return {source["path"]: await _token(context, source, context.folder / volume / source["path"])}
     return {}
 
 
-def _from_config_map(context: VolumeContext, source: Obj) -> dict[str, bytes]:
+async def _token(context: VolumeContext, source: Obj, path: Path) -> bytes:
+    """A token; the one that is there while most of its time is left."""
+    lifetime = float(source.get("expirationSeconds") or 3600)
+    if path.exists() and 0 <= context.now - path.stat().st_mtime < lifetime * RENEW_AT:
+        return path.read_bytes()
+    return (await context.token(context.pod, source)).encode()
+
+
+def _from_config_map(context: VolumeContext, source: Obj) -> Contents:
     import base64
 
     found = context.sources.config_maps.get(source["name"])
@@ -129,20 +152,20 @@ def _from_config_map(context: VolumeContext, source: Obj) -> dict[str, bytes]:
     return _picked(source, data)
 
 
-def _from_secret(context: VolumeContext, source: Obj) -> dict[str, bytes]:
+def _from_secret(context: VolumeContext, source: Obj) -> Contents:
     found = context.sources.secrets.get(source["name"])
     if found is None:
         return _absent(source, f'secret "{source["name"]}" not found')
     return _picked(source, secret_data(found))
 
 
-def _absent(source: Obj, message: str) -> dict[str, bytes]:
+def _absent(source: Obj, message: str) -> Contents:
     if source.get("optional"):
         return {}
     raise MissingError(message)
 
 
-def _picked(source: Obj, data: dict[str, bytes]) -> dict[str, bytes]:
+def _picked(source: Obj, data: Contents) -> Contents:
     items = source.get("items")
     if not items:
         return data
@@ -152,8 +175,8 @@ def _picked(source: Obj, data: dict[str, bytes]) -> dict[str, bytes]:
     return {item["path"]: data[item["key"]] for item in items if item["key"] in data}
 
 
-def _from_downward(context: VolumeContext, source: Obj) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
+def _from_downward(context: VolumeContext, source: Obj) -> Contents:
+    files: Contents = {}
     for item in source.get("items") or ():
         if reference := item.get("fieldRef"):
             text = field_value(context.pod, reference["fieldPath"], context.facts)
@@ -163,13 +186,14 @@ def _from_downward(context: VolumeContext, source: Obj) -> dict[str, bytes]:
     return files
 
 
-def _write(place: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
+def _write(place: Path, files: Files) -> None:
+    for name, (content, mode) in files.items():
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_bytes() != content:
             part = path.with_name(path.name + ".part")
             part.write_bytes(content)
+            part.chmod(mode)
             part.replace(path)
     wanted = {str(place / name) for name in files}
     for path in sorted(place.rglob("*")):
