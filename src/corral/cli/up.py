@@ -153,6 +153,7 @@ def _await_ready(folder: FleetFolder, supervisor: int) -> FleetStatus:
                 f"the fleet did not start; see {folder.supervisor_log} and {folder.root / 'logs'}"
             )
         time.sleep(0.02)
+    os.kill(supervisor, signal.SIGTERM)
     raise click.ClickException(f"the fleet was not ready within {START_TIMEOUT_S:.0f} s; see {folder.root / 'logs'}")
 
 
