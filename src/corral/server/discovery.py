@@ -88,6 +88,10 @@ class Discovery:
             kept = self._kept[key] = (body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
         return self._respond(request, kept, aggregated)
 
+    def document(self, path: str) -> Obj | None:
+        """The plain document at a path, for callers in this process."""
+        return self._document([part for part in path.split("/") if part], "")
+
     def _respond(self, request: Request, kept: tuple[bytes, str], aggregated: str) -> Response:
         body, etag = kept
         content_type = JSON

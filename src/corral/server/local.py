@@ -15,6 +15,7 @@ from corral.core.resource import Resource
 from corral.core.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
 from corral.core.streams import LogOptions, PodStreams
 from corral.server.api import Api
+from corral.server.discovery import Discovery
 from corral.server.options import DeleteOptions, ListOptions, WatchOptions, WriteOptions
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -171,6 +172,10 @@ class LocalClient:
     async def raw(self, method: str, path: str, body: Obj | None = None) -> Obj:
         if method == "GET" and path == "/version":
             return {"gitVersion": "embedded"}
+        if method == "GET" and path.startswith(("/api/", "/apis")):
+            document = Discovery(self._api.registry, (), "").document(path)
+            if document is not None:
+                return document
         raise ApiError(f"{method} {path} is only served over HTTP", code=404, reason="NotFound")
 
     async def close(self) -> None:

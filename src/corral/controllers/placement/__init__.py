@@ -1,1 +1,42 @@
-"""The placement reconcilers, one small file each."""
+"""The placement reconcilers, one small file each.
+
+`set_up_placement` adds all of them to a hub's manager: members join and leave, placements select and freeze, the
+scheduler picks clusters, rollouts release bindings, Works are written, statuses are summed up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.controllers.placement.catalog import Catalog
+from corral.controllers.placement.members import MemberController, Members
+from corral.controllers.placement.overrides import PAIRS, OverrideController, OverrideRecords
+from corral.controllers.placement.placements import PlacementController
+from corral.controllers.placement.reserving import Reservations
+from corral.controllers.placement.rollouts import RolloutController
+from corral.controllers.placement.scheduler import SchedulerController
+from corral.controllers.placement.scope import SCOPES
+from corral.controllers.placement.selecting import Selections
+from corral.controllers.placement.settings import PlacementSettings
+from corral.controllers.placement.works import WorkController
+from corral.core.admission import AdmissionPlugin
+from corral.runtime.controller import Manager
+
+
+def set_up_placement(manager: Manager, settings: PlacementSettings | None = None) -> Sequence[AdmissionPlugin]:
+    """Register every hub controller; returns the admission rules of the hub's API."""
+    settings = settings or PlacementSettings()
+    catalog = Catalog(manager)
+    members = Members(manager)
+    overrides = OverrideRecords(manager)
+    selections = Selections(manager, catalog)
+    reservations = Reservations(manager.clock, enabled=settings.reserve)
+    MemberController(settings).setup(manager)
+    for pair in PAIRS:
+        OverrideController(pair).setup(manager)
+    for scope in SCOPES:
+        PlacementController(scope, settings, selections).setup(manager)
+        SchedulerController(scope, settings, members, reservations).setup(manager)
+        RolloutController(scope, members, overrides).setup(manager)
+        WorkController(scope, members, overrides, catalog).setup(manager)
+    return []

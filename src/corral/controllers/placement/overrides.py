@@ -1,0 +1,145 @@
+"""Override snapshots: every edit of an override frozen, the last ten kept; and which of them concern a placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from corral.client.protocol import Client
+from corral.controllers.placement.scope import Scope
+from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove
+from corral.core.meta import (
+    Key,
+    Obj,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_ref,
+    spec_of,
+    with_labels,
+)
+from corral.core.resource import Resource
+from corral.decide.placement.overrides import concerns_placement, matching
+from corral.decide.placement.snapshots import index_of, latest, outdated, sha256_of
+from corral.kinds.fleet import CLUSTER_OVERRIDE_SNAPSHOTS, CLUSTER_OVERRIDES, OVERRIDE_SNAPSHOTS, OVERRIDES
+from corral.kinds.fleet.names import IS_LATEST, OVERRIDE_CLEANUP, OVERRIDE_INDEX, PARENT_OVERRIDE
+from corral.runtime.controller import Manager, Watch
+
+HISTORY = 10
+
+
+class Pair(NamedTuple):
+    """An override kind and its snapshots."""
+
+    overrides: Resource
+    snapshots: Resource
+
+
+PAIRS = (Pair(CLUSTER_OVERRIDES, CLUSTER_OVERRIDE_SNAPSHOTS), Pair(OVERRIDES, OVERRIDE_SNAPSHOTS))
+
+
+def _parent(obj: Obj) -> Iterable[Key]:
+    parent = labels_of(obj).get(PARENT_OVERRIDE)
+    return (Key(namespace_of(obj), parent),) if parent else ()
+
+
+class OverrideController:
+    """Freezes the overrides of one kind."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.name = f"override-{pair.overrides.plural}"
+        self._pair = pair
+
+    def setup(self, manager: Manager) -> None:
+        self._client: Client = manager.client
+        self._overrides = manager.informer(self._pair.overrides)
+        self._snapshots = manager.informer(self._pair.snapshots)
+        self._snapshots.add_index("parent", lambda obj: map(str, _parent(obj)))
+        manager.add(self, watches=[Watch(self._pair.overrides), Watch(self._pair.snapshots, map=_parent)])
+
+    async def reconcile(self, key: Key) -> None:
+        override = self._overrides.get(key)
+        if override is None:
+            return
+        existing = self._snapshots.by_index("parent", str(key))
+        if is_deleting(override):
+            if OVERRIDE_CLEANUP in finalizers_of(override):
+                for snapshot in existing:
+                    await remove(self._client, self._pair.snapshots, snapshot)
+                await drop_finalizer(self._client, self._pair.overrides, override, OVERRIDE_CLEANUP)
+            return
+        override = await ensure_finalizer(self._client, self._pair.overrides, override, OVERRIDE_CLEANUP)
+        await self._freeze(override, existing)
+
+    async def _freeze(self, override: Obj, existing: list[Obj]) -> None:
+        current = latest(existing, OVERRIDE_INDEX)
+        spec = spec_of(override)
+        if current is not None and spec_of(current).get("overrideSpec") == spec:
+            if labels_of(current).get(IS_LATEST) != "true":
+                await self._client.update(self._pair.snapshots, with_labels(current, {IS_LATEST: "true"}))
+            return
+        for old in outdated(existing, OVERRIDE_INDEX, HISTORY):
+            await remove(self._client, self._pair.snapshots, old)
+        if current is not None:
+            await self._client.update(self._pair.snapshots, with_labels(current, {IS_LATEST: "false"}))
+        index = max((index_of(one, OVERRIDE_INDEX) for one in existing), default=-1) + 1
+        metadata: Obj = {
+            "name": f"{name_of(override)}-{index}",
+            "labels": {PARENT_OVERRIDE: name_of(override), OVERRIDE_INDEX: str(index), IS_LATEST: "true"},
+            "ownerReferences": [owner_ref(override)],
+        }
+        if namespace_of(override):
+            metadata["namespace"] = namespace_of(override)
+        digest = sha256_of(spec)
+        body = {"metadata": metadata, "spec": {"overrideSpec": spec, "overrideHash": _base64(digest)}}
+        await self._client.create(self._pair.snapshots, body)
+
+
+def _base64(text: str) -> str:
+    import base64
+
+    return base64.b64encode(text.encode()).decode()
+
+
+class OverrideRecords:
+    """Cached override snapshots."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._wide = manager.informer(CLUSTER_OVERRIDE_SNAPSHOTS)
+        self._narrow = manager.informer(OVERRIDE_SNAPSHOTS)
+        self._narrow.add_index("namespace", lambda obj: (namespace_of(obj),))
+
+    def on_change(self, handler: Callable[[], None]) -> None:
+        for informer in (self._wide, self._narrow):
+            informer.on_change(lambda old, new: handler())
+
+    def matching(self, scope: Scope, key: Key, resources: Sequence[Obj]) -> tuple[list[Obj], list[Obj]]:
+        """The latest snapshots, of either kind, that concern a placement and something it selects."""
+        wide = [] if scope.namespaced else self._wide.list()
+        narrow = self._narrow.by_index("namespace", key.namespace) if scope.namespaced else self._narrow.list()
+
+        def concern(snapshots: list[Obj]) -> list[Obj]:
+            return [
+                one
+                for one in snapshots
+                if labels_of(one).get(IS_LATEST) == "true"
+                and not is_deleting(one)
+                and concerns_placement(one, key.name, namespaced=scope.namespaced)
+            ]
+
+        return matching(resources, concern(wide), concern(narrow))
+
+    def named(self, spec: Obj) -> list[Obj]:
+        """The snapshots a binding names, in order of precedence."""
+        wide = [self._wide.get(Key("", name)) for name in spec.get("clusterResourceOverrideSnapshots") or ()]
+        narrow = [
+            self._narrow.get(Key(one.get("namespace", ""), one["name"]))
+            for one in spec.get("resourceOverrideSnapshots") or ()
+        ]
+        found = [one for one in (*wide, *narrow) if one is not None]
+        if len(found) < len(wide) + len(narrow):
+            raise LookupError("an override snapshot of the binding is not known yet")
+        return sorted(found, key=lambda one: (bool(namespace_of(one)), key_of(one)))

@@ -1,0 +1,165 @@
+"""The placement controller: selects, freezes policy and resources, and says how far the placement has come."""
+
+from __future__ import annotations
+
+from corral.client.protocol import Client
+from corral.controllers.placement.mirror import StatusMirror
+from corral.controllers.placement.policies import PolicySnapshots
+from corral.controllers.placement.resources import ResourceSnapshots, index_text
+from corral.controllers.placement.scope import Records, Scope, parent_key
+from corral.controllers.placement.selecting import Selections
+from corral.controllers.placement.settings import PlacementSettings
+from corral.controllers.placement.writing import drop_finalizer, remove, write_status
+from corral.core.conditions import set_condition
+from corral.core.meta import (
+    Key,
+    Obj,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    spec_of,
+    status_of,
+    with_finalizer,
+)
+from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
+from corral.decide.placement.selection import SelectionError, identifier
+from corral.decide.placement.status import (
+    CLEANED_UP,
+    View,
+    announcements,
+    invalid_selectors,
+    is_complete,
+    placement_status,
+)
+from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX
+from corral.runtime.controller import Manager, Result, Watch
+
+
+class PlacementController:
+    """One per scope."""
+
+    def __init__(self, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
+        self.name = f"placement-{scope.word}"
+        self._scope = scope
+        self._settings = settings
+        self._selections = selections
+
+    def setup(self, manager: Manager) -> None:
+        self._client: Client = manager.client
+        self._clock = manager.clock
+        self._recorder = manager.recorder.named("placement-controller")
+        self._records = Records(manager, self._scope)
+        self._policies = PolicySnapshots(manager.client, self._records)
+        self.resources = ResourceSnapshots(manager.client, manager.clock, self._records, self._settings)
+        self._mirror = StatusMirror(manager)
+        controller = manager.add(
+            self,
+            watches=[
+                Watch(self._scope.placements),
+                Watch(self._scope.policies, map=parent_key),
+                Watch(self._scope.snapshots, map=parent_key),
+                Watch(self._scope.bindings, map=parent_key),
+                *self._mirror.watches(self._scope),
+            ],
+            workers=4,
+        )
+        self._selections.on_change(self._scope, controller.queue.add)
+
+    async def reconcile(self, key: Key) -> Result | None:
+        placement = self._records.placements.get(key)
+        if placement is None:
+            self._selections.forget(self._scope, key)
+            return None
+        if is_deleting(placement):
+            await self._clean_up(placement)
+            return None
+        placement = await self._adopt(placement)
+        refusal = self._mirror.refusal(placement)
+        if refusal:
+            return await self._refuse(placement, refusal)
+        try:
+            selected = await self._selections.objects(self._scope, placement)
+        except SelectionError as error:
+            return await self._refuse(placement, str(error))
+        policy = await self._policies.ensure(placement)
+        master, wait = self._records.snapshot(key), None
+        if (spec_of(placement).get("strategy") or {}).get("type") != "External":
+            master, wait = await self.resources.ensure(placement, selected)
+        done = await self._report(placement, policy, master, selected)
+        if wait is not None:
+            return Result(requeue_after=max(wait, 0.05))
+        return None if done else Result(requeue_after=self._settings.resync)
+
+    async def _adopt(self, placement: Obj) -> Obj:
+        """The placement with our finalizer; a missing strategy is written with it, as upstream's client does."""
+        if PLACEMENT_CLEANUP in finalizers_of(placement):
+            return placement
+        adopted = with_finalizer(placement, PLACEMENT_CLEANUP)
+        if "strategy" not in spec_of(adopted):
+            adopted = {**adopted, "spec": {**spec_of(adopted), "strategy": {}}}
+        return await self._client.update(self._scope.placements, adopted)
+
+    async def _clean_up(self, placement: Obj) -> None:
+        key = key_of(placement)
+        if PLACEMENT_CLEANUP not in finalizers_of(placement):
+            return
+        for snapshot in self._records.policies(key):
+            await remove(self._client, self._scope.policies, snapshot)
+        for snapshot in self._records.snapshots(key):
+            await remove(self._client, self._scope.snapshots, snapshot)
+        await drop_finalizer(self._client, self._scope.placements, placement, PLACEMENT_CLEANUP)
+        self._recorder.event(placement, "Normal", *CLEANED_UP)
+
+    async def _refuse(self, placement: Obj, message: str) -> Result:
+        entry = invalid_selectors(self._scope.prefix, placement, message)
+        old = status_of(placement)
+        conditions = set_condition(old.get("conditions") or [], entry, self._clock.timestamp())
+        await write_status(self._client, self._scope.placements, placement, {**old, "conditions": conditions})
+        return Result(requeue_after=self._settings.resync)
+
+    async def _report(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> bool:
+        view = self._view(placement, policy, master, selected)
+        status = placement_status(view)
+        changed = status != status_of(placement)
+        if changed:
+            await write_status(self._client, self._scope.placements, placement, status)
+        await self._mirror.sync(placement, status)
+        if changed:
+            for announcement in announcements(view, status):
+                self._recorder.event(placement, "Normal", *announcement)
+        return is_complete(view, status)
+
+    def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> View:
+        key = key_of(placement)
+        bindings = {
+            target_of(one): one
+            for one in self._records.bindings(key)
+            if not is_deleting(one)
+            and state_of(one) != UNSCHEDULED
+            and spec_of(one).get("schedulingPolicySnapshotName") == name_of(policy)
+        }
+        external = (spec_of(placement).get("strategy") or {}).get("type") == "External"
+        snapshots = self._records.snapshots(key) if external else []
+        shown = selected if external or master is None else self._contents(key, master)
+        return View(
+            prefix=self._scope.prefix,
+            placement=placement,
+            policy_snapshot=policy,
+            bindings=bindings,
+            snapshot="" if master is None else name_of(master),
+            index="" if external else index_text(master),
+            selected=[identifier(obj) for obj in shown],
+            now=self._clock.timestamp(),
+            indexes={name_of(one): labels_of(one).get(RESOURCE_INDEX, "") for one in snapshots},
+            contents={
+                labels_of(one).get(RESOURCE_INDEX, ""): [identifier(obj) for obj in self._contents(key, one)]
+                for one in snapshots
+            },
+            run_kind=self._scope.runs.kind,
+        )
+
+    def _contents(self, key: Key, master: Obj) -> list[Obj]:
+        group = self._records.group(key, master) or [master]
+        return [obj for one in group for obj in spec_of(one).get("selectedResources") or ()]

@@ -1,0 +1,79 @@
+"""Reservations: what was placed since a member's last heartbeat counts as used, so that a burst of jobs spreads.
+
+A member reports what is free about once a minute, and a suspended job uses nothing at all. Between two heartbeats the
+hub therefore remembers what it has sent where. A reservation ends when the member has reported since and had time to
+start the pods, or when the placement is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from corral.controllers.placement.scope import Scope
+from corral.core.meta import Key, Obj, spec_of
+from corral.core.quantity import Quantity
+from corral.decide.placement.clusters import Cluster
+from corral.decide.placement.scheduling import with_usage
+from corral.runtime.clock import Clock
+
+EXPIRES_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    amounts: dict[str, Quantity]
+    until: float
+
+
+def job_requests(resources: Sequence[Obj]) -> dict[str, Quantity]:
+    """What the Jobs among some resources ask for while they run."""
+    total: dict[str, Quantity] = {}
+    for obj in resources:
+        if obj.get("kind") != "Job":
+            continue
+        spec = spec_of(obj)
+        pods = int(spec.get("parallelism", 1))
+        for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
+            for name, amount in ((container.get("resources") or {}).get("requests") or {}).items():
+                total[name] = total.get(name, Quantity.parse(0)) + Quantity.parse(amount) * pods
+    return total
+
+
+class Reservations:
+    """What each member has been promised, by placement. Does nothing unless it is switched on."""
+
+    def __init__(self, clock: Clock, *, enabled: bool) -> None:
+        self._clock = clock
+        self._enabled = enabled
+        self._held: dict[str, dict[Key, _Reservation]] = {}
+        self.resources: Callable[[Scope, Key], Sequence[Obj]] = lambda scope, key: ()
+
+    def reserve(self, scope: Scope, key: Key, clusters: Sequence[str]) -> None:
+        """Remember what a placement will use on the clusters it just got."""
+        if not self._enabled or not clusters:
+            return
+        amounts = job_requests(self.resources(scope, key))
+        if amounts:
+            until = self._clock.now() + EXPIRES_S
+            for cluster in clusters:
+                self._held.setdefault(cluster, {})[key] = _Reservation(amounts, until)
+
+    def adjusted(self, key: Key, clusters: Sequence[Cluster]) -> Sequence[Cluster]:
+        """The clusters with what others were promised taken off."""
+        return [self._adjust(key, cluster) for cluster in clusters] if self._enabled else clusters
+
+    def _adjust(self, key: Key, cluster: Cluster) -> Cluster:
+        held = self._held.get(cluster.name)
+        if not held:
+            return cluster
+        now = self._clock.now()
+        for other in [one for one, reservation in held.items() if reservation.until <= now]:
+            del held[other]
+        available = {name: Quantity.parse(text) for name, text in (cluster.usage.get("available") or {}).items()}
+        for other, reservation in held.items():
+            if other != key:
+                for name, amount in reservation.amounts.items():
+                    if name in available:
+                        available[name] = available[name] - amount
+        return with_usage(cluster, {name: str(amount) for name, amount in available.items()})

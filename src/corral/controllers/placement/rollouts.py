@@ -1,0 +1,149 @@
+"""The rolling update: releases bindings within the budget, and keeps their apply strategy and overrides current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from corral.client.protocol import Client
+from corral.controllers.placement.members import Members
+from corral.controllers.placement.overrides import OverrideRecords
+from corral.controllers.placement.resources import is_complete
+from corral.controllers.placement.scope import Records, Scope, parent_key
+from corral.controllers.placement.writing import remove, together, write_status
+from corral.core.conditions import condition, set_condition
+from corral.core.meta import Key, Obj, annotations_of, generation_of, is_deleting, key_of, name_of, spec_of, status_of
+from corral.decide.placement.overrides import for_cluster
+from corral.decide.placement.rollout import BLOCKED, STARTED, Overrides, Plan, fresh, plan, target_count
+from corral.decide.placement.scheduling import BOUND, target_of
+from corral.kinds.fleet.names import NUMBER_OF_CLUSTERS
+from corral.runtime.controller import Manager, Result, Watch
+
+TWIN_WAIT_S = 5.0
+DEFAULT_APPLY: Obj = {
+    "comparisonOption": "PartialComparison",
+    "type": "ClientSideApply",
+    "whenToApply": "Always",
+    "whenToTakeOver": "Always",
+}
+
+
+def apply_strategy(placement: Obj) -> Obj:
+    """How the placement's objects are applied, defaults filled in."""
+    return {**DEFAULT_APPLY, **((spec_of(placement).get("strategy") or {}).get("applyStrategy") or {})}
+
+
+class RolloutController:
+    """One per scope."""
+
+    def __init__(self, scope: Scope, members: Members, overrides: OverrideRecords) -> None:
+        self.name = f"placement-rollout-{scope.word}"
+        self._scope = scope
+        self._members = members
+        self._overrides = overrides
+
+    def setup(self, manager: Manager) -> None:
+        self._client: Client = manager.client
+        self._clock = manager.clock
+        self._records = Records(manager, self._scope)
+        self._queue = manager.add(
+            self,
+            watches=[
+                Watch(self._scope.placements),
+                Watch(self._scope.snapshots, map=parent_key),
+                Watch(self._scope.bindings, map=parent_key),
+            ],
+            workers=4,
+        ).queue
+        self._overrides.on_change(self._on_overrides)
+
+    def _on_overrides(self) -> None:
+        for placement in self._records.placements.list():
+            self._queue.add(key_of(placement))
+
+    async def reconcile(self, key: Key) -> Result | None:
+        placement = self._records.placements.get(key)
+        if placement is None or is_deleting(placement):
+            return None
+        strategy = spec_of(placement).get("strategy") or {}
+        master, policy = self._records.snapshot(key), self._records.policy(key)
+        if strategy.get("type") == "External" or master is None or policy is None:
+            return None
+        group = self._records.group(key, master)
+        bindings = self._records.bindings(key)
+        if not bindings or not is_complete(master, group):
+            return None
+        if _has_twins(bindings):
+            return Result(requeue_after=TWIN_WAIT_S)
+        if await self._push_strategy(placement, bindings):
+            return None  # the writes come back here
+        step = plan(
+            bindings,
+            snapshot=name_of(master),
+            overrides=self._choose(key, group, bindings),
+            strategy=strategy,
+            target=target_count(
+                spec_of(policy).get("policy"), int(annotations_of(policy).get(NUMBER_OF_CLUSTERS) or 0), bindings
+            ),
+            now=self._clock.now(),
+        )
+        await self._act(step, name_of(master), self._choose(key, group, bindings))
+        return None if step.wait is None else Result(requeue_after=step.wait)
+
+    async def _push_strategy(self, placement: Obj, bindings: list[Obj]) -> bool:
+        wanted = apply_strategy(placement)
+        stale = [b for b in bindings if not is_deleting(b) and spec_of(b).get("applyStrategy") != wanted]
+        await together(
+            self._client.update(self._scope.bindings, {**b, "spec": {**spec_of(b), "applyStrategy": wanted}})
+            for b in stale
+        )
+        return bool(stale)
+
+    def _choose(self, key: Key, group: list[Obj], bindings: list[Obj]) -> dict[str, Overrides]:
+        """The overrides of every cluster that has a binding."""
+        resources = [obj for one in group for obj in spec_of(one).get("selectedResources") or ()]
+        wide, narrow = self._overrides.matching(self._scope, key, resources)
+        if not wide and not narrow:
+            return {}
+        chosen = {}
+        for cluster in dict.fromkeys(map(target_of, bindings)):
+            member = self._members.get(cluster)
+            if member is not None:
+                chosen[cluster] = for_cluster(wide, narrow, member)
+        return chosen
+
+    async def _act(self, step: Plan, snapshot: str, overrides: dict[str, Overrides]) -> None:
+        await together(remove(self._client, self._scope.bindings, binding) for binding in step.remove)
+        await together(
+            self._release(binding, snapshot, overrides.get(target_of(binding), Overrides())) for binding in step.update
+        )
+        await together(self._mark(binding, True) for binding in step.current)
+        await together(self._mark(binding, False) for binding in step.held)
+
+    async def _release(self, binding: Obj, snapshot: str, overrides: Overrides) -> None:
+        spec = overrides.put({**spec_of(binding), "state": BOUND, "resourceSnapshotName": snapshot})
+        written = await self._client.update(self._scope.bindings, {**binding, "spec": spec})
+        await self._mark(written, True)
+
+    async def _mark(self, binding: Obj, started: bool) -> None:
+        entry = fresh(binding, "RolloutStarted")
+        if entry is not None and (entry["status"] == "True") == started:
+            return
+        await write_status(
+            self._client, self._scope.bindings, binding, _with_started(binding, started, self._clock.timestamp())
+        )
+
+
+def _with_started(binding: Obj, started: bool, now: str) -> Obj:
+    reason, text = ("RolloutStarted", STARTED) if started else ("RolloutNotStartedYet", BLOCKED)
+    entry = condition("RolloutStarted", started, reason, text, generation_of(binding))
+    old = status_of(binding)
+    return {**old, "conditions": set_condition(old.get("conditions") or [], entry, now)}
+
+
+def _has_twins(bindings: Iterable[Obj]) -> bool:
+    """Whether a cluster has a binding that is going and another that is not."""
+    going: set[str] = set()
+    staying: set[str] = set()
+    for binding in bindings:
+        (going if is_deleting(binding) else staying).add(target_of(binding))
+    return bool(going & staying)

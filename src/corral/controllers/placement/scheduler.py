@@ -1,0 +1,246 @@
+"""The placement scheduler: turns a policy snapshot into bindings, and keeps them as members come and go."""
+
+from __future__ import annotations
+
+import logging
+
+from corral.client.protocol import Client
+from corral.controllers.placement.members import Members
+from corral.controllers.placement.reserving import Reservations
+from corral.controllers.placement.scope import Records, Scope, parent_key
+from corral.controllers.placement.settings import PlacementSettings
+from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.core.conditions import find, set_condition
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    finalizers_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    resource_version_of,
+    spec_of,
+    status_of,
+    with_annotations,
+)
+from corral.decide.placement.clusters import SchedulingError, concerns_scheduling
+from corral.decide.placement.scheduling import (
+    SCHEDULED,
+    UNSCHEDULED,
+    Cycle,
+    Question,
+    Reuse,
+    classify,
+    same_decisions,
+    schedule,
+    state_of,
+)
+from corral.kinds.fleet import MEMBER_CLUSTERS
+from corral.kinds.fleet.names import (
+    BINDING_CLEANUP,
+    IS_LATEST,
+    NUMBER_OF_CLUSTERS,
+    PARENT_PLACEMENT,
+    PLACEMENT_GENERATION,
+    PREVIOUS_STATE,
+    SCHEDULER_CLEANUP,
+)
+from corral.runtime.controller import Manager, Result, Watch
+
+log = logging.getLogger(__name__)
+
+CACHE_WAIT_S = 0.02
+
+
+class SchedulerController:
+    """One per scope."""
+
+    def __init__(self, scope: Scope, settings: PlacementSettings, members: Members, reservations: Reservations) -> None:
+        self.name = f"placement-scheduler-{scope.word}"
+        self._scope = scope
+        self._settings = settings
+        self._members = members
+        self._reservations = reservations
+        self._awaited: dict[Key, dict[Key, str]] = {}
+
+    def setup(self, manager: Manager) -> None:
+        self._client: Client = manager.client
+        self._clock = manager.clock
+        self._random = manager.random
+        self._recorder = manager.recorder.named("scheduler")
+        self._records = Records(manager, self._scope)
+        self._queue = manager.add(
+            self,
+            watches=[
+                Watch(self._scope.policies, map=parent_key, when=_policy_concerns),
+                Watch(self._scope.placements, when=lambda old, new: new is not None and is_deleting(new)),
+                Watch(self._scope.bindings, map=parent_key, when=lambda old, new: new is None or is_deleting(new)),
+            ],
+            workers=4,
+        ).queue
+        manager.informer(MEMBER_CLUSTERS).on_change(self._on_member)
+
+    # What makes a placement due
+
+    def _on_member(self, old: Obj | None, new: Obj | None) -> None:
+        if new is None:
+            for placement in self._records.placements.list():
+                self._queue.add(key_of(placement))
+        elif old is None or concerns_scheduling(old, new, self._clock.now()):
+            for placement in self._records.placements.list():
+                if self._may_gain(placement):
+                    self._queue.add(key_of(placement))
+
+    def _may_gain(self, placement: Obj) -> bool:
+        """Whether one more cluster could matter: never to a placement that has all it asked for."""
+        kind = (spec_of(placement).get("policy") or {}).get("placementType") or "PickAll"
+        if kind == "PickAll":
+            return True
+        entry = find(placement, self._scope.prefix + "Scheduled")
+        settled = entry is not None and entry["status"] == "True"
+        return not settled or entry is None or entry.get("observedGeneration") != generation_of(placement)
+
+    # One cycle
+
+    async def reconcile(self, key: Key) -> Result | None:
+        placement = self._records.placements.get(key)
+        if placement is None:
+            self._awaited.pop(key, None)
+            return None
+        if is_deleting(placement):
+            await self._clean_up(placement)
+            return None
+        if self._is_behind(key):
+            return Result(requeue_after=CACHE_WAIT_S)
+        policy = self._records.policy(key)
+        if policy is None or labels_of(policy).get(IS_LATEST) != "true":
+            return None
+        placement = await ensure_finalizer(self._client, self._scope.placements, placement, SCHEDULER_CLEANUP)
+        try:
+            await self._cycle(placement, policy)
+        except SchedulingError as error:
+            self._recorder.event(placement, "Warning", "SchedulingFailed", f"Cannot schedule: {error}")
+            log.info("placement cannot be scheduled", extra={"placement": str(key), "error": str(error)})
+        return None
+
+    def _is_behind(self, key: Key) -> bool:
+        """Whether the cache has not yet seen bindings written in the last cycle; a cycle on it would make them twice."""
+        awaited = self._awaited.get(key)
+        if not awaited:
+            return False
+        for binding, version in list(awaited.items()):
+            cached = self._records.binding(binding)
+            if cached is not None and int(resource_version_of(cached)) >= int(version):
+                del awaited[binding]
+        if awaited:
+            return True
+        del self._awaited[key]
+        return False
+
+    async def _cycle(self, placement: Obj, policy: Obj) -> None:
+        key = key_of(placement)
+        clusters = self._members.clusters()
+        classes = classify(
+            self._records.bindings(key), name_of(policy), {cluster.name: cluster for cluster in clusters}
+        )
+        for binding in classes.deleting:
+            await drop_finalizer(self._client, self._scope.bindings, binding, BINDING_CLEANUP)
+        frozen = spec_of(policy).get("policy")
+        wanted = annotations_of(policy).get(NUMBER_OF_CLUSTERS)
+        if (frozen or {}).get("placementType") == "PickN" and wanted is None:
+            raise SchedulingError("number of clusters is missing")
+        cycle = schedule(
+            Question(
+                policy=frozen,
+                wanted=int(wanted or 0),
+                clusters=self._reservations.adjusted(key, clusters),
+                classes=classes,
+                now=self._clock.now(),
+                namespace=key.namespace,
+            )
+        )
+        self._reservations.reserve(self._scope, key, [one["clusterName"] for one in cycle.create])
+        await together(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
+        await together(self._create(key, policy, decision) for decision in cycle.create)
+        await together(self._reuse(key, policy, one) for one in cycle.reuse)
+        await self._report(policy, cycle)
+
+    def _expect(self, key: Key, written: Obj) -> None:
+        self._awaited.setdefault(key, {})[key_of(written)] = resource_version_of(written)
+
+    async def _create(self, key: Key, policy: Obj, decision: Obj) -> None:
+        cluster = decision["clusterName"]
+        name = f"{key.name[:26]}-{cluster[:27]}-{self._random.uid()[:8]}"
+        metadata: Obj = {
+            "name": name,
+            "labels": {PARENT_PLACEMENT: key.name},
+            "finalizers": [BINDING_CLEANUP],
+        }
+        if key.namespace:
+            metadata["namespace"] = key.namespace
+        spec = {
+            "state": SCHEDULED,
+            "resourceSnapshotName": "",
+            "schedulingPolicySnapshotName": name_of(policy),
+            "targetCluster": cluster,
+            "clusterDecision": decision,
+        }
+        self._expect(key, await self._client.create(self._scope.bindings, {"metadata": metadata, "spec": spec}))
+
+    async def _reuse(self, key: Key, policy: Obj, reuse: Reuse) -> None:
+        spec = {
+            **spec_of(reuse.binding),
+            "state": reuse.state,
+            "schedulingPolicySnapshotName": name_of(policy),
+            "clusterDecision": reuse.decision,
+        }
+        binding = with_annotations({**reuse.binding, "spec": spec}, {PREVIOUS_STATE: None})
+        self._expect(key, await self._client.update(self._scope.bindings, binding))
+
+    async def _withdraw(self, binding: Obj) -> None:
+        marked = with_annotations(binding, {PREVIOUS_STATE: state_of(binding)})
+        spec = {**spec_of(binding), "state": UNSCHEDULED}
+        await self._client.update(self._scope.bindings, {**marked, "spec": spec})
+
+    async def _report(self, policy: Obj, cycle: Cycle) -> None:
+        old = status_of(policy)
+        entry = {**cycle.condition, "observedGeneration": generation_of(policy)}
+        before = old.get("targetClusters") or []
+        # An old list that says the same keeps its order.
+        decisions = before if same_decisions(before, cycle.decisions) and _says(old, entry, policy) else cycle.decisions
+        status: Obj = {
+            "observedCRPGeneration": int(annotations_of(policy).get(PLACEMENT_GENERATION) or 0),
+            "conditions": set_condition(old.get("conditions") or [], entry, self._clock.timestamp()),
+        }
+        if decisions:
+            status["targetClusters"] = decisions
+        await write_status(self._client, self._scope.policies, policy, status)
+
+    async def _clean_up(self, placement: Obj) -> None:
+        if SCHEDULER_CLEANUP not in finalizers_of(placement):
+            return
+        for binding in self._records.bindings(key_of(placement)):
+            kept = await drop_finalizer(self._client, self._scope.bindings, binding, BINDING_CLEANUP)
+            if kept is not None and not is_deleting(kept):
+                await remove(self._client, self._scope.bindings, kept)
+        await drop_finalizer(self._client, self._scope.placements, placement, SCHEDULER_CLEANUP)
+
+
+def _says(status: Obj, entry: Obj, policy: Obj) -> bool:
+    old = find(status.get("conditions") or [], "Scheduled")
+    generation = int(annotations_of(policy).get(PLACEMENT_GENERATION) or 0)
+    return (
+        old is not None
+        and all(old.get(part) == value for part, value in entry.items())
+        and status.get("observedCRPGeneration") == generation
+    )
+
+
+def _policy_concerns(old: Obj | None, new: Obj | None) -> bool:
+    """A new snapshot, or one whose number, generation or being the latest has changed."""
+    if new is None or old is None:
+        return new is not None
+    return annotations_of(old) != annotations_of(new) or labels_of(old) != labels_of(new)

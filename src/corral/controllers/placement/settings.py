@@ -1,0 +1,50 @@
+"""How a hub places: the delays of its charts, and what of Corral's own behaviour is switched on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corral.core.meta import Obj
+from corral.core.timestamps import parse_duration
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSettings:
+    """Times are seconds."""
+
+    collection: float = 15.0
+    """How long changes of selected resources are gathered before a new snapshot."""
+    interval: float = 30.0
+    """The least time between two resource snapshots of a placement."""
+    force_delete_after: float = 900.0
+    """How long a leaving member may stay silent before the hub goes on without it."""
+    resync: float = 1800.0
+    run_cluster_wait: float = 15.0
+    run_stage_wait: float = 60.0
+    run_stuck_after: float = 300.0
+    admit_workloads: bool = True
+    """Whether pods and ReplicaSets may be created on the hub; upstream refuses them."""
+    reserve: bool = False
+    """Count what was placed since a member's last heartbeat as used, so that a burst of jobs spreads."""
+    repick_after: float | None = None
+    """Move a queued job that is still waiting on its member after so long; never when None."""
+
+
+def placement_settings(configuration: Obj) -> PlacementSettings:
+    """The settings in the `placement` part of a Corral configuration."""
+    part: Obj = configuration.get("placement") or {}
+    default = PlacementSettings()
+
+    def seconds(name: str, fallback: float) -> float:
+        value = part.get(name)
+        return fallback if value is None else parse_duration(str(value))
+
+    repick = part.get("repickAfter")
+    return PlacementSettings(
+        collection=seconds("resourceChangesCollectionDuration", default.collection),
+        interval=seconds("resourceSnapshotCreationMinimumInterval", default.interval),
+        force_delete_after=seconds("forceDeleteWaitTime", default.force_delete_after),
+        admit_workloads=bool(part.get("enableWorkload", default.admit_workloads)),
+        reserve=bool(part.get("reserve", default.reserve)),
+        repick_after=None if repick is None else parse_duration(str(repick)),
+    )

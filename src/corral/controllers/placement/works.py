@@ -1,0 +1,223 @@
+"""The work generator: writes what a released binding needs into its member's namespace, and sums up what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from corral.client.protocol import Client
+from corral.controllers.placement.catalog import Catalog
+from corral.controllers.placement.members import Members
+from corral.controllers.placement.overrides import OverrideRecords
+from corral.controllers.placement.scope import Records, Scope, parent_key
+from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.core.conditions import condition, set_condition
+from corral.core.errors import AlreadyExists, ApiError, Conflict
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    finalizers_of,
+    generation_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    with_annotations,
+    with_labels,
+)
+from corral.decide.placement.envelopes import EnvelopeError, Order, make_works
+from corral.decide.placement.overrides import OverrideError
+from corral.decide.placement.rollout import fresh, overrides_of
+from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
+from corral.decide.placement.works import DIFF_IN_PROGRESS, IN_PROGRESS, REPORT_DIFF, summarize
+from corral.kinds.fleet import WORKS
+from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
+from corral.runtime.controller import Manager, Result, Watch
+
+DELETION_CHECK_S = 30.0
+_LISTS = ("failedPlacements", "driftedPlacements", "diffedPlacements")
+SYNCED = condition("WorkSynchronized", True, "AllWorkSynced", "All of the works are synchronized to the latest")
+NO_OVERRIDE = condition(
+    "Overridden", True, "NoOverrideSpecified", "No override rules are configured for the selected resources"
+)
+OVERRIDDEN = condition(
+    "Overridden", True, "OverriddenSucceeded", "Successfully applied the override rules on the resources"
+)
+
+
+def _binding_key(work: Obj) -> Iterable[Key]:
+    labels = labels_of(work)
+    name = labels.get(PARENT_BINDING)
+    return (Key(labels.get(PARENT_NAMESPACE, ""), name),) if name else ()
+
+
+class WorkController:
+    """One per scope; its keys are bindings."""
+
+    def __init__(self, scope: Scope, members: Members, overrides: OverrideRecords, catalog: Catalog) -> None:
+        self.name = f"work-generator-{scope.word}"
+        self._scope = scope
+        self._members = members
+        self._overrides = overrides
+        self._catalog = catalog
+
+    def setup(self, manager: Manager) -> None:
+        self._client: Client = manager.client
+        self._clock = manager.clock
+        self._records = Records(manager, self._scope)
+        self._works = manager.informer(WORKS)
+        self._works.add_index("binding", lambda work: map(str, _binding_key(work)))
+        manager.add(
+            self,
+            watches=[Watch(self._scope.bindings), Watch(WORKS, map=self._own_binding)],
+            workers=8,
+        )
+
+    def _own_binding(self, work: Obj) -> Iterable[Key]:
+        return (key for key in _binding_key(work) if bool(key.namespace) == self._scope.namespaced)
+
+    async def reconcile(self, key: Key) -> Result | None:
+        binding = self._records.binding(key)
+        if binding is None:
+            return None
+        works = self._works.by_index("binding", str(key))
+        if is_deleting(binding):
+            return await self._clean_up(binding, works)
+        if state_of(binding) == UNSCHEDULED:
+            if works:
+                await self._report(binding, [], works, changed=False)
+            return None
+        if state_of(binding) != BOUND:
+            return None
+        binding = await ensure_finalizer(self._client, self._scope.bindings, binding, WORK_CLEANUP)
+        started = fresh(binding, "RolloutStarted")
+        if started is None or started["status"] != "True":
+            return None
+        return await self._generate(binding, works)
+
+    async def _clean_up(self, binding: Obj, works: list[Obj]) -> Result | None:
+        if WORK_CLEANUP not in finalizers_of(binding):
+            return None
+        if not works:
+            await drop_finalizer(self._client, self._scope.bindings, binding, WORK_CLEANUP)
+            return None
+        await together(remove(self._client, WORKS, work) for work in works if not is_deleting(work))
+        return Result(requeue_after=DELETION_CHECK_S)
+
+    async def _generate(self, binding: Obj, works: list[Obj]) -> Result | None:
+        try:
+            order = self._order(binding)
+        except LookupError as error:
+            await self._fail(
+                binding, "WorkSynchronized", "SyncWorkFailed", f"Failed to synchronize the work to the latest: {error}"
+            )
+            return Result(requeue_after=5.0)
+        if order is None:
+            return None
+        overridden = OVERRIDDEN if overrides_of(binding) != ((), ()) else NO_OVERRIDE
+        try:
+            wanted = make_works(order)
+        except OverrideError as error:
+            text = f"Failed to apply the override rules on the resources: {error}"
+            await self._fail(binding, "Overridden", "OverriddenFailed", text)
+            return None
+        except EnvelopeError as error:
+            text = f"Failed to synchronize the work to the latest: {error}"
+            await self._fail(binding, "WorkSynchronized", "SyncWorkFailed", text, overridden)
+            return None
+        try:
+            changed = await self._sync(wanted, works)
+        except (Conflict, AlreadyExists):
+            raise
+        except ApiError as error:
+            text = f"Failed to synchronize the work to the latest: {error.message}"
+            await self._fail(binding, "WorkSynchronized", "SyncWorkFailed", text, overridden)
+            raise
+        names = {name_of(work) for work in wanted}
+        await self._report(binding, [overridden, SYNCED], [w for w in works if name_of(w) in names], changed=changed)
+        return None
+
+    def _order(self, binding: Obj) -> Order | None:
+        key = next(iter(parent_key(binding)), None)
+        member = self._members.get(target_of(binding))
+        if key is None:
+            return None
+        master = self._records.named_snapshot(key, str(spec_of(binding).get("resourceSnapshotName") or ""))
+        if master is None or member is None:
+            return None
+        return Order(
+            binding=binding,
+            placement=key,
+            member=member,
+            snapshots=self._records.group(key, master),
+            overrides=self._overrides.named(spec_of(binding)),
+            is_namespaced=self._catalog.is_namespaced,
+        )
+
+    async def _sync(self, wanted: list[Obj], works: list[Obj]) -> bool:
+        """Create, update and delete Works; whether anything changed that members have to act on."""
+        existing = {name_of(work): work for work in works}
+        changed = False
+        for work in wanted:
+            old = existing.pop(name_of(work), None)
+            if old is None:
+                await self._create(work)
+                changed = True
+            elif not is_deleting(old):
+                changed |= await self._update(old, work)
+        for work in existing.values():
+            if not is_deleting(work):
+                await remove(self._client, WORKS, work)
+                changed = True
+        return changed
+
+    async def _create(self, work: Obj) -> None:
+        try:
+            await self._client.create(WORKS, work)
+        except AlreadyExists:
+            # Left by another binding of this placement to the same cluster, or the cache is behind.
+            old = await self._client.get(WORKS, name_of(work), namespace_of(work))
+            if is_deleting(old):
+                raise
+            await self._update(old, work)
+
+    async def _update(self, old: Obj, work: Obj) -> bool:
+        merged = with_annotations(with_labels(old, labels_of(work)), annotations_of(work))
+        if spec_of(old) == spec_of(work):
+            if labels_of(merged) != labels_of(old) or annotations_of(merged) != annotations_of(old):
+                await self._client.update(WORKS, merged)
+            return False
+        await self._client.update(WORKS, {**merged, "spec": spec_of(work)})
+        return True
+
+    # Status
+
+    async def _fail(self, binding: Obj, kind: str, reason: str, text: str, *before: Obj) -> None:
+        await self._write(binding, [*before, condition(kind, False, reason, text)], {})
+
+    async def _report(self, binding: Obj, first: list[Obj], works: list[Obj], *, changed: bool) -> None:
+        report_diff = (spec_of(binding).get("applyStrategy") or {}).get("type") == REPORT_DIFF
+        if changed:
+            await self._write(binding, [*first, DIFF_IN_PROGRESS if report_diff else IN_PROGRESS], {})
+            return
+        if not first:
+            first = [entry for entry in status_of(binding).get("conditions") or () if entry["type"] in _EARLY]
+        summary = summarize(works, report_diff=report_diff)
+        lists = dict(zip(_LISTS, (summary.failed, summary.drifted, summary.diffed), strict=True))
+        await self._write(binding, [*first, *summary.conditions], lists)
+
+    async def _write(self, binding: Obj, entries: list[Obj], lists: dict[str, list[Obj]]) -> None:
+        old = status_of(binding)
+        conditions = [entry for entry in old.get("conditions") or () if entry["type"] == "RolloutStarted"]
+        for entry in entries:
+            before = [one for one in old.get("conditions") or () if one["type"] == entry["type"]]
+            current = {**entry, "observedGeneration": generation_of(binding)}
+            if entry["type"] != "RolloutStarted":
+                conditions += set_condition(before, current, self._clock.timestamp())
+        status: Obj = {"conditions": conditions, **{name: found for name, found in lists.items() if found}}
+        await write_status(self._client, self._scope.bindings, binding, status)
+
+
+_EARLY = ("Overridden", "WorkSynchronized")

@@ -1,0 +1,49 @@
+"""Small writes that every placement controller makes: finalizers, status, and several of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+
+from corral.client.protocol import Client
+from corral.core.errors import NotFound
+from corral.core.meta import Obj, finalizers_of, name_of, namespace_of, status_of, with_finalizer, without_finalizer
+from corral.core.resource import Resource
+
+
+async def ensure_finalizer(client: Client, resource: Resource, obj: Obj, finalizer: str) -> Obj:
+    """The object with the finalizer on it."""
+    return obj if finalizer in finalizers_of(obj) else await client.update(resource, with_finalizer(obj, finalizer))
+
+
+async def drop_finalizer(client: Client, resource: Resource, obj: Obj, finalizer: str) -> Obj | None:
+    """The object without the finalizer; None when it is gone."""
+    if finalizer not in finalizers_of(obj):
+        return obj
+    try:
+        return await client.update(resource, without_finalizer(obj, finalizer))
+    except NotFound:
+        return None
+
+
+async def write_status(client: Client, resource: Resource, obj: Obj, status: Obj) -> Obj:
+    """The object with this status, written only when it differs."""
+    if status_of(obj) == status:
+        return obj
+    return await client.update(resource, {**obj, "status": status}, subresource="status")
+
+
+async def remove(client: Client, resource: Resource, obj: Obj) -> None:
+    """Delete, and be content when somebody else did."""
+    try:
+        await client.delete(resource, name_of(obj), namespace_of(obj))
+    except NotFound:
+        pass
+
+
+async def together(writes: Iterable[Awaitable[object]]) -> None:
+    """Run writes side by side; the first error is raised when all are done."""
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

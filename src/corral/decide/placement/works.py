@@ -1,0 +1,151 @@
+"""From Works to a binding: what the members report about each Work, summed up as the binding's conditions and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from corral.core.conditions import condition, find
+from corral.core.meta import Obj, generation_of, labels_of, name_of, status_of
+from corral.kinds.fleet.names import ENVELOPE_NAME, ENVELOPE_NAMESPACE, ENVELOPE_WORK
+
+MAX_REPORTED: Final = 100
+REPORT_DIFF: Final = "ReportDiff"
+IN_PROGRESS: Final = condition("Applied", False, "ApplyInProgress", "Resources are being applied")
+DIFF_IN_PROGRESS: Final = condition(
+    "DiffReported", False, "DiffReportInProgress", "Diff reporting on resources is in progress"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Conditions in order, and what failed, drifted or differs."""
+
+    conditions: list[Obj]
+    failed: list[Obj]
+    drifted: list[Obj]
+    diffed: list[Obj]
+
+
+def summarize(works: Sequence[Obj], *, report_diff: bool) -> Summary:
+    """What all Works of a binding, ordered by name, say together."""
+    if report_diff:
+        conditions = [_diff_reported(works)]
+        return Summary(conditions, *_reports(works))
+    applied = _applied(works)
+    if applied["status"] != "True":
+        return Summary([applied], *_reports(works))
+    return Summary([applied, _available(works)], *_reports(works))
+
+
+def _split(works: Sequence[Obj], kind: str) -> tuple[Obj | None, Obj | None]:
+    """The first Work that has not reported on its generation, and the first that reported False."""
+    pending = failed = None
+    for work in works:
+        entry = find(work, kind)
+        if entry is None or entry.get("observedGeneration", 0) < generation_of(work) or entry["status"] == "Unknown":
+            pending = pending or work
+        elif entry["status"] != "True":
+            failed = failed or work
+    return pending, failed
+
+
+def _applied(works: Sequence[Obj]) -> Obj:
+    pending, failed = _split(works, "Applied")
+    reason = "NotAllWorkHaveBeenApplied"
+    if pending is not None:
+        text = f"Work object {name_of(pending)} has not yet completed the apply op"
+        return condition("Applied", False, reason, text)
+    if failed is not None:
+        return condition("Applied", False, reason, f"Work object {name_of(failed)} has failed to apply")
+    return condition("Applied", True, "AllWorkHaveBeenApplied", "All corresponding work objects are applied")
+
+
+def _available(works: Sequence[Obj]) -> Obj:
+    pending, failed = _split(works, "Available")
+    reason = "NotAllWorkAreAvailable"
+    if pending is not None:
+        text = f"Work object {name_of(pending)} has not yet completed availability check"
+        return condition("Available", False, reason, text)
+    if failed is not None:
+        return condition("Available", False, reason, f"Work object {name_of(failed)} is not yet available")
+    for work in works:
+        if (find(work, "Available") or {}).get("reason") == "WorkNotTrackable":
+            text = f"The availability of work object {name_of(work)} is not trackable"
+            return condition("Available", True, "NotAllWorkAreAvailabilityTrackable", text)
+    return condition("Available", True, "AllWorkAreAvailable", "All corresponding work objects are available")
+
+
+def _diff_reported(works: Sequence[Obj]) -> Obj:
+    pending, failed = _split(works, "DiffReported")
+    reason = "NotAllWorkHaveDiffReported"
+    if pending is not None:
+        text = f"Work object {name_of(pending)} has not yet completed diff reporting"
+        return condition("DiffReported", False, reason, text)
+    if failed is not None:
+        return condition("DiffReported", False, reason, f"Work object {name_of(failed)} has failed to report diff")
+    return condition(
+        "DiffReported", True, "AllWorkHaveDiffReported", "All corresponding work objects have reported diff"
+    )
+
+
+def _reports(works: Sequence[Obj]) -> tuple[list[Obj], list[Obj], list[Obj]]:
+    failed: list[Obj] = []
+    drifted: list[Obj] = []
+    diffed: list[Obj] = []
+    for work in works:
+        is_failing = any((find(work, kind) or {}).get("status") == "False" for kind in ("Applied", "Available"))
+        for manifest in status_of(work).get("manifestConditions") or ():
+            named = _named(manifest.get("identifier") or {}, work)
+            problem = _problem(manifest) if is_failing else None
+            if problem is not None:
+                failed.append({**named, "condition": problem})
+            if details := manifest.get("driftDetails"):
+                drifted.append({**named, **_details(details, "firstDriftedObservedTime", "observedDrifts")})
+            if details := manifest.get("diffDetails"):
+                diffed.append({**named, **_details(details, "firstDiffedObservedTime", "observedDiffs")})
+    return (
+        failed[:MAX_REPORTED],
+        sorted(drifted, key=_identity)[:MAX_REPORTED],
+        sorted(diffed, key=_identity)[:MAX_REPORTED],
+    )
+
+
+def _identity(entry: Obj) -> tuple[str, ...]:
+    return tuple(str(entry.get(part) or "") for part in ("group", "version", "kind", "namespace", "name"))
+
+
+def _named(identifier: Obj, work: Obj) -> Obj:
+    named = {
+        part: identifier[part] for part in ("group", "version", "kind", "name", "namespace") if identifier.get(part)
+    }
+    labels = labels_of(work)
+    if ENVELOPE_NAME in labels:
+        envelope = {"name": labels[ENVELOPE_NAME], "type": _envelope_type(labels)}
+        if labels.get(ENVELOPE_NAMESPACE):
+            envelope["namespace"] = labels[ENVELOPE_NAMESPACE]
+        named["envelope"] = envelope
+    return named
+
+
+def _envelope_type(labels: dict[str, str]) -> str:
+    return labels.get(ENVELOPE_WORK) or "ResourceEnvelope"
+
+
+def _problem(manifest: Obj) -> Obj | None:
+    for kind in ("Applied", "Available"):
+        entry = find(manifest.get("conditions") or [], kind)
+        if entry is not None and entry["status"] == "False":
+            return entry
+    return None
+
+
+def _details(details: Obj, first: str, observed: str) -> Obj:
+    entry = {
+        "observationTime": details.get("observationTime"),
+        "targetClusterObservedGeneration": details.get("observedInMemberClusterGeneration"),
+        first: details.get(first),
+        observed: details.get(observed),
+    }
+    return {name: value for name, value in entry.items() if value is not None}
