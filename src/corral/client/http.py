@@ -148,10 +148,17 @@ class HttpClient:
         return await self._write("PATCH", path, _query(fieldManager=manager), _encode(patch), _CONTENT_TYPES[kind])
 
     async def apply(
-        self, resource: Resource, obj: Obj, *, manager: str, force: bool = True, subresource: str = ""
+        self,
+        resource: Resource,
+        obj: Obj,
+        *,
+        manager: str,
+        force: bool = True,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Obj:
         path = resource.path(namespace_of(obj), quote(name_of(obj)), subresource)
-        query = _query(fieldManager=manager, force="true" if force else "false")
+        query = _query(fieldManager=manager, force="true" if force else "false", dryRun="All" if dry_run else "")
         return await self._write("PATCH", path, query, _encode(_typed(obj, resource)), _CONTENT_TYPES["apply"])
 
     async def delete(

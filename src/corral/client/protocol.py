@@ -82,9 +82,16 @@ class Client(Protocol):
     ) -> Obj: ...
 
     async def apply(
-        self, resource: Resource, obj: Obj, *, manager: str, force: bool = True, subresource: str = ""
+        self,
+        resource: Resource,
+        obj: Obj,
+        *,
+        manager: str,
+        force: bool = True,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Obj:
-        """Server-side apply."""
+        """Server-side apply; a dry run answers what it would store."""
         ...
 
     async def delete(

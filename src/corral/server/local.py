@@ -111,9 +111,16 @@ class LocalClient:
         return stored.obj
 
     async def apply(
-        self, resource: Resource, obj: Obj, *, manager: str, force: bool = True, subresource: str = ""
+        self,
+        resource: Resource,
+        obj: Obj,
+        *,
+        manager: str,
+        force: bool = True,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Obj:
-        options = WriteOptions(manager=manager, force=force)
+        options = WriteOptions(dry_run=dry_run, manager=manager, force=force)
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         stored, _ = await self._api.patch(
             self._user, resource, namespace_of(obj), name_of(obj), "apply", body, options, subresource

@@ -184,10 +184,19 @@ class LinkClient:
         )
 
     async def apply(
-        self, resource: Resource, obj: Obj, *, manager: str, force: bool = True, subresource: str = ""
+        self,
+        resource: Resource,
+        obj: Obj,
+        *,
+        manager: str,
+        force: bool = True,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Obj:
         return await self._carry(
-            lambda: self._target().apply(resource, obj, manager=manager, force=force, subresource=subresource)
+            lambda: self._target().apply(
+                resource, obj, manager=manager, force=force, subresource=subresource, dry_run=dry_run
+            )
         )
 
     async def delete(

@@ -1,0 +1,118 @@
+"""Peace with the queue: what of a job belongs to the queue on the member, and what of it the hub should hear about.
+
+A queue starts a job by writing to it: it turns `suspend` off, adds node selectors, tolerations, labels and annotations to
+pod templates, and may lower the parallelism. The API server adds a selector and labels of its own. None of that is the
+hub's to put back, and none of it is drift, once the manifest is bent to the live object in those places.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from corral.core import conditions
+from corral.core.meta import Obj, annotations_of, labels_of, name_of, spec_of, status_of
+from corral.core.patch import json_patch
+from corral.decide.member.compare import Difference, differences
+
+QUEUE_FRIENDLY: Final = "corral.dev/queue-friendly"
+IGNORE_DIFFERENCES: Final = "corral.dev/ignore-differences"
+FINISHED_JOBS: Final = "corral.dev/finished-jobs"
+_QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
+_TEMPLATE: Final = r"(?:/[^/]+)*/[A-Za-z]*[tT]emplate"
+_OWNED: Final = re.compile(
+    r"/spec(?:/runPolicy)?/suspend"
+    r"|/spec(?:/.*)?/(?:parallelism|numNodes)"
+    rf"|{_TEMPLATE}/spec/(?:nodeSelector|tolerations|schedulingGates)(?:/.*)?"
+    rf"|{_TEMPLATE}/metadata/(?:labels|annotations)/kueue\.x-k8s\.io~1.*"
+)
+_GENERATED: Final = re.compile(
+    r"/spec/selector(?:/.*)?|/spec/template/metadata/labels/(?:batch\.kubernetes\.io~1)?(?:controller-uid|job-name)"
+)
+_FINAL: Final = ("Complete", "Completed", "Succeeded", "Failed", "Finished")
+_FINAL_STATES: Final = ("SUCCEEDED", "FAILED", "STOPPED", "Succeeded", "Failed")
+
+
+def is_queued(obj: Obj) -> bool:
+    """Whether an object names the queue it waits in."""
+    return _QUEUE_NAME in labels_of(obj) or _QUEUE_NAME in annotations_of(obj)
+
+
+def asks_for_peace(obj: Obj) -> bool:
+    """Whether an object, or the Work that carries it, is annotated to be left to the queue."""
+    return annotations_of(obj).get(QUEUE_FRIENDLY) == "true"
+
+
+def ignored_paths(*objects: Obj) -> tuple[str, ...]:
+    """JSON pointers that users asked not to compare and not to put back: a list in JSON, or separated by commas."""
+    found: list[str] = []
+    for obj in objects:
+        text = annotations_of(obj).get(IGNORE_DIFFERENCES, "").strip()
+        if text.startswith("["):
+            try:
+                found += [str(path) for path in json.loads(text)]
+            except ValueError:
+                continue
+        else:
+            found += [path.strip() for path in text.split(",") if path.strip()]
+    return tuple(found)
+
+
+def bend(manifest: Obj, live: Obj, *, queue: bool, generated: bool, ignored: Iterable[str] = ()) -> Obj:
+    """The manifest as the hub would have written it had it known the live object in the places that are not its own.
+
+    `queue` yields what the queue writes, `generated` what the API server makes of a Job, `ignored` what users named."""
+    paths = tuple(ignored)
+    is_job = generated and manifest.get("kind") == "Job" and not spec_of(manifest).get("manualSelector")
+
+    def is_not_ours(difference: Difference) -> bool:
+        pointer = difference.pointer
+        return (
+            (queue and _OWNED.fullmatch(pointer) is not None)
+            or (is_job and _GENERATED.fullmatch(pointer) is not None)
+            or any(pointer == path or pointer.startswith(path + "/") for path in paths)
+        )
+
+    steps = [step.operation for step in differences(manifest, live) if is_not_ours(step)]
+    bent = json_patch(manifest, steps) if steps else manifest
+    return bent if isinstance(bent, dict) else manifest
+
+
+def is_finished(obj: Obj) -> bool:
+    """Whether a job will never run again."""
+    if any(conditions.is_true(obj, kind) for kind in _FINAL):
+        return True
+    status = status_of(obj)
+    return any(status.get(name) in _FINAL_STATES for name in ("jobStatus", "phase"))
+
+
+def progress(live: Obj, workload: Obj | None) -> Obj | None:
+    """What the hub hears about a job: its status, and where it stands in the queue."""
+    status = status_of(live)
+    if not status and workload is None:
+        return None
+    told: Obj = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "status": status}
+    if workload is not None:
+        queue = {
+            "name": name_of(workload),
+            "clusterQueue": (status_of(workload).get("admission") or {}).get("clusterQueue"),
+            "conditions": status_of(workload).get("conditions"),
+        }
+        told["workload"] = {name: value for name, value in queue.items() if value}
+    return told
+
+
+def remembered(applied_work: Obj) -> dict[str, Obj]:
+    """Jobs of a Work that finished, by identity: the hash of the manifest they ran for and their last status."""
+    try:
+        found = json.loads(annotations_of(applied_work).get(FINISHED_JOBS, "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def memory(finished: Mapping[str, Obj]) -> str | None:
+    """The annotation that holds the finished jobs; None when there are none."""
+    return json.dumps(finished, sort_keys=True, separators=(",", ":")) if finished else None
