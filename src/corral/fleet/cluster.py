@@ -49,8 +49,15 @@ class EmbeddedCluster:
         )
         manager = self.base.manager
         self._configuration = load_configuration(spec)
-        self.base.api.chain.plugins.extend(set_up_queueing(manager, self._configuration))
-        self.base.api.chain.plugins.extend(set_up_operators(manager))
+        plugins = self.base.api.chain.plugins
+        only_hub = HUB in spec.roles and not {MANAGER, WORKER} & set(spec.roles)
+        if not only_hub:
+            # A hub's queues are for its members: to the hub itself they are only objects.
+            plugins.extend(set_up_queueing(manager, self._configuration))
+        plugins.extend(set_up_operators(manager))
+        if HUB in spec.roles:
+            settings = placement_settings(self._configuration, admit_workloads=not only_hub)
+            plugins.extend(set_up_placement(manager, settings))
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
             self._remotes = set_up_dispatch(

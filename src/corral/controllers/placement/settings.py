@@ -22,7 +22,7 @@ class PlacementSettings:
     run_cluster_wait: float = 15.0
     run_stage_wait: float = 60.0
     run_stuck_after: float = 300.0
-    admit_workloads: bool = True
+    admit_workloads: bool = False
     """Whether pods and ReplicaSets may be created on the hub; upstream refuses them."""
     reserve: bool = False
     """Count what was placed since a member's last heartbeat as used, so that a burst of jobs spreads."""
@@ -30,7 +30,7 @@ class PlacementSettings:
     """Move a queued job that is still waiting on its member after so long; never when None."""
 
 
-def placement_settings(configuration: Obj) -> PlacementSettings:
+def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> PlacementSettings:
     """The settings in the `placement` part of a Corral configuration."""
     part: Obj = configuration.get("placement") or {}
     default = PlacementSettings()
@@ -44,7 +44,7 @@ def placement_settings(configuration: Obj) -> PlacementSettings:
         collection=seconds("resourceChangesCollectionDuration", default.collection),
         interval=seconds("resourceSnapshotCreationMinimumInterval", default.interval),
         force_delete_after=seconds("forceDeleteWaitTime", default.force_delete_after),
-        admit_workloads=bool(part.get("enableWorkload", default.admit_workloads)),
+        admit_workloads=bool(part.get("enableWorkload", admit_workloads)),
         reserve=bool(part.get("reserve", default.reserve)),
         repick_after=None if repick is None else parse_duration(str(repick)),
     )

@@ -1,0 +1,297 @@
+"""`corral fleet`: members and placements of a hub — list, describe, drain, uncordon, approve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from corral.cli.lookup import events_of
+from corral.cli.options import client_of, cluster_options
+from corral.cli.printing import age, print_table
+from corral.client.sync import SyncClient
+from corral.core.conditions import conditions_of, find
+from corral.core.errors import Conflict, NotFound
+from corral.core.meta import Obj, is_deleting, labels_of, name_of, namespace_of, spec_of, status_of
+from corral.core.resource import Resource
+from corral.core.timestamps import format_time, parse_time
+from corral.fleet.membership import MEMBER_CLUSTERS, NAMESPACE, join_member
+from corral.kinds.tables import human_duration
+from corral.runtime.clock import WallClock
+from corral.runtime.random import Random
+
+GROUP = "placement.kubernetes-fleet.io"
+CLUSTER_PLACEMENTS = Resource(
+    GROUP, "v1beta1", "clusterresourceplacements", "ClusterResourcePlacement", namespaced=False
+)
+PLACEMENTS = Resource(GROUP, "v1beta1", "resourceplacements", "ResourcePlacement")
+BINDINGS = Resource(GROUP, "v1beta1", "clusterresourcebindings", "ClusterResourceBinding", namespaced=False)
+EVICTIONS = Resource(
+    GROUP, "v1beta1", "clusterresourceplacementevictions", "ClusterResourcePlacementEviction", namespaced=False
+)
+CLUSTER_APPROVALS = Resource(GROUP, "v1beta1", "clusterapprovalrequests", "ClusterApprovalRequest", namespaced=False)
+APPROVALS = Resource(GROUP, "v1beta1", "approvalrequests", "ApprovalRequest")
+CORDON: Obj = {"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}
+PARENT = "kubernetes-fleet.io/parent-CRP"
+
+
+def _now() -> float:
+    return WallClock().now()
+
+
+@click.group()
+def fleet() -> None:
+    """Members and placements of a hub."""
+
+
+@fleet.command()
+@cluster_options
+def members(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """List members: whether they have joined, when they were last seen, and what they have free."""
+    hub = client_of(kubeconfig_path, context)
+    headers = ("NAME", "JOINED", "HEALTHY", "LAST-SEEN", "NODES", "CPU", "MEMORY", "TAINTS", "AGE")
+    print_table(headers, [_member_row(member) for member in hub.list(MEMBER_CLUSTERS)["items"]])
+
+
+def _member_row(member: Obj) -> list[object]:
+    status = status_of(member)
+    agent: Obj = next(iter(status.get("agentStatus") or []), {})
+    seen = agent.get("lastReceivedHeartbeat")
+    healthy = find(agent.get("conditions") or [], "Healthy") or {}
+    available = (status.get("resourceUsage") or {}).get("available") or {}
+    nodes = ((status.get("properties") or {}).get("kubernetes-fleet.io/node-count") or {}).get("value")
+    return [
+        name_of(member),
+        (find(member, "Joined") or {}).get("status", "Unknown"),
+        healthy.get("status", "Unknown"),
+        human_duration(_now() - parse_time(seen)) if seen else "never",
+        nodes or "",
+        available.get("cpu", ""),
+        available.get("memory", ""),
+        len(spec_of(member).get("taints") or ()),
+        age(member, _now()),
+    ]
+
+
+@fleet.command()
+@click.argument("name")
+@click.option("--member-context", default="", help="Context of the member in the kubeconfig.")
+@click.option("--member-kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the member, if another file.")
+@click.option("--label", "labels", multiple=True, help="Label of the member, KEY=VALUE; may be repeated.")
+@click.option("--heartbeat", default=60, help="Seconds between heartbeats.")
+@cluster_options
+def join(
+    name: str,
+    member_context: str,
+    member_kubeconfig: Path | None,
+    labels: tuple[str, ...],
+    heartbeat: int,
+    namespace: str,
+    context: str,
+    kubeconfig_path: Path | None,
+) -> None:
+    """Make the cluster of a kubeconfig context a member called NAME. Doing it again renews its credentials."""
+    hub = client_of(kubeconfig_path, context)
+    member = client_of(member_kubeconfig or kubeconfig_path, member_context or f"corral-{name}")
+    pairs = dict(label.partition("=")[::2] for label in labels)
+    join_member(hub, member, name, pairs, heartbeat)
+    click.echo(f"member {name} added; its agent reads Secret hub-kubeconfig in {NAMESPACE}")
+
+
+@fleet.command()
+@cluster_options
+def placements(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """List placements: how many clusters they are on, how far they are, and what holds them up."""
+    hub = client_of(kubeconfig_path, context)
+    rows = [_placement_row(placement) for placement in _placements(hub, namespace)]
+    print_table(("NAMESPACE", "NAME", "TYPE", "CLUSTERS", "AVAILABLE", "STATE", "AGE"), rows)
+
+
+def _placements(hub: SyncClient, namespace: str) -> Iterator[Obj]:
+    if not namespace:
+        yield from hub.list(CLUSTER_PLACEMENTS)["items"]
+    yield from hub.list(PLACEMENTS, namespace)["items"]
+
+
+def _placement_row(placement: Obj) -> list[object]:
+    entries = [one for one in status_of(placement).get("placementStatuses") or () if one.get("clusterName")]
+    available = [one for one in entries if (find(one["conditions"], "Available") or {}).get("status") == "True"]
+    return [
+        namespace_of(placement) or "-",
+        name_of(placement),
+        (spec_of(placement).get("policy") or {}).get("placementType") or "PickAll",
+        ",".join(one["clusterName"] for one in entries) or "-",
+        f"{len(available)}/{len(entries)}",
+        _state(placement),
+        age(placement, _now()),
+    ]
+
+
+def _state(placement: Obj) -> str:
+    """The first condition that is not True, in words; or that all is done."""
+    entries = conditions_of(placement)
+    blocked = next((one for one in entries if one["status"] != "True"), None)
+    if blocked is not None:
+        return str(blocked["reason"])
+    return "Available" if entries and entries[-1]["type"].endswith("Available") else "Pending"
+
+
+@fleet.command()
+@click.argument("name")
+@cluster_options
+def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Show a placement (a ResourcePlacement with -n) or, when there is none of that name, a member."""
+    hub = client_of(kubeconfig_path, context)
+    try:
+        placement = hub.get(PLACEMENTS if namespace else CLUSTER_PLACEMENTS, name, namespace)
+    except NotFound:
+        if namespace:
+            raise
+        _describe_member(hub, hub.get(MEMBER_CLUSTERS, name))
+        return
+    _describe_placement(hub, placement)
+
+
+def _describe_placement(hub: SyncClient, placement: Obj) -> None:
+    click.echo(f"{placement['kind']} {name_of(placement)}: {_state(placement)}")
+    for entry in conditions_of(placement):
+        click.echo(f"  {entry['type']}: {entry['status']} ({entry['reason']}) {entry['message']}")
+    for one in status_of(placement).get("placementStatuses") or ():
+        last: Obj = (one.get("conditions") or [{}])[-1]
+        where = one.get("clusterName") or "(no cluster)"
+        click.echo(f"{where}: {last.get('type')} {last.get('status')} ({last.get('reason')}) {last.get('message')}")
+        for failed in one.get("failedPlacements") or ():
+            click.echo(f"  failed {_object(failed)}: {failed['condition'].get('message')}")
+        for drifted in one.get("driftedPlacements") or ():
+            paths = ", ".join(drift["path"] for drift in drifted.get("observedDrifts") or ())
+            click.echo(f"  drifted {_object(drifted)}: {paths}")
+        for diffed in one.get("diffedPlacements") or ():
+            paths = ", ".join(diff["path"] for diff in diffed.get("observedDiffs") or ())
+            click.echo(f"  differs {_object(diffed)}: {paths}")
+    for event in events_of(hub, placement, namespace_of(placement) or "default"):
+        click.echo(f"{event['type']} {event['reason']}: {event['message']}")
+
+
+def _object(entry: Obj) -> str:
+    named = f"{entry.get('namespace')}/{entry.get('name')}" if entry.get("namespace") else str(entry.get("name"))
+    return f"{entry.get('kind')} {named}"
+
+
+def _describe_member(hub: SyncClient, member: Obj) -> None:
+    click.echo(f"MemberCluster {name_of(member)}")
+    for entry in conditions_of(member):
+        click.echo(f"  {entry['type']}: {entry['status']} ({entry['reason']}) {entry.get('message', '')}")
+    for taint in spec_of(member).get("taints") or ():
+        click.echo(f"  taint {taint['key']}={taint.get('value', '')}:{taint['effect']}")
+    usage = status_of(member).get("resourceUsage") or {}
+    for part in ("capacity", "allocatable", "available"):
+        amounts = ", ".join(f"{name} {amount}" for name, amount in (usage.get(part) or {}).items())
+        click.echo(f"  {part}: {amounts or '-'}")
+    placed = [labels_of(one).get(PARENT, "") for one in _bindings_on(hub, name_of(member))]
+    click.echo(f"  placements: {', '.join(sorted(placed)) or '-'}")
+
+
+def _bindings_on(hub: SyncClient, cluster: str) -> list[Obj]:
+    found: list[Obj] = hub.list(BINDINGS)["items"]
+    return [one for one in found if spec_of(one).get("targetCluster") == cluster and not is_deleting(one)]
+
+
+@fleet.command()
+@click.argument("cluster")
+@click.option("--timeout", default=300.0, help="Seconds to wait for the evictions.")
+@cluster_options
+def drain(cluster: str, timeout: float, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Taint CLUSTER so that nothing new comes, then evict every ClusterResourcePlacement from it."""
+    hub = client_of(kubeconfig_path, context)
+    _set_taints(hub, cluster, lambda taints: taints if CORDON in taints else [*taints, CORDON])
+    click.echo(f"Successfully cordoned member cluster {cluster} by adding cordon taint")
+    blocked = _evict_all(hub, cluster, timeout)
+    for placement, reason in blocked:
+        click.echo(f"placement {placement} stays: {reason}", err=True)
+    if blocked:
+        raise click.ClickException(f"drain was not successful for cluster {cluster}")
+    click.echo(f"drain was successful for cluster {cluster}; `corral fleet uncordon {cluster}` lets it back in")
+
+
+def _evict_all(hub: SyncClient, cluster: str, timeout: float) -> list[tuple[str, str]]:
+    """Evict what is on a cluster; returns the placements that would not go, and why."""
+    asked: dict[str, str] = {}
+    random = Random()
+    for placement in sorted({labels_of(one).get(PARENT, "") for one in _bindings_on(hub, cluster)}):
+        name = f"drain-eviction-{placement}-{cluster}-{random.uid()[:8]}"
+        body = {"metadata": {"name": name}, "spec": {"placementName": placement, "clusterName": cluster}}
+        hub.create(EVICTIONS, body)
+        asked[placement] = name
+    deadline = _now() + timeout
+    blocked = []
+    for placement, name in asked.items():
+        outcome = _await_eviction(hub, name, deadline)
+        if outcome:
+            blocked.append((placement, outcome))
+        else:
+            click.echo(f"placement {placement} evicted")
+    return blocked
+
+
+def _await_eviction(hub: SyncClient, name: str, deadline: float) -> str:
+    """Wait until an eviction has an end; the reason it did not happen, or nothing. What is gone already has been evicted."""
+    while _now() < deadline:
+        eviction = hub.get(EVICTIONS, name)
+        valid, executed = find(eviction, "Valid"), find(eviction, "Executed")
+        if valid is not None and valid["status"] == "False":
+            return "" if valid["message"].startswith("Failed to find") else str(valid["message"])
+        if executed is not None:
+            return "" if executed["status"] == "True" else str(executed["message"])
+        time.sleep(0.2)
+    return "the eviction was not answered in time"
+
+
+@fleet.command()
+@click.argument("cluster")
+@cluster_options
+def uncordon(cluster: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Let placements come to CLUSTER again: take off the taint that `drain` put there."""
+    hub = client_of(kubeconfig_path, context)
+    _set_taints(hub, cluster, lambda taints: [taint for taint in taints if taint != CORDON])
+    click.echo(f"Successfully uncordoned member cluster {cluster} by removing cordon taint")
+
+
+def _set_taints(hub: SyncClient, cluster: str, change: object) -> None:
+    assert callable(change)
+    for _ in range(5):
+        member = hub.get(MEMBER_CLUSTERS, cluster)
+        version = member["metadata"]["resourceVersion"]
+        patch = {
+            "metadata": {"resourceVersion": version},
+            "spec": {"taints": change(spec_of(member).get("taints") or [])},
+        }
+        try:
+            hub.patch(MEMBER_CLUSTERS, cluster, "", patch)
+            return
+        except Conflict:
+            continue
+    raise click.ClickException(f"member cluster {cluster} keeps changing; try again")
+
+
+@fleet.command()
+@click.argument("name")
+@cluster_options
+def approve(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Approve a stage of an update run: NAME is the (Cluster)ApprovalRequest."""
+    hub = client_of(kubeconfig_path, context)
+    resource = APPROVALS if namespace else CLUSTER_APPROVALS
+    request = hub.get(resource, name, namespace)
+    entry = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "ApprovedByUser",
+        "message": "approved with corral fleet approve",
+        "lastTransitionTime": format_time(_now()),
+        "observedGeneration": request["metadata"].get("generation", 1),
+    }
+    kept = [one for one in conditions_of(request) if one["type"] != "Approved"]
+    body = {**request, "status": {**status_of(request), "conditions": [*kept, entry]}}
+    hub.call("PUT", resource.path(namespace, name, "status"), body=body)
+    click.echo(f"{resource.kind} {name} approved")

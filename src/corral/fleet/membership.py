@@ -1,0 +1,76 @@
+"""Making clusters members of a hub: an identity on the hub, a MemberCluster that names it, and a kubeconfig for the agent.
+
+The agent pulls: it is given a way to the hub, the hub is given none to the member. Everything is applied, so doing it
+again renews the credentials and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+import yaml
+
+from corral.client import kubeconfig
+from corral.client.sync import SyncClient
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.fleet.config import HUB, MEMBER, FleetSpec
+from corral.fleet.join import SECRETS, SERVICE_ACCOUNTS, TOKEN_SECONDS, ensure_namespace
+from corral.fleet.state import FleetFolder
+
+NAMESPACE = "fleet-system"
+SECRET = "hub-kubeconfig"
+MEMBER_LABEL = "kubernetes-fleet.io/member-name"
+HEARTBEAT_S = 15
+MEMBER_CLUSTERS = Resource(
+    "cluster.kubernetes-fleet.io", "v1beta1", "memberclusters", "MemberCluster", namespaced=False
+)
+
+
+def join_members(fleet: FleetSpec, folder: FleetFolder, clients: dict[str, SyncClient]) -> None:
+    """Let every member of an embedded fleet join its hub."""
+    for hub in fleet.with_role(HUB):
+        for member in fleet.with_role(MEMBER):
+            if member.name != hub.name:
+                join_member(clients[hub.name], clients[member.name], member.name, member.labels)
+
+
+def join_member(
+    hub: SyncClient, member: SyncClient, name: str, labels: Mapping[str, str], heartbeat: int = HEARTBEAT_S
+) -> None:
+    """Let one cluster join a hub under `name`."""
+    account = f"{name}-agent"
+    ensure_namespace(hub, NAMESPACE)
+    hub.apply(SERVICE_ACCOUNTS, {"metadata": {"name": account, "namespace": NAMESPACE}})
+    identity = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    metadata: Obj = {"name": name, "labels": dict(labels)} if labels else {"name": name}
+    spec = {"identity": identity, "heartbeatPeriodSeconds": heartbeat}
+    hub.apply(MEMBER_CLUSTERS, {"metadata": metadata, "spec": spec})
+    give_access(member, name, hub.access, _token(hub, account))
+
+
+def _token(hub: SyncClient, account: str) -> str:
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS},
+    }
+    answer = hub.create_subresource(SERVICE_ACCOUNTS, account, NAMESPACE, "token", request)
+    return str(answer["status"]["token"])
+
+
+def give_access(member: SyncClient, name: str, access: kubeconfig.Access, token: str) -> None:
+    """Write the Secret the member's agent reads: a kubeconfig of the hub, and the name it is known by there."""
+    ensure_namespace(member, NAMESPACE)
+    document = yaml.safe_dump(kubeconfig.document_for("hub", access.server, access.ca, token=token))
+    body: Obj = {
+        "metadata": {"name": SECRET, "namespace": NAMESPACE, "labels": {MEMBER_LABEL: name}},
+        "type": "Opaque",
+        "data": {"kubeconfig": _encode(document), "member-name": _encode(name)},
+    }
+    member.apply(SECRETS, body)
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
