@@ -14,10 +14,12 @@ from corral.client.protocol import Client
 from corral.controllers.dispatch import set_up_dispatch
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
+from corral.controllers.placement import set_up_placement
+from corral.controllers.placement.settings import placement_settings
 from corral.controllers.queueing.setup import set_up_queueing
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
-from corral.fleet.config import MANAGER, ClusterSpec, FleetError, FleetSpec
+from corral.fleet.config import HUB, MANAGER, WORKER, ClusterSpec, FleetError, FleetSpec
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.jobs.registry import ADAPTERS, adapters
 from corral.kinds.core import NAMESPACES
