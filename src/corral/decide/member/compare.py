@@ -84,8 +84,7 @@ def trimmed(obj: Obj) -> Obj:
         if kept:
             metadata[name] = kept
     body = {name: value for name, value in obj.items() if name not in ("status", "metadata")}
-    if metadata:
-        body["metadata"] = metadata
+    body["metadata"] = metadata
     for path in _TEMPLATES:
         body = _without(body, (*path, "metadata", "creationTimestamp"))
     return body

@@ -1,0 +1,149 @@
+"""The jobs a member runs for its hub: noticed when they finish, before their TTL removes them, and as they progress.
+
+Only kinds that end are watched, and only once a Work has brought one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from corral.controllers.member.discovery import Discover
+from corral.core.meta import Key, Obj, annotations_of, key_of, owner_references_of, status_of, uid_of
+from corral.core.resource import Resource
+from corral.decide.member.manifests import Manifest, hash_of, identity
+from corral.decide.member.outcome import Outcome
+from corral.decide.member.ownership import is_applied_work
+from corral.decide.member.queue import asks_for_peace, is_finished, is_queued, progress
+from corral.kinds.fleet.names import SPEC_HASH
+from corral.kinds.kueue import WORKLOADS
+from corral.runtime.controller import Manager
+from corral.runtime.informer import Informer
+
+_ENDING: Final = frozenset(
+    (
+        "batch/Job",
+        "jobset.x-k8s.io/JobSet",
+        "trainer.kubeflow.org/TrainJob",
+        "kubeflow.org/PyTorchJob",
+        "kubeflow.org/TFJob",
+        "kubeflow.org/XGBoostJob",
+        "kubeflow.org/PaddleJob",
+        "kubeflow.org/JAXJob",
+        "kubeflow.org/MPIJob",
+        "ray.io/RayJob",
+        "workload.codeflare.dev/AppWrapper",
+    )
+)
+_MAX_REMEMBERED: Final = 4096
+
+
+class PlacedJobs:
+    """Watches jobs that carry an AppliedWork's reference. `wake` is called with the name of their Work."""
+
+    def __init__(self, manager: Manager, discover: Discover, *, remember: bool, friendly: bool) -> None:
+        self._manager = manager
+        self._discover = discover
+        self._remember = remember
+        self._friendly = friendly
+        self.wake: Callable[[str], None] = lambda work: None
+        self._watched: dict[Resource, Informer] = {}
+        self._workloads: Informer | None = None
+        self._ended: dict[str, Obj] = {}
+        self._by_uid: dict[str, Obj] = {}
+
+    async def follow(self, manifests: Sequence[Manifest]) -> None:
+        """Watch the kinds of these manifests from now on, when they are kinds of jobs."""
+        for manifest in manifests:
+            resource = manifest.resource
+            if resource is None or resource in self._watched or f"{resource.group}/{resource.kind}" not in _ENDING:
+                continue
+            if not self._remember and not self._wants_progress(manifest.obj):
+                continue
+            self._watched[resource] = self._manager.informer(resource)
+            self._watched[resource].on_change(self._changed)
+        wants = any(is_queued(manifest.obj) and self._wants_progress(manifest.obj) for manifest in manifests)
+        if wants and self._workloads is None and await self._discover(WORKLOADS.group, WORKLOADS.version, "Workload"):
+            self._workloads = self._manager.informer(WORKLOADS)
+            self._workloads.add_index("owner", lambda obj: [str(one.get("uid")) for one in owner_references_of(obj)])
+            self._workloads.on_change(self._workload_changed)
+
+    def workload_of(self, job: Obj) -> Obj | None:
+        """The Workload with which a job waits in the queue, if it is known."""
+        found = self._workloads.by_index("owner", uid_of(job)) if self._workloads is not None else []
+        return found[0] if found else None
+
+    def ended_of(self, manifests: Iterable[Manifest], work: str) -> dict[str, Obj]:
+        """Jobs of these manifests that were seen to end since this agent started, as `finished` writes them down."""
+        found = {}
+        for manifest in manifests:
+            job = self._ended.get(_name(work, manifest.key, str(manifest.obj.get("kind"))))
+            if job is not None and annotations_of(job).get(SPEC_HASH) == hash_of(manifest.obj):
+                found["/".join(identity(manifest.identifier))] = _entry(job)
+        return found
+
+    def finished(self, outcomes: Sequence[Outcome], work: str, before: Mapping[str, Obj]) -> dict[str, Obj]:
+        """What to remember of a Work's jobs that ran to their end: those there now, gone since, and known before."""
+        if not self._remember:
+            return {}
+        seen = self.ended_of([outcome.manifest for outcome in outcomes], work)
+        result: dict[str, Obj] = {}
+        for outcome in outcomes:
+            if not self._ends(outcome):
+                continue
+            name = "/".join(identity(outcome.manifest.identifier))
+            if outcome.live is not None:
+                entry = _entry(outcome.live) if is_finished(outcome.live) else None
+            else:
+                entry = seen.get(name) or before.get(name)
+            if entry is not None and entry["hash"] == hash_of(outcome.manifest.obj):
+                result[name] = entry
+        return result
+
+    @staticmethod
+    def _ends(outcome: Outcome) -> bool:
+        resource = outcome.manifest.resource
+        return resource is not None and f"{resource.group}/{resource.kind}" in _ENDING
+
+    def _wants_progress(self, obj: Obj) -> bool:
+        return self._friendly or asks_for_peace(obj)
+
+    def _changed(self, old: Obj | None, new: Obj | None) -> None:
+        job = new or old
+        assert job is not None
+        for work in _works(job):
+            if new is None:
+                self._by_uid.pop(uid_of(job), None)
+            else:
+                self._by_uid[uid_of(job)] = new
+            name = _name(work, key_of(job), str(job.get("kind")))
+            if is_finished(job):
+                if name not in self._ended or uid_of(self._ended[name]) != uid_of(job):
+                    self.wake(work)
+                self._ended[name] = job
+                if len(self._ended) > _MAX_REMEMBERED:
+                    del self._ended[next(iter(self._ended))]
+            elif new is not None:
+                self._ended.pop(name, None)
+                if self._wants_progress(new) and old is not None and status_of(old) != status_of(new):
+                    self.wake(work)
+
+    def _workload_changed(self, old: Obj | None, new: Obj | None) -> None:
+        workload = new or old
+        assert workload is not None
+        for reference in owner_references_of(workload):
+            job = self._by_uid.get(str(reference.get("uid")))
+            if job is not None and self._wants_progress(job):
+                for work in _works(job):
+                    self.wake(work)
+
+
+def _works(job: Obj) -> list[str]:
+    return [str(one.get("name")) for one in owner_references_of(job) if is_applied_work(one)]
+
+
+def _name(work: str, key: Key, kind: str) -> str:
+    return f"{work}|{kind}|{key}"
+
+
+def _entry(job: Obj) -> Obj:
+    return {"uid": uid_of(job), "hash": annotations_of(job).get(SPEC_HASH), "report": progress(job, None)}

@@ -1,0 +1,50 @@
+"""How a member agent behaves: upstream's timing, and what of Corral's own is switched on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from corral.core.meta import Obj
+from corral.core.timestamps import parse_duration
+from corral.decide.member.backoff import BackoffSettings
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """Times are seconds."""
+
+    backoff: BackoffSettings = field(default_factory=BackoffSettings)
+    deletion_wait: float = 300.0
+    """How long a deletion may hang before owners that are not ours stop holding it up."""
+    workers: int = 10
+    own_properties: bool = True
+    """Report extended resources, the largest free node and queues, beside what upstream reports."""
+    remember_finished: bool = True
+    """A job that finished is not created again when its TTL has removed it; upstream runs it again for ever."""
+    yield_to_queue: bool = True
+    """Under `Always`, what the queue wrote into a queued job is not put back; upstream suspends it again."""
+    queue_friendly: bool = False
+    """Treat every queued job as if it were annotated `corral.dev/queue-friendly: "true"`."""
+    null_timestamps: bool = False
+    """Show pod templates as API servers of 2025 stored them; the guide's third drifted path comes from there."""
+
+    @classmethod
+    def upstream(cls) -> MemberSettings:
+        """Everything as upstream does it, defects included."""
+        return cls(own_properties=False, remember_finished=False, yield_to_queue=False)
+
+
+def member_settings(configuration: Obj) -> MemberSettings:
+    """The settings in the `member` part of a Corral configuration."""
+    part: Obj = configuration.get("member") or {}
+    default = MemberSettings.upstream() if part.get("upstream") else MemberSettings()
+    wait = part.get("deletionWaitTime")
+    return MemberSettings(
+        deletion_wait=default.deletion_wait if wait is None else parse_duration(str(wait)),
+        workers=int(part.get("concurrentWorkSyncs", default.workers)),
+        own_properties=bool(part.get("ownProperties", default.own_properties)),
+        remember_finished=bool(part.get("rememberFinishedJobs", default.remember_finished)),
+        yield_to_queue=bool(part.get("yieldToQueue", default.yield_to_queue)),
+        queue_friendly=bool(part.get("queueFriendly", default.queue_friendly)),
+        null_timestamps=bool(part.get("nullTemplateTimestamps", default.null_timestamps)),
+    )
