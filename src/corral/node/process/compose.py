@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corral.core.meta import Obj, spec_of
-from corral.core.quantity import value
+from corral.core.quantity import milli, value
 from corral.node import names
 from corral.node.environment import Facts, Sources, command_line, container_environment
 from corral.node.images import Catalog
@@ -55,7 +55,7 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
     identity = run_id(folder.uid, container["name"], attempt)
     environment = {**_base(setting, container, identity), **program.env, **declared}
     security = {**(spec_of(pod).get("securityContext") or {}), **(container.get("securityContext") or {})}
-    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    limits = (container.get("resources") or {}).get("limits") or {}
     mounts = _mounts(setting, container, attempt, declared, container.get("workingDir") or program.workdir)
     launch = Launch(
         id=identity,
@@ -68,7 +68,8 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
         mounts=mounts,
         user=security.get("runAsUser"),
         group=security.get("runAsGroup"),
-        memory=value(limit) if limit else None,
+        memory=value(limits["memory"]) if limits.get("memory") else None,
+        cpu_milli=milli(limits["cpu"]) if limits.get("cpu") else None,
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),

@@ -14,7 +14,7 @@ import os
 import resource
 import signal
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
 from corral.node.process import kernel
@@ -38,6 +38,7 @@ class Launch:
     group: int | None = None
     memory: int | None = None
     """Bytes; more than this and the container is killed as out of memory."""
+    cpu_milli: int | None = None
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
@@ -55,7 +56,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Abilities:
     """What the supervisor can offer a child."""
 
     root: str
@@ -66,7 +67,7 @@ class Surroundings:
 
 
 def spawn(
-    launch: Launch, streams: tuple[int, int, int], around: Surroundings, enter: int | None
+    launch: Launch, streams: tuple[int, int, int], around: Abilities, enter: int | None
 ) -> tuple[int, socket.socket]:
     """Fork a child that becomes `launch`. Returns its pid and the socket on which it reports."""
     parent_end, child_end = socket.socketpair()
@@ -84,6 +85,31 @@ def spawn(
             os._exit(128)
 
 
+def probe(around: Abilities) -> Abilities:
+    """What of `around` really works here, found out by a child that tries."""
+    pid = os.fork()
+    if pid == 0:
+        failed = 0
+        try:
+            if around.can_isolate:
+                _isolate(Launch("probe", (), {}, ""), around)
+        except OSError:
+            failed |= 1
+        try:
+            if around.can_watch_sockets:
+                kernel.watch_socket_calls()
+        except OSError:
+            failed |= 2
+        finally:
+            os._exit(failed)
+    failed = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return replace(
+        around,
+        can_isolate=around.can_isolate and failed in (0, 2),
+        can_watch_sockets=around.can_watch_sockets and failed in (0, 1),
+    )
+
+
 def _sentence(launch: Launch, error: BaseException) -> str:
     program = launch.argv[0] if launch.argv else ""
     if isinstance(error, FileNotFoundError) and error.filename == launch.cwd:
@@ -97,7 +123,7 @@ def _sentence(launch: Launch, error: BaseException) -> str:
 
 
 def _become(
-    launch: Launch, streams: tuple[int, int, int], around: Surroundings, enter: int | None, report: socket.socket
+    launch: Launch, streams: tuple[int, int, int], around: Abilities, enter: int | None, report: socket.socket
 ) -> NoReturn:
     os.setsid()
     for number, descriptor in enumerate(streams):
@@ -107,7 +133,7 @@ def _become(
         import termios
 
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    for handled in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for handled in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXFSZ):
         signal.signal(handled, signal.SIG_DFL)
     if enter is not None:
         _join(enter)
@@ -126,7 +152,7 @@ def _become(
     _execute(launch)
 
 
-def _isolate(launch: Launch, around: Surroundings) -> None:
+def _isolate(launch: Launch, around: Abilities) -> None:
     kernel.unshare(kernel.NEW_MOUNTS | kernel.NEW_HOSTNAME)
     kernel.detach_propagation()
     view = View(around.root)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import json
 import os
 import selectors
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from corral.node.process import kernel, memory
-from corral.node.process.launch import Launch, Surroundings, spawn
+from corral.node.process.cgroups import Cgroups, Group
+from corral.node.process.launch import Abilities, Launch, probe, spawn
 from corral.node.process.logfile import LogFile
 from corral.node.process.sockets import PodPorts, answer
 
@@ -52,6 +54,7 @@ class Run:
         self.seq: object = None
         self.started_at = time.time()
         self.out_of_memory = False
+        self.group: Group | None = None
         self.failure = ""
 
 
@@ -80,9 +83,10 @@ class Supervisor:
         self.memory_due = 0.0
         self.stopping = False
         self.kill_at = 0.0
+        self.cgroups = Cgroups()
         self.around = self._look_around()
 
-    def _look_around(self) -> Surroundings:
+    def _look_around(self) -> Abilities:
         is_real_root = os.geteuid() == 0
         root = self.state / "root"
         root.mkdir(exist_ok=True)
@@ -96,7 +100,7 @@ class Supervisor:
             except OSError:
                 can_isolate = False
         watches = os.environ.get("CORRAL_SOCKETS") != "shared" and kernel.can_watch_socket_calls()
-        return Surroundings(str(root), can_isolate, watches, is_real_root)
+        return probe(Abilities(str(root), can_isolate, watches, is_real_root))
 
     # The loop
 
@@ -138,7 +142,7 @@ class Supervisor:
         return not self.runs and alone > IDLE_EXIT_S
 
     def _patience(self) -> float | None:
-        if any(run.launch.memory for run in self.runs.values()):
+        if any(_is_watched(run) for run in self.runs.values()):
             return MEMORY_CHECK_S
         return 0.1 if self.stopping else None if self.connections else 5.0
 
@@ -262,6 +266,9 @@ class Supervisor:
         enter = inner.pid if inner is not None and self.around.can_isolate else None
         run.pid, run.report = spawn(launch, streams, self.around, enter)
         run.seq = seq
+        if launch.memory or launch.cpu_milli:
+            name = hashlib.sha256(f"{self.state}/{launch.id}".encode()).hexdigest()[:24]
+            run.group = self.cgroups.confine(name, run.pid, launch.memory, launch.cpu_milli)
         for descriptor in sorted({*streams}):
             os.close(descriptor)
         self.runs[launch.id] = self.by_pid[run.pid] = run
@@ -387,6 +394,9 @@ class Supervisor:
             self._reported(run)
         self._sweep(run)
         self._close(run)
+        if run.group is not None:
+            run.out_of_memory = run.out_of_memory or (status != 0 and run.group.out_of_memory())
+            run.group.remove()
         self.runs.pop(run.launch.id, None)
         code = os.waitstatus_to_exitcode(status)
         ending: Message = {
@@ -448,7 +458,7 @@ class Supervisor:
 
     def _check_memory(self) -> None:
         now = time.monotonic()
-        limited = [run for run in self.runs.values() if run.launch.memory]
+        limited = [run for run in self.runs.values() if _is_watched(run)]
         if not limited or now < self.memory_due:
             return
         for run in limited:
@@ -457,6 +467,11 @@ class Supervisor:
                 self._signal(run, signal.SIGKILL)
         # Looking costs time of its own: never more than a fiftieth of it.
         self.memory_due = now + max(MEMORY_CHECK_S, 50 * (time.monotonic() - now))
+
+
+def _is_watched(run: Run) -> bool:
+    """Whether its memory limit is ours to enforce, because the kernel does not."""
+    return bool(run.launch.memory) and (run.group is None or run.group.memory is None)
 
 
 def write_whole(path: Path, text: str) -> None:
