@@ -66,6 +66,22 @@ def read(writing: Writing, sent: Obj) -> Obj:
     return complete(writing, obj)
 
 
+def drop_repeated_owners(writing: Writing, metadata: Obj) -> None:
+    """Name every owner once, and say so when somebody did not."""
+    references = metadata.get("ownerReferences")
+    if not references or len(references) < 2:
+        return
+    kept = [ref for position, ref in enumerate(references) if ref not in references[:position]]
+    if len(kept) < len(references):
+        metadata["ownerReferences"] = kept
+        uids = dict.fromkeys(ref.get("uid", "") for ref in references if references.count(ref) > 1)
+        writing.options.warn(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
+            "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+            f"{', '.join(uids)}"
+        )
+
+
 def strict_error(complaints: list[str]) -> str:
     return f"strict decoding error: {', '.join(complaints)}"
 
@@ -78,8 +94,9 @@ def reread(writing: Writing, changed: Obj) -> Obj:
 
 def complete(writing: Writing, obj: Obj) -> Obj:
     served = writing.served
-    whole = {"apiVersion": served.api_version, "kind": served.kind.kind, "metadata": obj.get("metadata") or {}}
+    whole: Obj = {"apiVersion": served.api_version, "kind": served.kind.kind, "metadata": obj.get("metadata") or {}}
     whole.update((field, value) for field, value in obj.items() if field not in _ENVELOPE)
+    drop_repeated_owners(writing, whole["metadata"])
     writing.shape.default(whole)
     return whole
 

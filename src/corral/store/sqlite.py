@@ -13,6 +13,7 @@ import json
 import logging
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -26,6 +27,7 @@ from corral.store.stored import ObjectKey
 log = logging.getLogger(__name__)
 
 GROUP = 512  # writes per commit at most
+PATIENCE = 8  # commits that may pass before old versions are dropped although somebody waits
 EAGER = 16  # this many writes are worth a commit while the loop is still busy with more
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
@@ -66,10 +68,12 @@ class SqliteJournal:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Future[None] | None = None
+        self._broken: Exception | None = None
         self._losing = False  # thread only: writes are refused until RESUME
-        self._forgetting = (
-            True  # thread only: a failed DELETE ends deleting, so that no tombstone goes before its object
-        )
+        self._debts: deque[_Forget] = deque()  # thread only: what is still to be dropped
+        self._commits = 0  # thread only: since something was last dropped
+        # Thread only. A failed DELETE ends deleting, so that no tombstone goes before its object.
+        self._forgetting = True
         try:
             self._connection = _open(path)
         except sqlite3.OperationalError as error:
@@ -97,6 +101,8 @@ class SqliteJournal:
     def append(self, write: Write) -> None:
         if self._stopped is not None:
             raise StoreError("the store is closed")
+        if self._broken is not None:
+            raise StoreError(f"the journal has stopped: {self._broken}")
         self._batch.append(write)
         if len(self._batch) == 1:
             # Everything written in one turn of the loop goes to the thread together, and wakes it once.
@@ -116,6 +122,8 @@ class SqliteJournal:
             self._stopped = self._loop.create_future()
             self._flush()
             self._queue.put(_Control.STOP)
+            if self._broken is not None:
+                self._finished()
         await asyncio.shield(self._stopped)
 
     # -- on the loop --------------------------------------------------------------------------------------------------
@@ -140,7 +148,15 @@ class SqliteJournal:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        item: _Item = self._queue.get()
+        try:
+            self._work()
+        except Exception as error:  # whoever waits must hear of it, whatever it is
+            log.exception("the journal has stopped path=%s", self.path)
+            self._broken = error
+            self._announce(self._lost, error)
+
+    def _work(self) -> None:
+        item = self._next()
         while item is not _Control.STOP:
             following: _Item = _Control.NOTHING
             if isinstance(item, list):
@@ -148,11 +164,25 @@ class SqliteJournal:
                 for start in range(0, len(item), GROUP):
                     self._keep(item[start : start + GROUP])
             elif isinstance(item, _Forget):
-                self._drop(item)
+                self._debts.append(item)
             elif item is _Control.RESUME:
                 self._losing = False
-            item = self._queue.get() if following is _Control.NOTHING else following
+            item = self._next() if following is _Control.NOTHING else following
+        while self._debts:
+            self._drop(self._debts.popleft())
         self._announce(self._finished)
+
+    def _next(self) -> _Item:
+        """What to do next. Old versions are dropped while nobody waits, or at last between commits."""
+        while self._debts:
+            if self._commits < PATIENCE:
+                try:
+                    return self._queue.get_nowait()
+                except Empty:
+                    pass
+            self._commits = 0
+            self._drop(self._debts.popleft())
+        return self._queue.get()
 
     def _gather(self, group: list[Write]) -> _Item:
         """Add the writes that are waiting; return what came after them."""
@@ -170,6 +200,7 @@ class SqliteJournal:
     def _keep(self, group: list[Write]) -> None:
         if self._losing:
             return
+        self._commits += 1
         values: list[object] = []
         for write in group:
             stored = write.stored

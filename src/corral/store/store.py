@@ -109,6 +109,12 @@ class Store:
         bucket = self._buckets.get(resource)
         return bucket.scan(namespace) if bucket is not None else iter(())
 
+    def named(self, resource: str, name: str) -> list[Stored]:
+        """The visible objects of this name, in whatever namespace."""
+        bucket = self._buckets.get(resource)
+        spaces = bucket.partitions.values() if bucket is not None else ()
+        return [partition.items[name] for partition in spaces if name in partition.items]
+
     def page(
         self,
         resource: str,

@@ -322,3 +322,13 @@ async def test_fields_are_left_alone_where_they_are_not_tracked(clock: HandClock
     api = Api(store, Registry(kinds()), clock=clock, random=Random(1), builtin_admission=False, track_fields=False)
     stored = await api.create(ADMIN, CONFIG_MAPS, "ns", config("a"))
     assert "managedFields" not in stored.obj["metadata"]
+
+
+async def test_an_owner_named_twice_is_kept_once(api: Api) -> None:
+    warnings: list[str] = []
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u1"}
+    stored = await api.create(
+        ADMIN, CONFIG_MAPS, "ns", config("a", ownerReferences=[owner, owner]), WriteOptions(warn=warnings.append)
+    )
+    assert stored.obj["metadata"]["ownerReferences"] == [owner]
+    assert warnings[0].endswith("duplicate UID(s) observed: u1")

@@ -320,3 +320,15 @@ async def test_both_event_apis_show_the_same_events(cluster: Cluster) -> None:
     assert (old["apiVersion"], old["message"], old["involvedObject"]) == ("v1", "hello", regarding)
     (listed,) = (await cluster.api.list(ADMIN, NEW_EVENTS)).items
     assert listed.obj["note"] == "hello"
+
+
+@in_cluster
+async def test_an_owner_in_another_namespace_does_not_count_and_is_reported(cluster: Cluster) -> None:
+    await cluster.create(NAMESPACES, {"metadata": {"name": "other"}})
+    far = await cluster.create(CONFIG_MAPS, {"metadata": {"name": "far", "namespace": "other"}})
+    await cluster.create(CONFIG_MAPS, config("child", far))
+    await cluster.settle()
+    assert not cluster.has("child")
+    await asyncio.sleep(1)
+    events = (await cluster.api.list(ADMIN, EVENTS)).items
+    assert [event.obj["reason"] for event in events] == ["OwnerRefInvalidNamespace"]

@@ -293,3 +293,18 @@ async def test_many_concurrent_writers_share_commits_and_keep_order(tmp_path: Pa
         seen += [event.revision for event in batch]
     assert seen == list(range(1, 601))
     await store.close()
+
+
+async def test_compaction_gives_way_to_writers(tmp_path: Path) -> None:
+    store = Store(SqliteJournal(tmp_path / "state.db"), now=Time())
+    for index in range(40):
+        await asyncio.gather(*(store.put(key(f"o{n}"), thing(f"o{n}", v=index)) for n in range(50)))
+    store.compact(store.revision)
+    written = await store.put(key("new"), thing("new"))
+    assert store.get(key("new")) is written
+    await store.close()
+    store = Store(SqliteJournal(tmp_path / "state.db"), now=Time())
+    assert (store.compacted, store.count("configmaps")) == (2000, 51)
+    rows = store._journal._connection.execute("SELECT count(*) FROM log").fetchone()  # type: ignore[attr-defined]
+    assert rows == (51,)
+    await store.close()

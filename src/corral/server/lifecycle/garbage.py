@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Key, Obj, finalizers_of, is_deleting, owner_references_of, uid_of
+from corral.core.validation import go_quote
 from corral.kinds.definition import KindDef
 from corral.runtime.controller import Manager, Result
 from corral.server.api import Api, DeleteOptions
@@ -124,6 +125,7 @@ class GarbageCollector:
             return
         if is_deleting(stored.obj):
             return
+        self._warn_of_strangers(stored, owners.dangling)
         dependents = self._dependents(uid_of(stored.obj)) if owners.waiting else []
         if any(_held(dependent.obj) == FOREGROUND for dependent in dependents):
             # Owners and dependents wait for each other: let this one no longer block, and the circle opens.
@@ -146,6 +148,16 @@ class GarbageCollector:
             else:
                 found.solid.append(reference)
         return found
+
+    def _warn_of_strangers(self, stored: Stored, dangling: list[Obj]) -> None:
+        """Tell whoever owns across namespaces why their object goes away."""
+        for reference in dangling:
+            key = self._owner_key(reference, stored.key.namespace)
+            found = self._store.named(key.resource, key.name) if key is not None else []
+            if any(uid_of(other.obj) == reference.get("uid") for other in found):
+                shown = ", ".join(f"{field}: {reference.get(field)}" for field in ("apiVersion", "kind", "name", "uid"))
+                message = f"ownerRef [{shown}] does not exist in namespace {go_quote(stored.key.namespace)}"
+                self._manager.recorder.event(stored.obj, "Warning", "OwnerRefInvalidNamespace", message)
 
     def _owner_key(self, reference: Obj, namespace: str) -> ObjectKey | None:
         kind = self._kind(str(reference.get("apiVersion") or ""), str(reference.get("kind") or ""))
