@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corral.controllers.placement.catalog import Catalog
+from corral.controllers.placement.evictions import EvictionController
 from corral.controllers.placement.members import MemberController, Members
 from corral.controllers.placement.overrides import PAIRS, OverrideController, OverrideRecords
 from corral.controllers.placement.placements import PlacementController
 from corral.controllers.placement.reserving import Reservations
 from corral.controllers.placement.rollouts import RolloutController
+from corral.controllers.placement.runs import RunController
 from corral.controllers.placement.scheduler import SchedulerController
 from corral.controllers.placement.scope import SCOPES
 from corral.controllers.placement.selecting import Selections
@@ -39,4 +41,6 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         SchedulerController(scope, settings, members, reservations).setup(manager)
         RolloutController(scope, members, overrides).setup(manager)
         WorkController(scope, members, overrides, catalog).setup(manager)
+        RunController(scope, settings, members, overrides, selections).setup(manager)
+    EvictionController().setup(manager)
     return []
