@@ -14,12 +14,15 @@ from corral.client.protocol import Client
 from corral.controllers.dispatch import set_up_dispatch
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
+from corral.controllers.member import set_up_member_by_secret
+from corral.controllers.member.discovery import in_registry
+from corral.controllers.member.settings import member_settings
 from corral.controllers.placement import set_up_placement
 from corral.controllers.placement.settings import placement_settings
 from corral.controllers.queueing.setup import set_up_queueing
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
-from corral.fleet.config import HUB, MANAGER, WORKER, ClusterSpec, FleetError, FleetSpec
+from corral.fleet.config import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetError, FleetSpec
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.jobs.registry import ADAPTERS, adapters
 from corral.kinds.core import NAMESPACES
@@ -65,6 +68,10 @@ class EmbeddedCluster:
             self._remotes = set_up_dispatch(
                 manager, dispatch_settings(self._configuration), connect, adapters(ADAPTERS)
             )
+        if MEMBER in spec.roles:
+            settings_of_member = member_settings(self._configuration)
+            kinds = in_registry(self.base.api.registry)
+            set_up_member_by_secret(manager, connect_hub, spec.name, settings_of_member, kinds)
         self._agent: NodeAgent | None = None
         nodes = node_specs(spec)
         if nodes:
@@ -117,6 +124,11 @@ class EmbeddedCluster:
 def connect(access: Access) -> Client:
     """The client a manager reaches a worker with."""
     return HttpClient(access, user_agent="corral-dispatch")
+
+
+def connect_hub(access: Access) -> Client:
+    """The client a member reaches its hub with."""
+    return HttpClient(access, user_agent="corral-member-agent")
 
 
 def node_specs(spec: ClusterSpec) -> Sequence[NodeSpec]:

@@ -20,9 +20,8 @@ from corral.runtime.controller import Manager
 class MemberAgent:
     """What runs in a member. Its caches of the member outlive connections to the hub."""
 
-    def __init__(self, member: Manager, name: str, settings: MemberSettings, discover: Discover) -> None:
+    def __init__(self, member: Manager, settings: MemberSettings, discover: Discover) -> None:
         self._member = member
-        self._name = name
         self._settings = settings
         self._discover = discover
         self._provider: PropertyProvider | None = None
@@ -30,11 +29,11 @@ class MemberAgent:
         self._applier: WorkApplier | None = None
         self._watching = False
 
-    async def run(self, hub: Client) -> None:
-        """Serve one hub until cancelled."""
+    async def run(self, hub: Client, name: str) -> None:
+        """Serve one hub, which knows this member as `name`, until cancelled."""
         if self._provider is None:
             self._provider = PropertyProvider(self._member, self._discover, own=self._settings.own_properties)
-        namespace = member_namespace(self._name)
+        namespace = member_namespace(name)
         manager = Manager(
             hub,
             self._member.clock,
@@ -42,7 +41,7 @@ class MemberAgent:
             component="member-agent",
             metrics=self._member.metrics,
         )
-        key = Key(namespace, self._name)
+        key = Key(namespace, name)
         membership = Membership(manager, self._member.client, key, self._provider, self._discover)
         applier = WorkApplier(
             manager, self._member, namespace, self._settings, self._discover, self._jobs, lambda: membership.joined

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 NAMESPACE: Final = "fleet-system"
 SECRET: Final = "hub-kubeconfig"
 FIELD: Final = "kubeconfig"
+NAME_FIELD: Final = "member-name"
 
 Connect = Callable[[Access], Client]
 
@@ -28,8 +29,9 @@ Connect = Callable[[Access], Client]
 class HubConnection:
     """Runs the agent on the hub that the Secret names; another kubeconfig replaces the connection."""
 
-    def __init__(self, manager: Manager, agent: MemberAgent, connect: Connect) -> None:
+    def __init__(self, manager: Manager, agent: MemberAgent, connect: Connect, name: str) -> None:
         self._agent = agent
+        self._name = name
         self._connect = connect
         self._changed = asyncio.Event()
         self._secrets = manager.informer(SECRETS, namespace=NAMESPACE)
@@ -39,19 +41,20 @@ class HubConnection:
     async def run(self) -> None:
         """Follow the Secret until cancelled."""
         running: asyncio.Task[None] | None = None
-        text = b""
+        known = (b"", b"")
         try:
             while True:
                 self._changed.clear()
-                wanted = _document(self._secrets.get(Key(NAMESPACE, SECRET)))
-                if wanted != text:
+                secret = self._secrets.get(Key(NAMESPACE, SECRET))
+                wanted = (_data(secret, FIELD), _data(secret, NAME_FIELD))
+                if wanted != known:
                     await _end(running)
-                    running, text = self._start(wanted), wanted
+                    running, known = self._start(*wanted), wanted
                 await self._changed.wait()
         finally:
             await _end(running)
 
-    def _start(self, text: bytes) -> asyncio.Task[None] | None:
+    def _start(self, text: bytes, name: bytes) -> asyncio.Task[None] | None:
         if not text:
             return None
         try:
@@ -59,11 +62,15 @@ class HubConnection:
         except (KubeconfigError, ValueError) as error:
             log.error("cannot use the kubeconfig of the hub", extra={"secret": SECRET, "error": str(error)})
             return None
-        return asyncio.get_running_loop().create_task(self._serve(client), name="member agent of a hub")
+        serve = self._serve(client, name.decode() or self._name)
+        return asyncio.get_running_loop().create_task(serve, name="member agent of a hub")
 
-    async def _serve(self, client: Client) -> None:
+    async def _serve(self, client: Client, name: str) -> None:
         try:
-            await self._agent.run(client)
+            await self._agent.run(client, name)
+        except Exception:  # a task of its own: nobody else would hear of it
+            log.exception("the member agent ended")
+            raise
         finally:
             await client.close()
 
@@ -74,8 +81,8 @@ async def _end(task: asyncio.Task[None] | None) -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _document(secret: Obj | None) -> bytes:
+def _data(secret: Obj | None, name: str) -> bytes:
     try:
-        return base64.b64decode(((secret or {}).get("data") or {}).get(FIELD) or "")
+        return base64.b64decode(((secret or {}).get("data") or {}).get(name) or "")
     except ValueError:
         return b""
