@@ -233,11 +233,11 @@ class Store:
         if self._journal.immediate:
             self._journal.append(write)
             return
+        write.stored.encoded_size()  # encoded here, so that the journal's thread only moves bytes
         write.done = asyncio.get_running_loop().create_future()
+        self._journal.append(write)
         self._pending[write.stored.key] = write
         self._unkept.append(write)
-        write.stored.encoded_size()  # encoded here, so that the journal's thread only moves bytes
-        self._journal.append(write)
         await write.done
 
     def _publish(self, writes: Sequence[Write]) -> None:

@@ -308,3 +308,22 @@ async def test_compaction_gives_way_to_writers(tmp_path: Path) -> None:
     rows = store._journal._connection.execute("SELECT count(*) FROM log").fetchone()  # type: ignore[attr-defined]
     assert rows == (51,)
     await store.close()
+
+
+async def test_broken_journal_refuses_instead_of_hanging(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = SqliteJournal(tmp_path / "state.db")
+    store = Store(journal, now=Time())
+    await store.put(key("a"), thing("a"))
+
+    def fail(group: object) -> None:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(journal, "_keep", fail)
+    with pytest.raises(StoreError, match=r"no such luck"):
+        await store.put(key("b"), thing("b"))
+    with pytest.raises(StoreError, match=r"the journal has stopped"):
+        await store.put(key("b"), thing("b"))
+    assert store.head(key("b")) is None
+    await store.close()
