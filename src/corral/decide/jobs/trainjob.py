@@ -18,13 +18,14 @@ from corral.core.quantity import milli
 from corral.core.schema.structural import Schema, compile_schema
 from corral.core.strategic import strategic_merge
 from corral.core.timestamps import format_time, parse_time
+from corral.decide.jobs.mpijob import AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, agent_env, is_ssh_daemon
 from corral.kinds import schemas as s
 from corral.kinds.jobset import JOB_SETS
 from corral.kinds.trainer import CONTROLLER, ancestor_of, policy_of
 
 PORT = 29500
 INDEX_PATH = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-HOSTFILE_DIR = "/etc/mpi"
+HOSTFILE_DIR = CONFIG_DIR
 SNAPSHOT_KEY = "runtime"
 
 
@@ -52,8 +53,11 @@ class Composition:
     """For MPI: the name of the Secret with the keys hosts trust each other by."""
 
 
-def compose(train_job: Obj, runtime: Obj) -> Composition:
-    """The JobSet (and what it mounts) of a TrainJob that uses `runtime`."""
+def compose(train_job: Obj, runtime: Obj, agent: str = "") -> Composition:
+    """The JobSet (and what it mounts) of a TrainJob that uses `runtime`.
+
+    `agent` is the program that carries MPI's commands from the launcher to the nodes.
+    """
     template = spec_of(runtime).get("template") or {}
     spec: Obj = {**(template.get("spec") or {})}
     jobs = [dict(entry) for entry in spec.get("replicatedJobs") or ()]
@@ -77,7 +81,9 @@ def compose(train_job: Obj, runtime: Obj) -> Composition:
     }
     if policy != "mpi":
         return Composition(body)
-    return Composition(body, _hostfile(train_job, runtime, nodes), f"{name_of(train_job)}-mpi-ssh-auth")
+    hostfile = _hostfile(train_job, runtime, nodes)
+    hostfile["data"][AGENT_KEY] = agent
+    return Composition(body, hostfile, f"{name_of(train_job)}-mpi-ssh-auth")
 
 
 def _job_set_metadata(train_job: Obj, template: Obj) -> Obj:
@@ -344,34 +350,38 @@ def _mpi_job(train_job: Obj, runtime: Obj, job: Obj, nodes: int) -> Obj:
             ],
         },
     }
-    mount = {"name": "mpi-ssh-auth", "mountPath": policy.get("sshAuthMountPath") or "/root/.ssh"}
-    launcher = job.get("name") == "launcher"
+    path = str(policy.get("sshAuthMountPath") or "/root/.ssh")
+    files = [{"key": "hostfile", "path": "hostfile"}, {"key": AGENT_KEY, "path": AGENT_KEY, "mode": 0o555}]
+    config = {"name": "mpi-hostfile", "configMap": {"name": f"{name_of(train_job)}-mpi-hostfile", "items": files}}
+    mounts = [{"name": "mpi-ssh-auth", "mountPath": path}, {"name": "mpi-hostfile", "mountPath": HOSTFILE_DIR}]
     if job.get("name") == "node":
         job = _sized(job, _mpi_nodes(runtime, nodes))
-    elif not launcher:
+    elif job.get("name") != "launcher":
         return job
-    volumes, mounts, env = [secret], [mount], []
-    if launcher:
-        config = {"name": f"{name_of(train_job)}-mpi-hostfile", "items": [{"key": "hostfile", "path": "hostfile"}]}
-        volumes.append({"name": "mpi-hostfile", "configMap": config})
-        mounts.append({"name": "mpi-hostfile", "mountPath": HOSTFILE_DIR})
-        env = _values(
-            {
-                "OMPI_MCA_orte_default_hostfile": f"{HOSTFILE_DIR}/hostfile",
-                "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
-                "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
-                "OMPI_MCA_orte_set_default_slots": str(_slots(train_job, runtime)),
-            }
-        )
+    env = agent_env(path) + (_launcher_env(train_job, runtime) if job.get("name") == "launcher" else [])
     pod = _pod_spec(job)
-    job = _with_pod_spec(job, {**pod, "volumes": [*(pod.get("volumes") or ()), *volumes]})
+    job = _with_pod_spec(job, {**pod, "volumes": [*(pod.get("volumes") or ()), secret, config]})
 
     def change(container: Obj) -> Obj:
         if ancestor_of(job) == "trainer":
             container = _trained(train_job, container)
+        elif is_ssh_daemon(container):
+            container = {**container, "command": [*AGENT_COMMAND, "serve"], "args": []}
         return _with_env({**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]}, env)
 
     return _with_container(job, "node", change)
+
+
+def _launcher_env(train_job: Obj, runtime: Obj) -> list[Obj]:
+    return _values(
+        {
+            "OMPI_MCA_orte_default_hostfile": f"{HOSTFILE_DIR}/hostfile",
+            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "OMPI_MCA_orte_set_default_slots": str(_slots(train_job, runtime)),
+            "OMPI_MCA_plm_rsh_agent": " ".join(AGENT_COMMAND),
+        }
+    )
 
 
 def _hostfile(train_job: Obj, runtime: Obj, nodes: int) -> Obj:

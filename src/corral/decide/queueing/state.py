@@ -542,7 +542,7 @@ class QueueingState:
         if reservation is None:
             return
         self._flush_tree(reservation.queue)
-        for flavor in reservation.topology_usage:
+        for flavor in self.world.topology.sharing_nodes(reservation.topology_usage):
             self._flush_users_of(flavor)
         self._rebook_successor(reservation)
 

@@ -145,6 +145,15 @@ class TopologyCluster:
             elif capacity is not None:
                 capacity.touched(key)
 
+    def sharing_nodes(self, usage: Mapping[str, Domains]) -> list[str]:
+        """Flavors that see a change of this usage: its own, and others over the same hosts."""
+        hosts = {values[-1:] for domains in usage.values() for values, _, _ in domains}
+        return [
+            name
+            for name, capacity in self.capacities.items()
+            if name in usage or (capacity.tree.is_lowest_host and not hosts.isdisjoint(capacity.tree.leaves))
+        ]
+
     def fits(self, flavors: Mapping[str, FlavorCapacity], usage: Mapping[str, Domains]) -> bool:
         return all(flavor in flavors and flavors[flavor].fits(domains) for flavor, domains in usage.items())
 
