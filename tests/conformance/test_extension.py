@@ -299,3 +299,23 @@ async def test_aggregated_apis_are_proxied_with_the_callers_identity(api: Api) -
     _, service_now, _ = await api.call("GET", "/apis/apiregistration.k8s.io/v1/apiservices/v1.far.example")
     assert service_now["status"]["conditions"][0]["status"] == "True"
     await runner.cleanup()
+
+
+async def test_services_and_pods_are_reached_through_the_proxy(api: Api) -> None:
+    async def hello(request: web.Request) -> web.Response:
+        return web.json_response({"path": request.path_qs, "secret": "authorization" in request.headers})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", hello)
+    runner, port, _ = await _serve(app, api.cluster, ["web.default.svc"])
+    service = {"metadata": {"name": "web"}, "spec": {"ports": [{"name": "https", "port": 443}]}}
+    await api.create("/api/v1/namespaces/default/services", service)
+    subset = {"addresses": [{"ip": ADDRESS}], "ports": [{"name": "https", "port": port}]}
+    await api.create("/api/v1/namespaces/default/endpoints", {"metadata": {"name": "web"}, "subsets": [subset]})
+    status, answer, _ = await api.call("GET", "/api/v1/namespaces/default/services/https:web:https/proxy/a/b?c=d")
+    assert (status, answer) == (200, {"path": "/a/b?c=d", "secret": False})
+    status, answer, _ = await api.call("GET", "/api/v1/namespaces/default/services/web:nope/proxy/")
+    assert status == 503
+    status, answer, _ = await api.call("GET", "/api/v1/namespaces/default/services/nope/proxy/")
+    assert status == 404
+    await runner.cleanup()

@@ -26,6 +26,7 @@ from corral.store import SqliteJournal, Store
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _NAMESPACE = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
 _SERVICE = Resource("", "v1", "services", "Service")
 
 
@@ -76,6 +77,7 @@ class EmbeddedApi:
             await self._ensure(_NAMESPACE, {"metadata": {"name": namespace}})
         await self.server.start()
         await self._ensure(_SERVICE, self._kubernetes_service())
+        await self._ensure(_CONFIG_MAP, self.server.extension_authentication())
 
     async def stop(self) -> None:
         await self.server.stop()

@@ -21,7 +21,7 @@ from corral.server.certificates import write_private
 from corral.server.http.message import Request
 from corral.server.rbac import Attributes
 from corral.server.tokens import ISSUER, Claims, InvalidToken, Signer, read_claims
-from corral.store import ObjectKey, Store
+from corral.store import Event, ObjectKey, Store
 
 AUTHENTICATED = "system:authenticated"
 ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))
@@ -30,6 +30,7 @@ ADMIN = UserInfo("kubernetes-admin", ("system:masters",))
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _REMEMBERED = 4096
 _RECHECK_S = 10.0
+_BOUND = frozenset({"serviceaccounts", "pods", "secrets"})
 
 
 def authenticated(user: UserInfo) -> UserInfo:
@@ -63,6 +64,12 @@ class Authenticator:
         self._now = now
         self._static = {token: authenticated(user) for token, user in (static or {}).items()}
         self._known: dict[str, tuple[UserInfo, float]] = {}
+        store.observe(self._changed)
+
+    def _changed(self, event: Event) -> None:
+        """A token ends with the account or object it is bound to."""
+        if event.type == "DELETED" and event.stored.key.resource in _BOUND:
+            self._known.clear()
 
     def add_token(self, token: str, user: UserInfo) -> None:
         """Accept a static token from now on."""

@@ -277,6 +277,8 @@ def check_changed(writing: Writing, obj: Obj, old: Obj) -> list[Cause]:
         causes = validation.check_metadata(metadata, namespaced=namespaced, check_name=check_path_segment) + causes
     if writing.subresource == "status":
         return causes + writing.shape.check_status(obj, old)
+    if writing.subresource == "ephemeralcontainers":
+        return causes  # the one thing of a pod's spec that may be added to, and nothing else can have changed
     return causes + writing.shape.check_update(obj, old)
 
 

@@ -54,12 +54,12 @@ def resolve(store: Store, config: Obj) -> Address:
     stored = store.get(ObjectKey("services", namespace, name))
     if stored is None:
         raise CallFailed(f'service "{name}" not found')
-    host, target = _endpoint(store, stored.obj, namespace, name, port)
+    host, target = endpoint(store, stored.obj, namespace, name, port)
     server_name = f"{name}.{namespace}.svc"
     return Address(f"https://{server_name}:{port}{path}", f"https://{host}:{target}{path}", server_name)
 
 
-def _endpoint(store: Store, service: Obj, namespace: str, name: str, port: int) -> tuple[str, int]:
+def endpoint(store: Store, service: Obj, namespace: str, name: str, port: int) -> tuple[str, int]:
     """An address behind a Service: a ready endpoint, its external name, or its cluster address."""
     spec = spec_of(service)
     if spec.get("type") == "ExternalName":

@@ -38,6 +38,7 @@ from corral.server.http.connection import Connection, Shared
 from corral.server.openapi import OpenApi
 from corral.server.outcalls import Caller
 from corral.server.policies import Policies
+from corral.server.proxying import Proxying
 from corral.server.representations import Views
 from corral.server.requests import RequestMetrics
 from corral.server.resources import Resources
@@ -189,7 +190,10 @@ class ApiServer:
             api.registry.add(kind)
         discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}", self.aggregation.groups)
         views = Views(api.clock.now)
-        pods = PodStreaming(api, lambda: self.streams)
+        special = {
+            **PodStreaming(api, lambda: self.streams).by_subresource,
+            **Proxying(api.store, self._caller).by_subresource,
+        }
         endpoints = Endpoints(
             self.authenticator.signer,
             self.url,
@@ -199,7 +203,7 @@ class ApiServer:
         )
         return App(
             store=api.store,
-            resources=Resources(api, views, self.reviews.by_resource, pods.by_subresource, self.extras),
+            resources=Resources(api, views, self.reviews.by_resource, special, self.extras),
             discovery=discovery,
             openapi=OpenApi(api.registry, discovery),
             endpoints=endpoints,
@@ -249,6 +253,22 @@ class ApiServer:
     def admin_token(self) -> str:
         """The first static token of the administrator."""
         return next(token for token, user in self.tokens.items() if user.name == ADMIN.name)
+
+    def extension_authentication(self) -> Obj:
+        """The ConfigMap from which aggregated API servers learn whom to trust."""
+        bundle = self.authority.certificate.decode()
+        return {
+            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+            "data": {
+                "client-ca-file": bundle,
+                "requestheader-allowed-names": '["front-proxy-client"]',
+                "requestheader-client-ca-file": bundle,
+                "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+                "requestheader-group-headers": '["X-Remote-Group"]',
+                "requestheader-username-headers": '["X-Remote-User"]',
+                "requestheader-uid-headers": '["X-Remote-Uid"]',
+            },
+        }
 
     def kubeconfig(self) -> Obj:
         """The administrator's kubeconfig, with a client certificate."""
