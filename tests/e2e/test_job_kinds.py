@@ -177,3 +177,21 @@ async def test_deployment_and_stateful_set_become_ready(cluster: OperatedCluster
     slices = (await cluster.client.list(kind("discovery.k8s.io", "EndpointSlice"), "default")).items
     web = next(piece for piece in slices if labels_of(piece).get("kubernetes.io/service-name") == "web")
     assert len({endpoint["addresses"][0] for endpoint in web["endpoints"]}) == 2
+
+
+async def test_mpi_train_job_reaches_its_nodes(cluster: OperatedCluster) -> None:
+    await cluster.apply("training-runtimes.yaml")
+    script = 'for host in $(cut -d" " -f1 /etc/mpi/hostfile | tail -n +2); do $OMPI_MCA_plm_rsh_agent $host "echo on $host" || exit 1; done'
+    body = {
+        "metadata": {"name": "mpi-train", "namespace": "default"},
+        "spec": {
+            "runtimeRef": {"name": "deepspeed-distributed"},
+            "trainer": {"numNodes": 3, "command": ["sh", "-c"], "args": [script]},
+        },
+    }
+    resource = kind("trainer.kubeflow.org", "TrainJob")
+    await cluster.client.create(resource, body)
+    done = await cluster.wait(resource, "mpi-train", has("Complete", "Failed"))
+    assert conditions.is_true(done, "Complete")
+    lines = await cluster.output(**{"jobset.sigs.k8s.io/replicatedjob-name": "launcher"})
+    assert lines == [f"on mpi-train-node-0-{index}.mpi-train" for index in (0, 1)]

@@ -31,6 +31,7 @@ from corral.decide.jobs.trainjob import (
 from corral.kinds.core import CONFIG_MAPS, SECRETS
 from corral.kinds.jobset import JOB_SETS
 from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from corral.operators.mpi import agent_program
 from corral.operators.replicaset import typed
 from corral.operators.ssh_keys import ssh_secret
 from corral.runtime.clock import Clock
@@ -81,7 +82,7 @@ class TrainJobController:
         runtime = await self._runtime(train_job)
         if runtime is None:
             return held
-        composed = compose(train_job, runtime)
+        composed = compose(train_job, runtime, agent_program())
         try:
             if composed.hostfile is not None:
                 await self._client.apply(CONFIG_MAPS, composed.hostfile, manager=MANAGER)
