@@ -396,7 +396,7 @@ async def test_taking_a_cluster_down_stops_its_pods_and_remembers(tmp_path: Path
     while "up" not in await first.log("polite"):  # noqa: ASYNC110  # nothing signals it
         await asyncio.sleep(0.02)
     await first.base.stop()
-    await first.agent.shut_down()
+    await first.agent.close()
     async with process_cluster(tmp_path / "state") as second:
         assert terminated(await second.ended("polite"))["exitCode"] == 9
 

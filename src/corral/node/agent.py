@@ -93,12 +93,12 @@ class NodeAgent:
                 self._is_open = True
 
     async def close(self) -> None:
-        """Leave the runtime; what runs goes on."""
-        await self.runtime.close()
-
-    async def shut_down(self) -> None:
-        """Stop all pods: the cluster is taken down. How they ended is kept and shown when it comes up again."""
+        """The cluster is taken down: stop all pods. How they ended is kept and shown when it comes up again."""
         await self.runtime.shut_down()
+
+    async def leave(self) -> None:
+        """Let another control plane take over; what runs goes on, as after a crash of this one."""
+        await self.runtime.close()
 
     def _is_mine(self, old: Obj | None, new: Obj | None) -> bool:
         return any(obj is not None and spec_of(obj).get("nodeName") in self.nodes for obj in (old, new))
