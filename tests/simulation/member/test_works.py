@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.simulation.member.world import NAMESPACE, MemberWorld, about, config_map, in_world, reasons, told
+
 from corral.core.meta import Obj, finalizers_of, owner_references_of, status_of, uid_of
 from corral.kinds.batch import JOBS
 from corral.kinds.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from corral.kinds.fleet import APPLIED_WORKS, WORKS
-from tests.simulation.member.world import NAMESPACE, MemberWorld, about, config_map, in_world, reasons, told
 
 IF_NOT_DRIFTED = {"whenToApply": "IfNotDrifted"}
 
@@ -93,7 +94,8 @@ def test_a_changed_manifest_is_merged_and_what_left_it_goes() -> None:
         await world.edit({"data": {"x": "9"}})
         await world.send(config_map(a="5"))
         live = await world.live()
-        assert live is not None and live["data"] == {"a": "5", "x": "9"}
+        assert live is not None
+        assert live["data"] == {"a": "5", "x": "9"}
         assert await world.live("other") is None
 
     in_world(check)
@@ -182,6 +184,7 @@ def test_foreign_objects_survive() -> None:
         await asyncio.sleep(10)
         assert (await world.hub.client.list(WORKS, NAMESPACE)).items == []
         live = await world.live()
-        assert live is not None and live["data"] == {"a": "1", "b": "2"}
+        assert live is not None
+        assert live["data"] == {"a": "1", "b": "2"}
 
     in_world(check)

@@ -139,11 +139,13 @@ class Manifests:
         friendly = asks_for_peace(manifest) or asks_for_peace(task.work) or (self._settings.queue_friendly and queued)
         if live is None:
             return Peace(friendly, manifest)
-        yields = friendly or (self._settings.yield_to_queue and queued and not task.strategy.only_undrifted)
+        marks = friendly or (self._settings.yield_to_queue and queued)
+        yields = friendly or (marks and not task.strategy.only_undrifted)
         ignored = ignored_paths(manifest, task.work)
-        if not yields and not ignored:
+        if not marks and not ignored:
             return Peace(friendly, manifest)
-        return Peace(friendly, bend(manifest, live, queue=yields, generated=friendly, ignored=ignored))
+        bent = bend(manifest, live, marks=marks, queue=yields, generated=friendly, ignored=ignored)
+        return Peace(friendly, bent)
 
     def _done(self, manifest: Manifest, outcome: Outcome, task: Task) -> Outcome:
         """The outcome of an applied manifest, with its availability and what is reported back."""

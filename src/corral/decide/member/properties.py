@@ -26,7 +26,7 @@ def usage_of(nodes: Sequence[Obj], pods: Sequence[Obj], *, extended: bool = Fals
     """Capacity, allocatable and available amounts of the whole cluster: CPU and memory, and if asked for the rest."""
     names = _names(nodes, extended)
     allocatable = _sum((status_of(node).get("allocatable") or {} for node in nodes), names)
-    requested = _sum((_requests(pod) for pod in pods if _counts(pod)), names)
+    requested = _sum((asked for pod in pods if _counts(pod) for asked in _requests(pod)), names)
     available = {name: max(amount - requested[name], _ZERO) for name, amount in allocatable.items()}
     capacity = _sum((status_of(node).get("capacity") or {} for node in nodes), names)
     return {"capacity": _text(capacity), "allocatable": _text(allocatable), "available": _text(available)}
@@ -80,13 +80,9 @@ def _counts(pod: Obj) -> bool:
     return bool(spec_of(pod).get("nodeName")) and status_of(pod).get("phase") not in ("Succeeded", "Failed")
 
 
-def _requests(pod: Obj) -> Obj:
-    """What the containers of a pod ask for together; init containers and overhead are not counted, as upstream."""
-    total: Amounts = {}
-    for container in spec_of(pod).get("containers") or ():
-        for name, amount in ((container.get("resources") or {}).get("requests") or {}).items():
-            total[name] = total.get(name, _ZERO) + Quantity.parse(amount)
-    return total
+def _requests(pod: Obj) -> Iterable[Obj]:
+    """What each container of a pod asks for; init containers and overhead are not counted, as upstream."""
+    return ((container.get("resources") or {}).get("requests") or {} for container in spec_of(pod)["containers"])
 
 
 def _largest_free(nodes: Sequence[Obj], pods: Sequence[Obj]) -> dict[str, str]:

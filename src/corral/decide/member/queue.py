@@ -26,8 +26,9 @@ _OWNED: Final = re.compile(
     r"/spec(?:/runPolicy)?/suspend"
     r"|/spec(?:/.*)?/(?:parallelism|numNodes)"
     rf"|{_TEMPLATE}/spec/(?:nodeSelector|tolerations|schedulingGates)(?:/.*)?"
-    rf"|{_TEMPLATE}/metadata/(?:labels|annotations)/kueue\.x-k8s\.io~1.*"
 )
+_MARK: Final = re.compile(rf"{_TEMPLATE}/metadata/(?:labels|annotations)/kueue\.x-k8s\.io~1.*")
+_MARKS: Final = re.compile(rf"{_TEMPLATE}/metadata/(?:labels|annotations)")
 _GENERATED: Final = re.compile(
     r"/spec/selector(?:/.*)?|/spec/template/metadata/labels/(?:batch\.kubernetes\.io~1)?(?:controller-uid|job-name)"
 )
@@ -60,17 +61,27 @@ def ignored_paths(*objects: Obj) -> tuple[str, ...]:
     return tuple(found)
 
 
-def bend(manifest: Obj, live: Obj, *, queue: bool, generated: bool, ignored: Iterable[str] = ()) -> Obj:
+def bend(
+    manifest: Obj,
+    live: Obj,
+    *,
+    marks: bool = False,
+    queue: bool = False,
+    generated: bool = False,
+    ignored: Iterable[str] = (),
+) -> Obj:
     """The manifest as the hub would have written it had it known the live object in the places that are not its own.
 
-    `queue` yields what the queue writes, `generated` what the API server makes of a Job, `ignored` what users named."""
+    `marks` yields the queue's labels and annotations in pod templates, `queue` all else that it writes, `generated` what
+    the API server makes of a Job, `ignored` what users named."""
     paths = tuple(ignored)
     is_job = generated and manifest.get("kind") == "Job" and not spec_of(manifest).get("manualSelector")
 
     def is_not_ours(difference: Difference) -> bool:
         pointer = difference.pointer
         return (
-            (queue and _OWNED.fullmatch(pointer) is not None)
+            (marks and _is_mark(difference))
+            or (queue and _OWNED.fullmatch(pointer) is not None)
             or (is_job and _GENERATED.fullmatch(pointer) is not None)
             or any(pointer == path or pointer.startswith(path + "/") for path in paths)
         )
@@ -78,6 +89,13 @@ def bend(manifest: Obj, live: Obj, *, queue: bool, generated: bool, ignored: Ite
     steps = [step.operation for step in differences(manifest, live) if is_not_ours(step)]
     bent = json_patch(manifest, steps) if steps else manifest
     return bent if isinstance(bent, dict) else manifest
+
+
+def _is_mark(difference: Difference) -> bool:
+    pointer = difference.pointer
+    if difference.op == "add" and _MARKS.fullmatch(pointer) is not None:
+        return all(name.startswith("kueue.x-k8s.io/") for name in difference.new)
+    return _MARK.fullmatch(pointer) is not None
 
 
 def is_finished(obj: Obj) -> bool:
