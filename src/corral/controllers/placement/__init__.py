@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from corral.controllers.placement.admission import MemberAdmission, NoWorkloads, OverrideAdmission, PlacementAdmission
 from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.evictions import EvictionController
 from corral.controllers.placement.members import MemberController, Members
@@ -43,4 +44,9 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         WorkController(scope, members, overrides, catalog).setup(manager)
         RunController(scope, settings, members, overrides, selections).setup(manager)
     EvictionController().setup(manager)
-    return []
+    plugins: list[AdmissionPlugin] = [
+        PlacementAdmission(catalog),
+        OverrideAdmission(manager.client),
+        MemberAdmission(),
+    ]
+    return plugins if settings.admit_workloads else [*plugins, NoWorkloads()]

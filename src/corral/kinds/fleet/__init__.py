@@ -78,7 +78,7 @@ _BINDING_COLUMNS = (
 _SNAPSHOT_COLUMNS = (Column("Gen", ".metadata.generation"), age_column())
 _RUN_COLUMNS = (
     Column("Placement", ".spec.placementName"),
-    Column("Resource-Snapshot-Index", ".status.resourceSnapshotIndexUsed"),
+    Column("Resource-Snapshot-Index", ".spec.resourceSnapshotIndex"),
     Column("Policy-Snapshot-Index", ".status.policySnapshotIndexUsed"),
     _condition("Initialized", "Initialized"),
     _condition("Progressing", "Progressing"),

@@ -71,7 +71,7 @@ def _override_policy() -> Schema:
         {
             "op": s.string(enum=("add", "remove", "replace")),
             "path": s.string(),
-            "value": s.anything(),
+            "value": {"x-kubernetes-preserve-unknown-fields": True},
         },
         required=("op", "path"),
     )
@@ -105,13 +105,6 @@ def _override_spec(*, cluster: bool) -> Schema:
             "The placement field is immutable",
         )
     ]
-    if cluster:
-        rules.append(
-            s.rule(
-                "!(has(self.placement) && has(self.placement.scope) && self.placement.scope == 'Namespaced')",
-                "clusterResourceOverride placement reference cannot be Namespaced scope",
-            )
-        )
     name = "clusterResourceSelectors" if cluster else "resourceSelectors"
     return s.obj(
         {"placement": reference, name: selectors, "policy": _override_policy()},
@@ -121,7 +114,11 @@ def _override_spec(*, cluster: bool) -> Schema:
 
 
 def override(*, cluster: bool) -> Schema:
-    return s.root(spec=_override_spec(cluster=cluster), required=("spec",))
+    wide = s.rule(
+        "!(has(self.spec.placement) && has(self.spec.placement.scope) && self.spec.placement.scope == 'Namespaced')",
+        "clusterResourceOverride placement reference cannot be Namespaced scope",
+    )
+    return s.root(spec=_override_spec(cluster=cluster), required=("spec",), rules=(wide,) if cluster else ())
 
 
 def override_snapshot(*, cluster: bool) -> Schema:
@@ -178,9 +175,30 @@ def _strategy_spec() -> Schema:
             "name": s.string(maxLength=63, pattern="^[a-z0-9]+$"),
             "labelSelector": s.label_selector(),
             "sortingLabelKey": s.string(),
-            "maxConcurrency": s.int_or_string(default=1, pattern=r"^(100|[1-9][0-9]?)%$"),
-            "beforeStageTasks": s.array(_stage_task(), maxItems=1),
-            "afterStageTasks": s.array(_stage_task(), maxItems=2),
+            "maxConcurrency": s.int_or_string(
+                default=1,
+                pattern=r"^(100|[1-9][0-9]?)%$",
+                rules=(s.rule("self == null || type(self) != int || self >= 1", "maxConcurrency must be at least 1"),),
+            ),
+            "beforeStageTasks": s.array(
+                _stage_task(),
+                maxItems=1,
+                rules=(s.rule("!self.exists(e, e.type == 'TimedWait')", "BeforeStageTaskType cannot be TimedWait"),),
+            ),
+            "afterStageTasks": s.array(
+                _stage_task(),
+                maxItems=2,
+                rules=(
+                    s.rule(
+                        "!self.exists(e, e.type == 'Approval' && has(e.waitTime))",
+                        "AfterStageTaskType is Approval, waitTime is not allowed",
+                    ),
+                    s.rule(
+                        "!self.exists(e, e.type == 'TimedWait' && !has(e.waitTime))",
+                        "AfterStageTaskType is TimedWait, waitTime is required",
+                    ),
+                ),
+            ),
         },
         required=("name",),
     )

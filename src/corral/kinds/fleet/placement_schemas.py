@@ -48,7 +48,7 @@ def _property_selector() -> Schema:
     expression = s.obj(
         {
             "name": s.string(),
-            "operator": s.string(enum=("Gt", "Ge", "Eq", "Ne", "Lt", "Le")),
+            "operator": s.string(),
             "values": s.array(s.string(), maxItems=1),
         },
         required=("name", "operator", "values"),
@@ -57,9 +57,7 @@ def _property_selector() -> Schema:
 
 
 def _cluster_term() -> Schema:
-    sorter = s.obj(
-        {"name": s.string(), "sortOrder": s.string(enum=("Descending", "Ascending"))}, required=("name", "sortOrder")
-    )
+    sorter = s.obj({"name": s.string(), "sortOrder": s.string()}, required=("name", "sortOrder"))
     return s.obj(
         {"labelSelector": s.label_selector(), "propertySelector": _property_selector(), "propertySorter": sorter}
     )
@@ -88,7 +86,7 @@ def policy() -> Schema:
         {
             "maxSkew": s.integer(default=1, minimum=1),
             "topologyKey": s.string(),
-            "whenUnsatisfiable": s.string(enum=("DoNotSchedule", "ScheduleAnyway")),
+            "whenUnsatisfiable": s.string(),
         },
         required=("topologyKey",),
     )
@@ -109,23 +107,7 @@ def policy() -> Schema:
             "topologySpreadConstraints": s.array(spread),
             "tolerations": s.array(toleration, maxItems=100),
         },
-        rules=(
-            s.rule(
-                "!(self.placementType == 'PickFixed') || (!has(self.affinity) && !has(self.numberOfClusters)"
-                " && !has(self.topologySpreadConstraints) && !has(self.tolerations))",
-                "affinity, numberOfClusters, topologySpreadConstraints, and tolerations cannot be set when"
-                " placementType is PickFixed",
-            ),
-            s.rule(
-                "!(self.placementType == 'PickAll') || (!has(self.clusterNames) && !has(self.numberOfClusters)"
-                " && !has(self.topologySpreadConstraints))",
-                "clusterNames, numberOfClusters, and topologySpreadConstraints cannot be set when placementType is PickAll",
-            ),
-            s.rule(
-                "!(self.placementType == 'PickN') || (!has(self.clusterNames) && has(self.numberOfClusters))",
-                "clusterNames cannot be set and numberOfClusters must be set when placementType is PickN",
-            ),
-        ),
+        rules=(s.rule("self.placementType == oldSelf.placementType", "placement type is immutable"),),
     )
 
 
@@ -151,24 +133,19 @@ def _strategy(version: str) -> Schema:
             "unavailablePeriodSeconds": s.integer("int64", default=60),
         }
     )
+    kept = s.rule(
+        "!(oldSelf == 'External' && self != 'External')",
+        "cannot change rollout strategy type from 'External' to other types",
+    )
     fields = {
-        "type": s.string(enum=("RollingUpdate", "External"), default="RollingUpdate"),
+        "type": s.string(enum=("RollingUpdate", "External"), default="RollingUpdate", rules=(kept,)),
         "rollingUpdate": rolling,
         "applyStrategy": apply_strategy(),
     }
     if version == "v1beta1":
         fields["deleteStrategy"] = s.obj({"propagationPolicy": s.string(enum=("Abandon", "Delete"), default="Delete")})
         fields["reportBackStrategy"] = report_back()
-    return s.obj(
-        fields,
-        rules=(
-            s.rule(
-                "!(self != null && oldSelf != null && has(oldSelf.type) && oldSelf.type == 'External'"
-                " && self.type != 'External')",
-                "cannot change rollout strategy type from 'External' to other types",
-            ),
-        ),
-    )
+    return s.obj(fields)
 
 
 def report_back() -> Schema:
@@ -196,17 +173,29 @@ def placement(version: str, *, cluster: bool) -> Schema:
         "strategy": _strategy(version),
         "revisionHistoryLimit": s.integer(default=10, minimum=1, maximum=1000),
     }
+    fields["statusReportingScope"] = s.string(
+        enum=("ClusterScopeOnly", "NamespaceAccessible"), default="ClusterScopeOnly"
+    )
+    namespaces = "self.resourceSelectors.filter(x, x.kind == 'Namespace' && x.group == '' && x.version == 'v1')"
+    picking = f"{namespaces}.filter(x, x.selectionScope == 'NamespaceWithResourceSelectors')"
     rules = [
         s.rule("!(has(oldSelf.policy) && !has(self.policy))", "policy cannot be removed once set"),
         s.rule(
-            "!(has(oldSelf.policy) && has(self.policy) && oldSelf.policy.placementType != self.policy.placementType)",
-            "placement type is immutable",
+            f"{picking}.size() <= 1",
+            "only one namespace selector with NamespaceWithResourceSelectors mode is allowed",
+        ),
+        s.rule(
+            f"{picking}.size() == 0 || ({picking}.size() == 1"
+            f" && {picking}.all(x, has(x.name) && x.name != '' && !has(x.labelSelector)))",
+            "namespace selector with NamespaceWithResourceSelectors mode must select by name (not by label)",
+        ),
+        s.rule(
+            f"{picking}.size() == 0 || {namespaces}.size() == 1",
+            "when using NamespaceWithResourceSelectors mode, only one namespace selector is allowed"
+            " (cannot mix with other namespace selectors)",
         ),
     ]
     if cluster:
-        fields["statusReportingScope"] = s.string(
-            enum=("ClusterScopeOnly", "NamespaceAccessible"), default="ClusterScopeOnly"
-        )
         rules += [
             s.rule(
                 "!(has(self.statusReportingScope) && self.statusReportingScope == 'NamespaceAccessible')"
