@@ -66,13 +66,18 @@ OUTSIDE_LIMIT_RANGE = "resources didn't satisfy LimitRange constraints"
 _MAX_TEMPLATES = 4096
 
 
+PodSets = tuple[PodSetInfo, ...]
+Shapes = tuple[Any, ...]
+
+
 class TemplateInfo(msgspec.Struct, frozen=True):
     """What one pod template means to the scheduler."""
 
     pod: Amounts
     effective: Amounts
     constraints: PodConstraints
-    shape: bytes
+    shape: tuple[Any, ...]
+    """Hashable; equal for templates that nodes and flavors cannot tell apart."""
     invalid: tuple[Complaint, ...] = ()
     out_of_range: tuple[Complaint, ...] = ()
 
@@ -86,6 +91,7 @@ class WorkloadDecoder:
         self.limits: dict[str, NamespaceLimits] = {}
         """Limit ranges by namespace."""
         self._templates: dict[bytes, TemplateInfo] = {}
+        self._known: dict[Shapes, tuple[PodSets, Shapes]] = {}
         self._encode = msgspec.json.Encoder().encode
 
     def template(self, spec: Obj, limits: NamespaceLimits = NO_LIMITS) -> TemplateInfo:
@@ -109,7 +115,10 @@ class WorkloadDecoder:
             pod=requests,
             effective=effective_requests(requests, self.settings),
             constraints=constraints,
-            shape=b"" if constraints == UNCONSTRAINED else msgspec.json.encode(placement, order="sorted"),
+            shape=(
+                tuple(sorted(requests.items())),
+                b"" if constraints == UNCONSTRAINED else msgspec.json.encode(placement, order="sorted"),
+            ),
             invalid=tuple(requests_above_limits(spec)),
             out_of_range=tuple(outside_limit_ranges(spec, requests, limits)),
         )
@@ -123,6 +132,8 @@ class WorkloadDecoder:
         admission = status.get("admission") if reserved else None
         limits = self.limits.get(key_of(obj).namespace, NO_LIMITS) if self.limits else NO_LIMITS
         pod_sets, shapes, invalid = self._pod_sets(spec, status, admission, limits)
+        if admission is None:
+            pod_sets, shapes = self._shared(pod_sets, shapes)
         base = int(spec.get("priority") or 0)
         priority = base + (_boost(annotations) if self.settings.features.priority_boost else 0)
         flavors = annotations.get(FLAVORS_ANNOTATION) if self.settings.features.concurrent_admission else None
@@ -174,6 +185,15 @@ class WorkloadDecoder:
             obj=obj,
         )
 
+    def _shared(self, pod_sets: PodSets, shapes: Shapes) -> tuple[PodSets, Shapes]:
+        """Equal pending pod sets as one value: a million waiting workloads of one kind share it."""
+        known = self._known.get(shapes)
+        if known is None:
+            if len(self._known) >= _MAX_TEMPLATES:
+                self._known.clear()
+            known = self._known[shapes] = (pod_sets, shapes)
+        return known
+
     def _order_time(self, found: Mapping[Any, Obj], created: float) -> float:
         evicted = found.get("Evicted") or {}
         if evicted.get("status") == "True":
@@ -192,7 +212,7 @@ class WorkloadDecoder:
 
     def _pod_sets(
         self, spec: Obj, status: Obj, admission: Obj | None, limits: NamespaceLimits
-    ) -> tuple[tuple[PodSetInfo, ...], tuple[Any, ...], str]:
+    ) -> tuple[PodSets, Shapes, str]:
         reclaimable: dict[str, int] = {}
         if self.settings.features.reclaimable_pods:
             reclaimable = {pods["name"]: pods.get("count", 0) for pods in status.get("reclaimablePods") or ()}
@@ -214,7 +234,7 @@ class WorkloadDecoder:
                 info = _admitted_pod_set(name, pod_set, template, count, topology, entry)
             decoded.append(info)
             effective = tuple(sorted(info.requests.items()))
-            shapes.append((name, count, effective, info.min_count, template.shape, topology))
+            shapes.append((name, count, info.spec_count, effective, info.min_count, template.shape, topology))
             invalid.extend(complaint.text(index) for complaint in template.invalid)
             out_of_range.extend(complaint.text(index) for complaint in template.out_of_range)
         problem = ""
