@@ -48,6 +48,7 @@ class Recorder:
         self._pending: deque[tuple[_Identity, Obj, str]] = deque(maxlen=MAX_PENDING)
         self._wake = asyncio.Event()
         self._seen: OrderedDict[_Identity, tuple[str, int]] = OrderedDict()
+        self._last_stamp = 0
 
     def named(self, component: str) -> Recorder:
         """A recorder of another component that shares this one's queue and client."""
@@ -102,13 +103,19 @@ class Recorder:
                 return
             except NotFound:
                 pass  # it expired; a new one is written below
-        name = f"{identity.name}.{self._random.suffix(16)}"
+        name = f"{identity.name}.{self._stamp():x}"
         await self._client.create(
             EVENTS, self._body(identity, reference, namespace, name, now, component), manager=component
         )
         self._seen[identity] = (name, 1)
         if len(self._seen) > MAX_REMEMBERED:
             self._seen.popitem(last=False)
+
+    def _stamp(self) -> int:
+        """A number that grows with time, so that events of one second are listed in the order they happened."""
+        now = (int(self._clock.now() * 1e9) << 8) + self._random.integer(0, 255)
+        self._last_stamp = max(now, self._last_stamp + 1)
+        return self._last_stamp
 
     def _body(self, identity: _Identity, reference: Obj, namespace: str, name: str, now: str, component: str) -> Obj:
         source = {"component": component, "host": self._host} if self._host else {"component": component}
