@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -10,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from corral.core.meta import Obj
 from corral.fleet.embedded_api import EmbeddedApi
@@ -128,6 +133,14 @@ async def test_reads_and_their_headers(client: Client) -> None:
     assert b"k: v" in yaml.body
     protobuf = await client.call("GET", f"{CONFIG_MAPS}/a", Accept="application/vnd.kubernetes.protobuf")
     assert protobuf.body.startswith(b"k8s\x00")
+
+
+async def test_people_get_indented_answers(client: Client) -> None:
+    assert (await client.call("GET", "/api")).body.count(b"\n") == 0
+    assert (await client.call("GET", "/api?pretty=true")).body.startswith(b'{\n  "kind"')
+    path = "/api/v1/namespaces/default"
+    assert b'\n  "kind": "Namespace"' in (await client.call("GET", path, User_Agent="curl/8")).body
+    assert (await client.call("GET", f"{path}?pretty=false", User_Agent="curl/8")).body.count(b"\n") == 0
 
 
 async def test_tables_and_metadata(client: Client) -> None:
@@ -270,6 +283,38 @@ async def test_service_account_tokens_end_with_their_account(client: Client, clu
     ).json
     assert not gone["status"].get("authenticated")
     bot.writer.close()
+
+
+async def test_approved_certificate_requests_are_signed(client: Client, cluster: EmbeddedApi, tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "carol")])
+    pem = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    request = base64.b64encode(pem.public_bytes(serialization.Encoding.PEM)).decode()
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    spec = {"request": request, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
+    made = (await client.call("POST", path, {"metadata": {"name": "carol"}, "spec": {**spec, "username": "root"}})).json
+    assert made["spec"]["username"] == "kubernetes-admin"
+    approved = {"type": "Approved", "status": "True", "reason": "Known", "message": "it is carol"}
+    made["status"] = {"conditions": [approved]}
+    assert (await client.call("PUT", f"{path}/carol/approval", made)).status == 200
+    for _ in range(100):
+        signed = (await client.call("GET", f"{path}/carol")).json
+        if signed["status"].get("certificate"):
+            break
+        await asyncio.sleep(0.02)
+    pair = tmp_path / "carol.pem"
+    plain = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    pair.write_bytes(base64.b64decode(signed["status"]["certificate"]) + plain)
+    carol = Client(cluster)
+    carol.token = ""
+    context = ssl.create_default_context(cadata=cluster.server.authority.certificate.decode())
+    context.load_cert_chain(pair)
+    carol.reader, carol.writer = await asyncio.open_connection("127.0.0.1", cluster.server.port, ssl=context)
+    me = (await carol.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})).json
+    assert me["status"]["userInfo"]["username"] == "carol"
+    carol.writer.close()
 
 
 async def test_metrics_count_requests(client: Client) -> None:

@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, BadRequest, Forbidden, InternalError, TooManyRequests
 from corral.server import parameters, paths
@@ -32,10 +34,19 @@ log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 1200
 _ANY_JSON = ("", JSON, "*/*", "application/json, */*")
+_READ_BY_PEOPLE = ("curl/", "Wget/", "Mozilla/")
 _NOSNIFF = (("X-Content-Type-Options", "nosniff"),)
 _NAMES = {400: "BadRequest", 413: "RequestEntityTooLarge", 414: "RequestURITooLong", 431: "RequestHeaderFieldsTooLarge"}
 
 Fallback = Callable[[Request, RequestInfo, UserInfo], Awaitable[Answer | None]]
+
+
+def wants_pretty(request: Request) -> bool:
+    """Whether a person will read the answer: they say so, or use a tool for people."""
+    asked = request.query.values.get("pretty")
+    if asked is not None:
+        return asked.lower() in ("true", "1", "")
+    return request.headers.get("user-agent", "").startswith(_READ_BY_PEOPLE)
 
 
 def not_a_page() -> Response:
@@ -87,6 +98,8 @@ class App:
         headers = request.headers
         if headers.get("accept", "") not in _ANY_JSON or "impersonate-user" in headers or "upgrade" in headers:
             return None
+        if headers.get("user-agent", "").startswith(_READ_BY_PEOPLE):
+            return None
         info = paths.parse("GET", request.path)
         if (
             not info.named
@@ -135,6 +148,9 @@ class App:
         except Exception as error:  # one request must not take the server with it
             log.exception("request failed: %s %s", request.method, request.path)
             answer = self._failed(request, InternalError(f"Internal error occurred: {error}"), warnings)
+        if isinstance(answer, Response) and answer.content_type == JSON and wants_pretty(request):
+            body = msgspec.json.format(answer.body, indent=2) + b"\n"
+            answer = Response(answer.status, body, JSON, answer.headers, answer.cache)
         code = answer.status if isinstance(answer, Response | Stream) else 101
         self._metrics.count(info, code)
         if self._audit is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _TEN_YEARS = datetime.timedelta(days=3650)
@@ -73,6 +74,18 @@ class Authority:
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._issue(subject, ExtendedKeyUsageOID.CLIENT_AUTH, now)
 
+    def sign_request(self, request: bytes, now: float, seconds: int) -> bytes:
+        """A client certificate for the key and subject of a PEM request; ValueError when it is not properly signed."""
+        asked = x509.load_pem_x509_csr(request)
+        if not asked.is_signature_valid:
+            raise ValueError("the request is not signed with its own key")
+        life = datetime.timedelta(seconds=seconds)
+        builder = _builder(asked.subject, self._certificate.subject, asked.public_key(), now, life)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        return _pem(builder.sign(self._key, hashes.SHA256()))
+
     def _issue(
         self,
         subject: x509.Name,
@@ -94,7 +107,7 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: float, life: datetime.timedelta
+    subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, now: float, life: datetime.timedelta
 ) -> x509.CertificateBuilder:
     start = datetime.datetime.fromtimestamp(now, datetime.UTC)
     return (

@@ -43,6 +43,8 @@ from corral.server.representations import Views
 from corral.server.requests import RequestMetrics
 from corral.server.resources import Resources
 from corral.server.reviews import Reviews
+from corral.server.signing import CertificateRequests
+from corral.server.signing import Signer as CertificateSigner
 from corral.server.streaming import PodStreaming
 from corral.server.tokens import Signer
 from corral.server.webhooks import Webhooks
@@ -92,8 +94,10 @@ class ApiServer:
         self.requests = RequestMetrics()
         self._caller = Caller(self.authority.issue_client("front-proxy-client", (), now))
         self.aggregation = Aggregation(api.store, api.clock, self._caller)
+        self._signer = CertificateSigner(api.store, self.authority, api.clock)
         conditions = Conditions(self._namespace)
         api.chain.plugins += [
+            CertificateRequests(),
             RbacGuard(self.authorizer),
             Policies(api.store, api.registry, conditions),
             Webhooks(api.store, api.registry, api.random, conditions, self._caller),
@@ -125,6 +129,7 @@ class ApiServer:
         self._background = [
             loop.create_task(self._sweep(shared), name="connection-sweeper"),
             loop.create_task(self.aggregation.run(), name="aggregated-apis"),
+            loop.create_task(self._signer.run(), name="certificate-signer"),
         ]
 
     async def stop(self) -> None:
