@@ -8,7 +8,6 @@ readiness, eviction, start, and running without admission.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from corral.controllers.queueing.context import (
     ADMISSION_MANAGER,
@@ -72,6 +71,26 @@ COMPOSE_RETRY_S = 10.0
 OUT_OF_SYNC = "The prebuilt workload is out of sync with its user job"
 
 
+class WorkloadOwners:
+    """Wakes the controller of a job when its Workload changes; one look per change, however many kinds there are."""
+
+    def __init__(self) -> None:
+        self._controllers: dict[tuple[str, str], JobController] = {}
+
+    def add(self, controller: JobController) -> None:
+        resource = controller.adapter.resource
+        self._controllers[resource.group, resource.kind] = controller
+
+    def changed(self, old: Obj | None, new: Obj | None) -> None:
+        """An informer handler."""
+        for workload in (old, new):
+            for reference in owner_references_of(workload) if workload is not None else ():
+                group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+                controller = self._controllers.get((group, str(reference.get("kind", ""))))
+                if controller is not None and workload is not None:
+                    controller.wake(Key(namespace_of(workload), str(reference["name"])))
+
+
 class JobController:
     """Queues the jobs of one kind."""
 
@@ -90,20 +109,11 @@ class JobController:
         self.managed.add_kind(self.adapter, self.jobs)
         resource = self.adapter.resource
         workers = self.context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), 5)
-        manager.add(
-            self,
-            watches=[Watch(resource), Watch(WORKLOADS, map=self._job_of)],
-            workers=workers,
-        )
+        self._controller = manager.add(self, watches=[Watch(resource)], workers=workers)
 
-    def _job_of(self, workload: Obj) -> Sequence[Key]:
-        resource = self.adapter.resource
-        keys = []
-        for reference in owner_references_of(workload):
-            group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-            if reference.get("kind") == resource.kind and group == resource.group:
-                keys.append(Key(namespace_of(workload), str(reference["name"])))
-        return keys
+    def wake(self, key: Key) -> None:
+        """The Workload of the job `key` changed."""
+        self._controller.queue.add(key)
 
     def _lookup(self, resource: Resource, key: Key) -> Obj | None:
         return self.lookups[resource].get(key)

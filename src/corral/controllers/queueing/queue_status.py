@@ -5,7 +5,7 @@ Finalizers keep a ClusterQueue until no workload holds its quota.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from corral.controllers.queueing.context import BY_CLUSTER_QUEUE, BY_COHORT, BY_FLAVOR, FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics
@@ -37,12 +37,13 @@ from corral.kinds.kueue import (
     LOCAL_QUEUES,
     RESOURCE_FLAVORS,
     TOPOLOGIES,
-    WORKLOADS,
     names,
 )
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Controller, Manager, Result, Watch
+from corral.runtime.informer import ChangeHandler, Informer
 
 BATCH_S = 1.0
+QUEUES_PER_SECOND = 100
 
 
 def counts_changed(old: Obj | None, new: Obj | None) -> bool:
@@ -56,6 +57,23 @@ def counts_changed(old: Obj | None, new: Obj | None) -> bool:
         or status_of(old).get("admission") != status_of(new).get("admission")
         or status_of(old).get("reclaimablePods") != status_of(new).get("reclaimablePods")
     )
+
+
+def count_later(controller: Controller, queues: Informer, of: Callable[[Obj], Iterable[Key]]) -> ChangeHandler:
+    """Counts queues again a moment after their workloads changed: a second, or longer when there are very many queues.
+
+    A thousand busy queues would otherwise cost more status writes than the workloads in them.
+    """
+
+    def handler(old: Obj | None, new: Obj | None) -> None:
+        if not counts_changed(old, new):
+            return
+        delay = max(BATCH_S, len(queues) / QUEUES_PER_SECOND)
+        for workload in (old, new):
+            for key in of(workload) if workload is not None else ():
+                controller.queue.add_after(key, delay)
+
+    return handler
 
 
 def _with_active(obj: Obj, status: Obj, active: bool, reason: str, message: str, now: str) -> Obj:
@@ -76,11 +94,10 @@ class ClusterQueueController:
 
     def setup(self, manager: Manager) -> None:
         workers = self.context.config.workers.get("ClusterQueue.kueue.x-k8s.io", 5)
-        manager.add(
+        controller = manager.add(
             self,
             watches=[
                 Watch(CLUSTER_QUEUES),
-                Watch(WORKLOADS, map=self._of_workload, when=counts_changed, delay=BATCH_S),
                 Watch(RESOURCE_FLAVORS, map=lambda flavor: self._users(BY_FLAVOR, name_of(flavor))),
                 Watch(ADMISSION_CHECKS, map=lambda check: self._users("check", name_of(check))),
                 Watch(TOPOLOGIES, map=self._of_topology),
@@ -88,6 +105,7 @@ class ClusterQueueController:
             ],
             workers=workers,
         )
+        self.caches.workloads.on_change(count_later(controller, self.caches.cluster_queues, self._of_workload))
 
     def _users(self, index: str, value: str) -> list[Key]:
         return [key_of(queue) for queue in self.caches.cluster_queues.by_index(index, value)]
@@ -193,15 +211,15 @@ class LocalQueueController:
 
     def setup(self, manager: Manager) -> None:
         workers = self.context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
-        manager.add(
+        controller = manager.add(
             self,
             watches=[
                 Watch(LOCAL_QUEUES),
-                Watch(WORKLOADS, map=self._of_workload, when=counts_changed, delay=BATCH_S),
                 Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_activity_changed),
             ],
             workers=workers,
         )
+        self.caches.workloads.on_change(count_later(controller, self.caches.local_queues, self._of_workload))
 
     def _of_workload(self, workload: Obj) -> Iterable[Key]:
         queue = wl.queue_of(workload)

@@ -7,7 +7,7 @@ from corral.controllers.queueing.admission.pods import QueuedPods
 from corral.controllers.queueing.config import QueueingConfig, load_config
 from corral.controllers.queueing.context import Caches, Context
 from corral.controllers.queueing.feed import Feed
-from corral.controllers.queueing.job_controller import JobController
+from corral.controllers.queueing.job_controller import JobController, WorkloadOwners
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.pod_controller import PodController
@@ -80,9 +80,13 @@ class Queueing:
     def _set_up_jobs(self, context: Context, metrics: QueueingMetrics, manager: Manager) -> None:
         managed = ManagedJobs(self.config, context.caches.namespaces)
         frameworks = with_implied(self.config.frameworks)
+        owners = WorkloadOwners()
         for adapter in adapters(frameworks):
             if adapter.framework != "pod":
-                JobController(context, adapter, managed, metrics).setup(manager)
+                controller = JobController(context, adapter, managed, metrics)
+                controller.setup(manager)
+                owners.add(controller)
+        context.caches.workloads.on_change(owners.changed)
         if "pod" in frameworks:
             PodController(context, managed, metrics).setup(manager)
 
