@@ -10,6 +10,7 @@ from corral.controllers.dispatch.garbage import CollectGarbage
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.workloads import DispatchWorkloads
+from corral.decide.dispatch.model import LATE_BINDING
 from corral.jobs.adapter import JobAdapter
 from corral.runtime.controller import Manager
 
@@ -21,7 +22,8 @@ def set_up_dispatch(
     remotes = Remotes()
     workloads = DispatchWorkloads(settings, remotes, adapters)
     kinds = [adapter.resource for adapter in adapters]
-    MultiKueueClusters(settings, remotes, connect, kinds, workloads.wake).setup(manager)
+    queues_changed = workloads.queues_changed if settings.dispatcher == LATE_BINDING else None
+    MultiKueueClusters(settings, remotes, connect, kinds, workloads.wake, queues_changed).setup(manager)
     MultiKueueChecks().setup(manager)
     workloads.setup(manager)
     CollectGarbage(settings, remotes).setup(manager)

@@ -37,7 +37,9 @@ class MultiKueueClusters:
         connect: Connect,
         kinds: Sequence[Resource],
         wake: Callable[[Key], None],
+        queues_changed: Callable[[str], None] | None = None,
     ) -> None:
+        self._queues_changed = queues_changed
         self._settings = settings
         self._remotes = remotes
         self._connect = connect
@@ -105,6 +107,7 @@ class MultiKueueClusters:
             kinds=self._kinds,
             wake=self._wake,
             lost=lambda lost: self._controller.queue.add(Key("", lost)),
+            queues_changed=self._queues_changed,
         )
         if lost_since is not None:
             remote.lost_since = lost_since

@@ -16,7 +16,7 @@ from corral.core.errors import ApiError, ConnectionFailed, NotFound, Timeout
 from corral.core.meta import Key, Obj, annotations_of, key_of, labels_of, namespace_of, uid_of
 from corral.core.resource import Resource
 from corral.jobs.adapter import prebuilt_workload
-from corral.kinds.kueue import WORKLOADS, names
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, names
 from corral.runtime.clock import Clock
 from corral.runtime.informer import Informer
 from corral.runtime.random import Random
@@ -43,6 +43,7 @@ class Remote:
         kinds: Sequence[Resource],
         wake: Callable[[Key], None],
         lost: Callable[[str], None],
+        queues_changed: Callable[[str], None] | None = None,
     ) -> None:
         self.name = name
         self.client = client
@@ -56,10 +57,13 @@ class Remote:
         self._selector = f"{names.MULTIKUEUE_ORIGIN}={origin}"
         self._kinds = kinds
         self._wake, self._lost = wake, lost
+        self._queues_changed = queues_changed
         self._deleted: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self.workloads = self._informer(WORKLOADS)
         self.jobs: dict[Resource, Informer] = {}
+        self.cluster_queues: Informer | None = None
+        self.local_queues: Informer | None = None
 
     # Reading
 
@@ -144,10 +148,19 @@ class Remote:
             informer.add_index(BY_WORKLOAD, _workload_index)
             informer.on_change(self._job_changed)
             informer.on_error(self._job_watch_failed)
+        queues: list[Informer] = self._follow_queues() if self._queues_changed is not None else []
         loop = asyncio.get_running_loop()
-        for watched in (self.workloads, *self.jobs.values()):
+        for watched in (self.workloads, *self.jobs.values(), *queues):
             self._tasks.append(loop.create_task(watched.run(), name=f"{self.name} {watched.resource.plural}"))
         self._tasks.append(loop.create_task(self._probe(probe_interval, probe_timeout), name=f"{self.name} probe"))
+
+    def _follow_queues(self) -> list[Informer]:
+        """Watch the worker's queues too, for a dispatcher that wants to know what is free."""
+        self.cluster_queues = Informer(self.client, CLUSTER_QUEUES, self._clock, self._random)
+        self.local_queues = Informer(self.client, LOCAL_QUEUES, self._clock, self._random)
+        for informer in (self.cluster_queues, self.local_queues):
+            informer.on_change(lambda old, new: self._queues_changed(self.name) if self._queues_changed else None)
+        return [self.cluster_queues, self.local_queues]
 
     def _informer(self, resource: Resource) -> Informer:
         return Informer(self.client, resource, self._clock, self._random, labels=self._selector)

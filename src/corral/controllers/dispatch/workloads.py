@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from corral.controllers.dispatch.admission_checks import config_name
+from corral.controllers.dispatch.capacity import worker_view
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.mirror import NotOurs, create_copy, remove, sync_job
 from corral.controllers.dispatch.remotes import Remote, Remotes
@@ -23,6 +24,8 @@ from corral.core.meta import (
     controller_of,
     is_deleting,
     key_of,
+    labels_of,
+    metadata_of,
     name_of,
     namespace_of,
     owner_references_of,
@@ -32,7 +35,7 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
-from corral.decide.dispatch import model, nominate
+from corral.decide.dispatch import binding, model, nominate
 from corral.decide.dispatch.copy import remote_workload
 from corral.decide.dispatch.machine import check_state, next_step
 from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
@@ -45,6 +48,8 @@ from corral.runtime.controller import Controller, Manager, Result, Watch
 log = logging.getLogger(__name__)
 
 BY_CHECK = "admissionCheck"
+BY_NOMINATION = "nominated"
+REBIND_DELAY_S = 0.05
 DEFERRED_S = 2.0
 ADMISSION_MANAGER = "kueue-admission"
 
@@ -57,6 +62,7 @@ class DispatchWorkloads:
     def __init__(self, settings: DispatchSettings, remotes: Remotes, adapters: Sequence[JobAdapter]) -> None:
         self._settings = settings
         self._remotes = remotes
+        self._binding: dict[Key, str] = {}
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
 
     def setup(self, manager: Manager) -> None:
@@ -67,6 +73,7 @@ class DispatchWorkloads:
         self._configs = manager.informer(MULTI_KUEUE_CONFIGS)
         self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
         self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
+        self._workloads.add_index(BY_NOMINATION, nominate.nominated)
         self._workloads.add_index(BY_CHECK, lambda obj: [state["name"] for state in wl.check_states_of(obj)])
         self.controller: Controller = manager.add(
             self,
@@ -84,6 +91,15 @@ class DispatchWorkloads:
     def wake(self, key: Key) -> None:
         """Something about this Workload changed on a worker."""
         self.controller.queue.add_after(key, self._settings.batch_s)
+
+    def queues_changed(self, cluster: str) -> None:
+        """A worker's queues have more or less room: whatever waits for a worker may be better off elsewhere."""
+        for check in self._checks.list():
+            if config_name(check):
+                for key in self._of_check(check):
+                    workload = self._workloads.get(key)
+                    if workload is not None and check_state(workload, name_of(check)).get("state") == names.PENDING:
+                        self.controller.queue.add_after(key, REBIND_DELAY_S)
 
     def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
@@ -110,8 +126,11 @@ class DispatchWorkloads:
     async def reconcile(self, key: Key) -> Result | None:
         workload = self._workloads.get(key)
         if workload is None or is_deleting(workload):
+            self._binding.pop(key, None)
             await self._remove_everywhere(key)
             return None
+        if status_of(workload).get("clusterName"):
+            self._binding.pop(key, None)
         check = self._check_of(workload)
         if not check or check_state(workload, check).get("state") == names.REJECTED:
             return None
@@ -316,6 +335,7 @@ class DispatchWorkloads:
                     problems.append(f"{name}: cannot be reached")
                 continue
             await self._follow_nomination(subject, remote, name in nomination.clusters, problems)
+        problems += [f"{name}: {why}" for name, why in subject.rejected.items()]
         waiting = self._waiting(key_of(workload), nomination.clusters, problems)
         if self._settings.say_why:
             await self._explain(workload, subject.check, waiting)
@@ -327,10 +347,76 @@ class DispatchWorkloads:
         usable = [name for name in configured if self._takes(name, subject.adapter.resource)]
         if settings.dispatcher == model.ALL_AT_ONCE:
             return nominate.all_at_once(workload, usable)
+        if settings.dispatcher == model.LATE_BINDING:
+            return self._bind(subject, configured)
         if settings.dispatcher == model.INCREMENTAL:
             now = self._manager.clock.now()
             return nominate.incremental(workload, configured, now, step=settings.step, round_s=settings.round_s)
         return Nomination(nominate.nominated(workload))
+
+    def _bind(self, subject: _Subject, configured: Sequence[str]) -> Nomination:
+        """The one worker that can start the Workload now or soonest; it stays where a worker has reserved quota for it."""
+        workload = subject.workload
+        current = next(iter(nominate.nominated(workload)), "")
+        if current and not self._is_refused(current, key_of(workload)):
+            return Nomination((current,))
+        views = [self._worker_view(name, subject) for name in configured]
+        choice = binding.choose(workload, subject.jobs[0] if subject.jobs else None, views)
+        chosen = binding.rebind(choice, current)
+        subject.rejected = choice.rejected
+        self._binding[key_of(workload)] = chosen
+        return Nomination((chosen,) if chosen else ())
+
+    def _is_refused(self, cluster: str, key: Key) -> bool:
+        """Whether a worker has looked at its copy and could not take it, or is gone."""
+        remote = self._remotes.get(cluster)
+        if remote is None or not remote.connected:
+            return True
+        copy = remote.workload(key)
+        return copy is not None and conditions.is_false(copy, names.QUOTA_RESERVED)
+
+    def _has_reserved(self, cluster: str, key: Key) -> bool:
+        remote = self._remotes.get(cluster)
+        copy = remote.workload(key) if remote is not None else None
+        return copy is not None and conditions.is_true(copy, names.QUOTA_RESERVED)
+
+    def _worker_view(self, cluster: str, subject: _Subject) -> binding.WorkerView:
+        described = self._clusters.get(Key("", cluster))
+        remote = self._remotes.get(cluster)
+        if remote is None or not remote.connected or remote.local_queues is None or remote.cluster_queues is None:
+            return binding.WorkerView(cluster, connected=False)
+        queue = remote.local_queues.get(wl.local_queue_key(subject.workload))
+        return worker_view(
+            cluster,
+            labels_of(described) if described else {},
+            queue,
+            remote.cluster_queues,
+            serves=remote.supports(subject.adapter.resource),
+            promised=self._promised(cluster, subject.workload),
+        )
+
+    def _promised(self, cluster: str, workload: Obj) -> dict[str, int]:
+        """What was bound to a worker and does not show in its usage yet.
+
+        For one that is bound already only older ones count: two that made way for each other would never come to rest.
+        """
+        total: dict[str, int] = {}
+        is_bound = bool(nominate.nominated(workload))
+        for key in self._bound_to(cluster):
+            other = self._workloads.get(key)
+            if other is None or key == key_of(workload) or self._has_reserved(cluster, key):
+                continue
+            if is_bound and _age(other) > _age(workload):
+                continue
+            for resource, amount in binding.requests_of(other).items():
+                total[resource] = total.get(resource, 0) + amount
+        return total
+
+    def _bound_to(self, cluster: str) -> list[Key]:
+        """Workloads bound to a worker, those included whose nomination is being written right now."""
+        written = [key_of(other) for other in self._workloads.by_index(BY_NOMINATION, cluster)]
+        kept = [key for key in written if self._binding.get(key, cluster) == cluster]
+        return list(dict.fromkeys((*kept, *(key for key, name in self._binding.items() if name == cluster))))
 
     def _takes(self, cluster: str, resource: Resource) -> bool:
         remote = self._remotes.get(cluster)
@@ -419,10 +505,15 @@ class DispatchWorkloads:
 class _Subject:
     """A Workload with all that was found out about it."""
 
-    __slots__ = ("adapter", "check", "job_key", "jobs", "workload")
+    __slots__ = ("adapter", "check", "job_key", "jobs", "rejected", "workload")
 
     def __init__(self, workload: Obj, check: str, adapter: JobAdapter, job_key: Key, jobs: list[Obj]) -> None:
         self.workload, self.check, self.adapter, self.job_key, self.jobs = workload, check, adapter, job_key, jobs
+        self.rejected: Mapping[str, str] = {}
+
+
+def _age(workload: Obj) -> tuple[str, Key]:
+    return str(metadata_of(workload).get("creationTimestamp")), key_of(workload)
 
 
 def _not_managed(adapter: JobAdapter, job: Obj) -> str:

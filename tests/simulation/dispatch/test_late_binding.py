@@ -1,0 +1,120 @@
+"""Late binding: one copy per job, on the worker that has room; moved when another has room first; reasons are shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from corral.core import conditions
+from corral.core.meta import Obj, name_of, status_of
+from corral.kinds.batch import JOBS
+from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, WORKLOADS
+from corral.runtime.virtual import run_virtual
+from corral.simulate.fleet import SimulatedFleet, make_queue
+
+CONFIGURATION = {
+    "multiKueue": {"dispatcherName": "corral.dev/late-binding"},
+    "integrations": {"frameworks": ["batch/job"]},
+}
+
+
+def job(name: str, *, cpu: str = "1", seconds: int = 30, annotations: dict[str, str] | None = None) -> Obj:
+    container = {"name": "c", "image": "busybox", "command": ["true"], "resources": {"requests": {"cpu": cpu}}}
+    template = {
+        "metadata": {"annotations": {"corral.dev/run-seconds": str(seconds)}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    labels = {"kueue.x-k8s.io/queue-name": "user-queue"}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": labels, "annotations": annotations or {}},
+        "spec": {"suspend": True, "template": template},
+    }
+
+
+def on_fleet(test: Callable[[SimulatedFleet], Awaitable[None]], cpu: dict[str, str]) -> None:
+    async def main() -> None:
+        async with SimulatedFleet(tuple(cpu), configuration=CONFIGURATION) as fleet:
+            await fleet.introduce()
+            await make_queue(fleet.manager, "100", checks=["multikueue"])
+            for name, amount in cpu.items():
+                await make_queue(fleet.workers[name], amount)
+            await asyncio.sleep(1)
+            await test(fleet)
+
+    run_virtual(main)
+
+
+async def where(fleet: SimulatedFleet) -> dict[str, str]:
+    found = (await fleet.manager.client.list(WORKLOADS)).items
+    return {name_of(item).split("-")[1]: str(status_of(item).get("clusterName") or "") for item in found}
+
+
+def test_a_burst_of_jobs_makes_one_copy_each_and_fills_every_worker() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        for number in range(8):
+            await fleet.manager.client.create(JOBS, job(f"j{number}", seconds=5))
+        await asyncio.sleep(2)
+        placed = await where(fleet)
+        assert sorted(placed.values()) == ["worker1"] * 4 + ["worker2"] * 4
+        await asyncio.sleep(30)
+        found = (await fleet.manager.client.list(WORKLOADS)).items
+        assert all(conditions.is_true(item, "Finished") for item in found)
+        copies = fleet.manager.manager.metrics.registry.get_sample_value
+        made = sum(copies("corral_dispatch_copies_total", {"cluster": name}) or 0 for name in fleet.workers)
+        assert made == 8
+
+    on_fleet(check, {"worker1": "4", "worker2": "4"})
+
+
+def test_a_job_goes_where_it_fits_and_the_reason_against_the_other_is_known() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(JOBS, job("big", cpu="6"))
+        await asyncio.sleep(2)
+        assert await where(fleet) == {"big": "worker2"}
+
+    on_fleet(check, {"worker1": "4", "worker2": "8"})
+
+
+def test_a_waiting_job_moves_to_the_worker_that_has_room_first() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(JOBS, job("a", cpu="4", seconds=500))
+        await fleet.manager.client.create(JOBS, job("b", cpu="4", seconds=10))
+        await asyncio.sleep(2)
+        placed = await where(fleet)
+        assert sorted(placed.values()) == ["worker1", "worker2"]
+        await fleet.manager.client.create(JOBS, job("c", cpu="4", seconds=10))
+        await asyncio.sleep(2)
+        assert (await where(fleet))["c"] == ""
+        await asyncio.sleep(15)
+        assert (await where(fleet))["c"] == placed["b"]
+
+    on_fleet(check, {"worker1": "4", "worker2": "4"})
+
+
+def test_affinity_and_tiers_decide_between_workers_with_room() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        for name, labels in (
+            ("worker1", {"corral.dev/tier": "2"}),
+            ("worker2", {"corral.dev/tier": "1", "gpu": "a100"}),
+        ):
+            await fleet.manager.client.patch(MULTI_KUEUE_CLUSTERS, name, "", {"metadata": {"labels": labels}})
+        await asyncio.sleep(0.5)
+        await fleet.manager.client.create(JOBS, job("near"))
+        await fleet.manager.client.create(
+            JOBS, job("far", annotations={"corral.dev/cluster-anti-affinity": "gpu=a100"})
+        )
+        await asyncio.sleep(2)
+        assert await where(fleet) == {"near": "worker2", "far": "worker1"}
+
+    on_fleet(check, {"worker1": "4", "worker2": "4"})
+
+
+def test_a_job_no_worker_could_ever_run_says_why_for_each() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(JOBS, job("huge", cpu="50"))
+        await asyncio.sleep(2)
+        (item,) = (await fleet.manager.client.list(WORKLOADS)).items
+        message = status_of(item)["admissionChecks"][0]["message"]
+        assert message == "worker1: can never give so much cpu; worker2: can never give so much cpu"
+
+    on_fleet(check, {"worker1": "4", "worker2": "4"})
