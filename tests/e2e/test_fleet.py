@@ -1,0 +1,117 @@
+"""`corral up` as a person uses it: a manager and a worker as real processes, a job through both, a crash, down and up again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from corral.client.sync import SyncClient
+from corral.core import conditions
+from corral.core.errors import ApiError
+from corral.core.resource import Resource
+from corral.fleet.state import FleetFolder
+
+pytestmark = pytest.mark.e2e
+
+JOBS = Resource("batch", "v1", "jobs", "Job")
+WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "job.yaml"
+
+
+def corral(state: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "corral.cli.main", arguments[0], "--state", str(state), *arguments[1:]]
+    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=120)
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """The first true answer; fails when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if answer := condition():
+                return answer
+        except ApiError:
+            pass  # the server may be on its way up
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in time")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    state = tmp_path_factory.mktemp("fleet")
+    corral(state, "up", "--workers", "1", "--cpu", "4", "--memory", "8Gi")
+    yield state
+    corral(state, "down", check=False)
+
+
+def client(state: Path, context: str = "corral-manager") -> SyncClient:
+    return SyncClient.from_kubeconfig(state / "kubeconfig", context)
+
+
+def finished(state: Path, name: str) -> bool:
+    return conditions.is_true(client(state).get(JOBS, name, "default"), "Complete")
+
+
+def submit(state: Path) -> str:
+    created = client(state).create(JOBS, yaml.safe_load(EXAMPLE.read_text()))
+    return str(created["metadata"]["name"])
+
+
+def test_the_example_job_is_queued_on_the_manager_and_run_on_the_worker(fleet: Path) -> None:
+    name = submit(fleet)
+    eventually(lambda: finished(fleet, name))
+    command = [
+        sys.executable,
+        "-m",
+        "corral.cli.main",
+        "explain",
+        f"job/{name}",
+        "--kubeconfig",
+        str(fleet / "kubeconfig"),
+    ]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "Finished (Succeeded)" in said
+
+
+def test_the_worker_has_nothing_left_afterwards(fleet: Path) -> None:
+    name = submit(fleet)
+    eventually(lambda: finished(fleet, name))
+    worker = client(fleet, "corral-worker1")
+    eventually(lambda: not worker.list(JOBS, "default")["items"] and not worker.list(WORKLOADS)["items"])
+
+
+def test_a_killed_cluster_process_is_restarted_and_says_so(fleet: Path) -> None:
+    folder = FleetFolder(fleet)
+    before = folder.read_status()
+    assert before is not None
+    victim = next(cluster for cluster in before.clusters if cluster.name == "worker1")
+    os.kill(victim.pid, signal.SIGKILL)
+
+    def restarted() -> bool:
+        status = folder.read_status()
+        assert status is not None
+        now = next(cluster for cluster in status.clusters if cluster.name == "worker1")
+        return now.restarts > victim.restarts and bool(now.url)
+
+    eventually(restarted)
+    assert "worker1" in corral(fleet, "status").stdout
+    name = submit(fleet)
+    eventually(lambda: finished(fleet, name))
+
+
+def test_state_survives_down_and_up(fleet: Path) -> None:
+    name = submit(fleet)
+    eventually(lambda: finished(fleet, name))
+    corral(fleet, "down")
+    corral(fleet, "up")
+    assert finished(fleet, name)
+    assert "a fleet is already running" in corral(fleet, "up", check=False).stderr
