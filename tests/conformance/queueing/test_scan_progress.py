@@ -84,11 +84,11 @@ def test_preemption_without_candidates_starts_over_whatever_the_policy() -> None
 )
 def test_a_cursor_is_outdated(age: int, newer: bool, same_shape: bool, preserve: bool, outdated: bool) -> None:
     scenario = Scenario("queue q: one cpu=4\nwait w @q: cpu=1\n->", preserve_scan_progress=preserve)
-    cycle, queue = scenario.state._cycle, scenario.state.world.queues["q"]
+    nominator, queue = scenario.state._cycle._nominator, scenario.state.world.queues["q"]
     info = scenario.state.world.workloads[Key("default", "w")]
-    cycle.number, queue.generation = 10, 3
+    nominator.number, queue.generation = 10, 3
     cursor = Cursor(2 if newer else 3, 10 - age, info.shape if same_shape else "another")
-    assert cycle._is_outdated(cursor, queue, info) is outdated
+    assert nominator._is_outdated(cursor, queue, info) is outdated
 
 
 def build(spec: dict[str, object], *flavors: str) -> QueueingWorld:

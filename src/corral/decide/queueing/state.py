@@ -8,14 +8,12 @@ Nothing here reads a clock: `now` is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from heapq import heappop, heappush
+from collections.abc import Iterable, Mapping
 
 from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, name_of, spec_of
-from corral.decide.queueing.activity import READY, refresh_activity
+from corral.decide.queueing.activity import READY
 from corral.decide.queueing.checks import required_checks
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.cycle import Cycle
+from corral.decide.queueing.clusterqueue import ClusterQueue
 from corral.decide.queueing.decode import (
     admission_check_from,
     cluster_queue_from,
@@ -27,42 +25,18 @@ from corral.decide.queueing.decode import (
 )
 from corral.decide.queueing.explain import explain
 from corral.decide.queueing.fairness import share_of
+from corral.decide.queueing.intake import Intake, is_open, same_queue
 from corral.decide.queueing.limits import NO_LIMITS, namespace_limits
-from corral.decide.queueing.model import Amounts, LocalQueueSpec, PodUsage, WorkloadInfo
-from corral.decide.queueing.pending import Pending, PendingQueue
+from corral.decide.queueing.model import Amounts, LocalQueueSpec, PodUsage
 from corral.decide.queueing.plan import CyclePlan, PodSetAssignment
 from corral.decide.queueing.requests import pod_requests
-from corral.decide.queueing.settings import QueueingSettings
 from corral.decide.queueing.tally import flavor_usage
-from corral.decide.queueing.topology.assigning import recorded_usage
 from corral.decide.queueing.views import ClusterQueueView, CohortView, Explanation, LocalQueueView, PendingView
 from corral.decide.queueing.workload import WorkloadDecoder
-from corral.decide.queueing.world import World
 
 
-class QueueingState:
+class QueueingState(Intake):
     """All queueing knowledge of one cluster."""
-
-    def __init__(
-        self,
-        settings: QueueingSettings | None = None,
-        *,
-        overheads: Mapping[str, Mapping[str, str]] | None = None,
-    ) -> None:
-        """`overheads` gives the pod overhead of RuntimeClasses by name; see `set_runtime_class`."""
-        self.settings = settings or QueueingSettings()
-        self.world = World(self.settings)
-        self._overheads: dict[str, Mapping[str, str]] = dict(overheads or {})
-        self._decoder = WorkloadDecoder(self.settings, self._overheads)
-        self._cycle = Cycle(self.world)
-        self._specs: dict[tuple[str, str], object] = {}
-        self._by_local_queue: dict[Key, dict[Key, None]] = {}
-        self._local_queues_of: dict[str, dict[Key, None]] = {}
-        self._homeless: dict[str, dict[Key, None]] = {}
-        """Reservations in ClusterQueues that do not exist (yet)."""
-        self._to_flush: dict[str, None] = {}
-        self._alarms: list[tuple[float, Key]] = []
-        self._now = 0.0
 
     # -- ClusterQueues, Cohorts, LocalQueues ----------------------------------------------------------------------
 
@@ -136,13 +110,13 @@ class QueueingState:
         self.world.ledger.set_queue(spec)
         old = self.world.local_queues.get(spec.key)
         self.world.local_queues[spec.key] = spec
-        if old is not None and _same_queue(old, spec):
+        if old is not None and same_queue(old, spec):
             return
         if old is not None and old.cluster_queue != spec.cluster_queue:
             self._unqueue_members(old)
             self._local_queues_of.get(old.cluster_queue, {}).pop(spec.key, None)
         self._local_queues_of.setdefault(spec.cluster_queue, {})[spec.key] = None
-        if _is_open(spec):
+        if is_open(spec):
             self._queue_members(spec.key)
         else:
             self._unqueue_members(spec)
@@ -412,7 +386,7 @@ class QueueingState:
         granular = self.settings.features.granular_reasons
         if spec is None:
             return ("Misconfigured" if granular else "Inadmissible"), f"LocalQueue {info.queue} doesn't exist"
-        if not _is_open(spec):
+        if not is_open(spec):
             return ("Suspended" if granular else "Inadmissible"), f"LocalQueue {info.queue} is inactive"
         queue = self.world.queues.get(spec.cluster_queue)
         if queue is None:
@@ -434,310 +408,9 @@ class QueueingState:
         """Consumed resources (billionths) and when they were last sampled, for the LocalQueue's status."""
         return self.world.ledger.consumed(str(key))
 
-    # -- inside ---------------------------------------------------------------------------------------------------
-
-    def _is_news(self, kind: str, name: str, value: object) -> bool:
-        if self._specs.get((kind, name)) == value:
-            return False
-        self._specs[kind, name] = value
-        return True
-
-    def _new_pending(self, queue: ClusterQueue) -> PendingQueue:
-        pending = PendingQueue(strict=queue.spec.strict_fifo, hashing=self.settings.features.scheduling_hash)
-        if queue.spec.admission_fair_sharing and self.settings.admission_fair_sharing is not None:
-            pending.usage_of = self.world.ledger.usage
-        return pending
-
-    def _rebuild_pending(self, queue: ClusterQueue) -> None:
-        old = self.world.pending[queue.name]
-        new = self.world.pending[queue.name] = self._new_pending(queue)
-        for item in old.items.values():
-            new.add(item.info, backoff=self._in_backoff(item.info))
-
-    def _accept(self, info: WorkloadInfo, old: WorkloadInfo | None) -> None:
-        world, key = self.world, info.key
-        if old is None or old.queue != info.queue:
-            if old is not None:
-                self._by_local_queue.get(Key(key.namespace, old.queue), {}).pop(key, None)
-                self._unqueue(old)
-                world.ledger.forgive(old.queue_key, key)
-            self._by_local_queue.setdefault(Key(key.namespace, info.queue), {})[key] = None
-        world.workloads[key] = info
-        if info.evicted or not info.reserving:
-            world.expected_evictions.pop(key, None)
-        if info.finished:
-            self._unqueue(info)
-            self._release(key)
-            self._forget(info)
-        elif info.reserving:
-            self._unqueue(info)
-            self._book(info, old)
-        elif key in world.reservations and world.reservations[key].assumed:
-            # The admission was planned and is being written; what we see is the workload before that.
-            world.reservations[key].info = info
-        else:
-            self._release(key)
-            world.not_ready.discard(key)
-            self._requeue(info, old)
-
-    def _forget(self, info: WorkloadInfo) -> None:
-        world = self.world
-        world.ledger.forgive(info.queue_key, info.key)
-        world.second_pass.pop(info.key, None)
-        world.expected_evictions.pop(info.key, None)
-        self._pods_ready(info.key)
-
-    def _pods_ready(self, key: Key) -> None:
-        if key in self.world.not_ready:
-            self.world.not_ready.discard(key)
-            if not self.world.not_ready:
-                for name in self.world.queues:
-                    self.world.stir(name)
-
-    def _book(self, info: WorkloadInfo, old: WorkloadInfo | None = None) -> None:
-        """Count a reservation as the object states it."""
-        world = self.world
-        queue = world.queues.get(info.cluster_queue)
-        if queue is None:
-            self._release(info.key)
-            self._homeless.setdefault(info.cluster_queue, {})[info.key] = None
-            return
-        before = world.release(info.key)
-        usage = info.usage
-        replaced = world.reservations.get(info.replaces) if info.replaces is not None else None
-        if replaced is not None:
-            usage = {column: amount - replaced.usage.get(column, 0) for column, amount in usage.items()}
-        pod_sets = tuple(
-            PodSetAssignment(
-                entry.name,
-                entry.count,
-                entry.flavors,
-                entry.requests,
-                entry.topology_assignment,
-                entry.delayed_topology,
-            )
-            for entry in info.pod_sets
-        )
-        reservation = Reservation(info, queue, pod_sets, usage, recorded_usage(info, world.topology.capacities))
-        world.reserve(reservation)
-        if before is not None and before.queue is not queue:
-            self._flush_tree(before.queue)
-        shrunk = before is not None and any(usage.get(column, 0) < held for column, held in before.usage.items())
-        lowered = old is not None and info.priority < old.priority
-        if shrunk or lowered:
-            self._flush_tree(queue)
-        if info.admitted:
-            world.ledger.settle(info.queue_key, info.key, self._now)
-        if info.admitted and self.settings.block_on_pods_ready and not info.pods_ready and not info.evicted:
-            world.not_ready.add(info.key)
-        else:
-            self._pods_ready(info.key)
-        if info.needs_second_pass:
-            world.second_pass[info.key] = Pending(info, 0)
-        else:
-            world.second_pass.pop(info.key, None)
-
-    def _release(self, key: Key) -> None:
-        reservation = self.world.release(key)
-        if reservation is None:
-            return
-        self._flush_tree(reservation.queue)
-        for flavor in self.world.topology.sharing_nodes(reservation.topology_usage):
-            self._flush_users_of(flavor)
-        self._rebook_successor(reservation)
-
-    def _rebook_successor(self, replaced: Reservation) -> None:
-        """A slice that was counted as the difference to the one it replaced holds everything once that is gone."""
-        key = replaced.info.key
-        for reservation in list(replaced.queue.reservations.values()):
-            if reservation.info.replaces == key:
-                world = self.world
-                world.release(reservation.info.key)
-                for column, amount in replaced.usage.items():
-                    reservation.usage = {**reservation.usage, column: reservation.usage.get(column, 0) + amount}
-                world.reserve(reservation)
-
-    # queueing
-
-    def _queue_for(self, info: WorkloadInfo) -> PendingQueue | None:
-        spec = self.world.local_queues.get(Key(info.key.namespace, info.queue))
-        if spec is None or not _is_open(spec):
-            return None
-        return self.world.pending.get(spec.cluster_queue)
-
-    def _requeue(self, info: WorkloadInfo, old: WorkloadInfo | None) -> None:
-        """Queue a pending workload, unless nothing changed that could matter to its turn."""
-        pending = self._queue_for(info)
-        item = pending.items.get(info.key) if pending is not None else None
-        if pending is not None and item is not None and old is not None and _waits_alike(old, info):
-            pending.replace(item, info)
-            return
-        self._queue(info)
-
-    def _queue(self, info: WorkloadInfo) -> None:
-        pending = self._queue_for(info)
-        if pending is None or not info.active or info.on_hold or info.deleting:
-            self._unqueue(info)
-            return
-        backoff = self._in_backoff(info)
-        pending.add(info, backoff=backoff)
-        if backoff and info.requeue_at is not None and not info.requeue_blocked:
-            heappush(self._alarms, (info.requeue_at, info.key))
-        spec = self.world.local_queues[Key(info.key.namespace, info.queue)]
-        self.world.stir(spec.cluster_queue)
-
-    def _in_backoff(self, info: WorkloadInfo) -> bool:
-        return info.requeue_blocked or (info.requeue_at is not None and info.requeue_at > self._now)
-
-    def _unqueue(self, info: WorkloadInfo) -> None:
-        spec = self.world.local_queues.get(Key(info.key.namespace, info.queue))
-        pending = self.world.pending.get(spec.cluster_queue) if spec is not None else None
-        if spec is not None and pending is not None and pending.delete(info.key) is not None:
-            self.world.stir(spec.cluster_queue)
-
-    def _queue_members(self, local_queue: Key) -> None:
-        for key in list(self._by_local_queue.get(local_queue, ())):
-            info = self.world.workloads[key]
-            if not info.reserving and not info.finished and key not in self.world.reservations:
-                self._queue(info)
-
-    def _unqueue_members(self, spec: LocalQueueSpec) -> None:
-        pending = self.world.pending.get(spec.cluster_queue)
-        if pending is not None:
-            for key in self._by_local_queue.get(spec.key, ()):
-                pending.delete(key)
-            self.world.stir(spec.cluster_queue)
-
-    # another chance for parked workloads
-
-    def _flush_tree(self, queue: ClusterQueue) -> None:
-        self._to_flush[queue.name] = None
-
-    def _flush_cohort(self, name: str) -> None:
-        node = self.world.forest.cohorts.get(name)
-        if node is not None:
-            for leaf in node.root().subtree_queues():
-                self._to_flush[leaf.name] = None
-
-    def _flush_users_of(self, flavor: str) -> None:
-        for queue in self.world.queues.values():
-            if flavor in queue.spec.flavors:
-                self._to_flush[queue.name] = None
-
-    def _flavor_changed(self, flavor: str) -> None:
-        self.world.topology.settle()
-        for queue in self.world.queues.values():
-            if flavor in queue.spec.flavors:
-                self._refresh(queue)
-                self._to_flush[queue.name] = None
-
-    def _check_changed(self, check: str) -> None:
-        for queue in self.world.queues.values():
-            if any(rule.name == check for rule in queue.spec.checks):
-                self._refresh(queue)
-                self._to_flush[queue.name] = None
-
-    def _topology_changed(self) -> None:
-        """Nodes or topologies changed: queues with topology flavors get another chance at the next plan."""
-        for queue in self.world.queues.values():
-            if any(name in self.world.flavors and self.world.flavors[name].topology for name in queue.spec.flavors):
-                self._to_flush[queue.name] = None
-
-    def _refresh_all(self) -> None:
-        for queue in self.world.queues.values():
-            self._refresh(queue)
-
-    def _refresh(self, queue: ClusterQueue) -> None:
-        world = self.world
-        was = queue.inactive
-        broken = world.forest.is_broken(queue.node)
-        refresh_activity(queue, world.flavors, world.checks, world.topology, broken=broken)
-        if was is not None and queue.inactive is None:
-            self._to_flush[queue.name] = None
-
-    def _settle_structure(self) -> None:
-        world = self.world
-        world.forest.settle()
-        if world.topology.settle():
-            self._refresh_all()
-            self._rebook_topology()
-
-    def _rebook_topology(self) -> None:
-        """Flavors got (or lost) their trees: what recorded assignments use is counted anew where it was not yet."""
-        world = self.world
-        for reservation in list(world.reservations.values()):
-            if reservation.assumed or not any(entry.topology for entry in reservation.pod_sets):
-                continue
-            usage = recorded_usage(reservation.info, world.topology.capacities)
-            if usage != reservation.topology_usage:
-                world.release(reservation.info.key)
-                reservation.topology_usage = usage
-                world.reserve(reservation)
-
-    def _settle(self) -> None:
-        """Bring trees up to date and give parked workloads of changed trees another chance."""
-        self._settle_structure()
-        world = self.world
-        done: set[str] = set()
-        for name in list(self._to_flush):
-            queue = world.queues.get(name)
-            if queue is None or name in done:
-                continue
-            for member in world.tree_of(queue):
-                done.add(member.name)
-                member.generation += 1
-                world.pending[member.name].flush(self._may_retry(member))
-                world.stir(member.name)
-        self._to_flush.clear()
-
-    def _may_retry(self, queue: ClusterQueue) -> Callable[[WorkloadInfo], bool]:
-        return lambda info: self.world.namespace_matches(queue, info.key.namespace)
-
-    def _ring(self, now: float) -> None:
-        """End back-offs whose time has come."""
-        while self._alarms and self._alarms[0][0] <= now:
-            _, key = heappop(self._alarms)
-            info = self.world.workloads.get(key)
-            if info is None or info.requeue_blocked or (info.requeue_at or 0.0) > now:
-                continue
-            pending = self._queue_for(info)
-            if pending is not None and pending.wake(key):
-                self.world.stir(self.world.local_queues[Key(key.namespace, info.queue)].cluster_queue)
-
-
-def _is_open(spec: LocalQueueSpec) -> bool:
-    return spec.stop_policy == "None" and not spec.deleting
-
-
-def _same_queue(one: LocalQueueSpec, other: LocalQueueSpec) -> bool:
-    return (one.cluster_queue, _is_open(one)) == (other.cluster_queue, _is_open(other))
-
-
-def _waits_alike(old: WorkloadInfo, new: WorkloadInfo) -> bool:
-    """Would the queue treat both versions the same?"""
-
-    def view(info: WorkloadInfo) -> tuple[object, ...]:
-        return (
-            info.shape,
-            info.order_time,
-            info.active,
-            info.on_hold,
-            info.deleting,
-            info.evicted,
-            info.evicted_reason,
-            info.requeue_at,
-            info.requeue_blocked,
-            info.gated_preemption,
-            info.failed_checks,
-            info.invalid,
-            info.reserving,
-        )
-
-    return view(old) == view(new)
-
 
 def _local_queue_activity(spec: LocalQueueSpec, queue: ClusterQueue | None) -> tuple[bool, str, str]:
-    if not _is_open(spec):
+    if not is_open(spec):
         return False, "Stopped", "LocalQueue is stopped"
     if queue is None:
         return False, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue"
