@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from corral.controllers.queueing.context import ADMISSION_MANAGER, BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import (
+    ADMISSION_MANAGER,
+    BY_OWNER,
+    BY_OWNER_NAME,
+    FIELD_MANAGER,
+    Context,
+    owner_name_index,
+)
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics, transition_time
 from corral.controllers.queueing.podset_info import FlavorGone, start_infos
@@ -94,8 +101,20 @@ class PodController:
     async def reconcile(self, key: Key) -> Result | None:
         group = self._group(key)
         if not group.pods:
+            await self._let_workload_go(key)
             return None
         return await _PodReconcile(self, group, is_group=key.name.startswith(GROUP_PREFIX)).run()
+
+    async def _let_workload_go(self, key: Key) -> None:
+        """All pods are gone: a Workload that goes with them must not be held."""
+        if key.name.startswith(GROUP_PREFIX):
+            found = [self.workloads.get(Key(key.namespace, key.name.removeprefix(GROUP_PREFIX)))]
+        else:
+            found = list(self.workloads.by_index(BY_OWNER_NAME, owner_name_index("", "Pod", key)))
+        for workload in found:
+            if workload is not None and is_deleting(workload) and names.RESOURCE_IN_USE in finalizers_of(workload):
+                new = without_finalizer(workload, names.RESOURCE_IN_USE)
+                await self.context.client.update(WORKLOADS, new, manager=FIELD_MANAGER)
 
     def _group(self, key: Key) -> PodGroup:
         if key.name.startswith(GROUP_PREFIX):
@@ -134,7 +153,8 @@ class _PodReconcile:
         if is_deleting(workload) or wl.is_finished(workload):
             await self._stop(workload, "Workload is deleted" if is_deleting(workload) else "Workload is finished")
             return None
-        if not self.is_group and is_deleting(self.first) and not spec_of(self.first).get("nodeName"):
+        deleted = not self.is_group and is_deleting(self.first) and not wl.is_evicted(workload)
+        if deleted and not spec_of(self.first).get("nodeName"):
             await self._let_go(self.group.pods)  # nothing runs here that could still end by itself
             return None
         if await self._adopt(workload) or await self._sync(workload):
