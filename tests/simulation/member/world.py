@@ -16,7 +16,6 @@ from corral.core.meta import Key, Obj, status_of
 from corral.core.resource import Resource
 from corral.kinds.core import CONFIG_MAPS, NAMESPACES
 from corral.kinds.fleet import APPLIED_WORKS, INTERNAL_MEMBER_CLUSTERS, WORKS
-from corral.kinds.registry import Registry
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 from corral.simulate.link import LinkClient, LinkState
@@ -37,12 +36,13 @@ class MemberWorld:
         *,
         heartbeat: int = 60,
         extra: Sequence[SetUp] = (),
-        registry: Registry | None = None,
+        unserved: Sequence[str] = (),
     ) -> None:
         self.settings = settings or MemberSettings()
         self.heartbeat = heartbeat
         self.hub = VirtualCluster(name="hub")
-        self.registry = registry or full_registry()
+        self.registry = full_registry()
+        self.unserved = unserved
         self.extra = extra
         self.link = LinkState()
         self.member = self._cluster()
@@ -54,7 +54,10 @@ class MemberWorld:
 
     def _agent(self, manager: Manager) -> None:
         hub: Client = LinkClient(lambda: self.hub.client, self.link, self.hub.clock, "hub")
-        set_up_member(manager, hub, MEMBER, self.settings, in_registry(self.registry))
+        set_up_member(manager, hub, MEMBER, self.settings, self._discover)
+
+    async def _discover(self, group: str, version: str, kind: str) -> Resource | None:
+        return None if kind in self.unserved else await in_registry(self.registry)(group, version, kind)
 
     async def __aenter__(self) -> Self:
         await self.hub.__aenter__()

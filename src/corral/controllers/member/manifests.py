@@ -248,7 +248,7 @@ class Manifests:
         if client_side and annotations_of(body).get(LAST_APPLIED):
             return await self._merge(resource, body, live, strategy)
         # Too large to remember what was applied, or server-side apply from the start.
-        force = not client_side and (strategy.force or _is_only_ours(live))
+        force = (strategy.force and not client_side) or _is_only_ours(live)
         if strategy.only_undrifted:
             body = {**body, "metadata": {**body["metadata"], "resourceVersion": resource_version_of(live)}}
         call = self._client.apply(resource, body, manager=AGENT, force=force)
