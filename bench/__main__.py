@@ -1,0 +1,48 @@
+"""Runs the benchmarks one after the other, each in a process of its own: python -m bench [NAME ...].
+
+What they print is recorded by hand in RESULTS.md, with the command and the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BENCHMARKS = {
+    "api": ["api/run.py"],
+    "decide": ["queueing/decide.py"],
+    "baseline": ["queueing/cluster.py", "baseline"],
+    "large": ["queueing/cluster.py", "large"],
+    "topology": ["queueing/cluster.py", "topology"],
+    "pods": ["node/simulated_pods.py"],
+    "jobs": ["node/real_jobs.py"],
+    "dispatch": ["dispatch/run.py"],
+    "fleet": ["fleet/run.py"],
+}
+
+
+def main() -> int:
+    wanted = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in wanted if name not in BENCHMARKS]
+    if unknown:
+        print(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    failed = []
+    for name in wanted:
+        script, *arguments = BENCHMARKS[name]
+        if not (HERE / script).exists():
+            continue
+        print(f"\n=== {name}: python bench/{script} {' '.join(arguments)}", flush=True)
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        if subprocess.run([sys.executable, str(HERE / script), *arguments], env=environment, check=False).returncode:
+            failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The documentation holds: links lead somewhere, commands exist, manifests are YAML that names a kind."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from corral.cli.main import COMMANDS, corral
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+MANIFESTS = sorted(ROOT.glob("examples/**/*.yaml"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_pages_exist(page: Path) -> None:
+    for line in re.findall(r"^\$? ?(corral [a-z].*)$", page.read_text(), re.MULTILINE):
+        word = line.split()[1]
+        assert word in COMMANDS, f"{page.name} says {line!r}"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_explains_itself(name: str) -> None:
+    command = corral.get_command(click.Context(corral), name)
+    if command is None:
+        pytest.skip(f"{name} is not part of this build")
+    result = CliRunner().invoke(corral, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert len(result.output.splitlines()) > 3
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.name)
+def test_examples_are_manifests(manifest: Path) -> None:
+    for document in yaml.safe_load_all(manifest.read_text()):
+        assert document["apiVersion"]
+        assert document["kind"]
+        assert document["metadata"].get("name") or document["metadata"].get("generateName")
