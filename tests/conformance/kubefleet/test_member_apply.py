@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -399,7 +400,7 @@ def test_120_looks_come_after_5_5_2_and_then_ever_later() -> None:
             if not seen or seen[-1][1] != drift:
                 seen.append((world.hub.clock.now() - start, drift))
             await asyncio.sleep(0.1)
-        gaps = [after[0] - before[0] for before, after in zip(seen[1:], seen[2:], strict=False)]
+        gaps = [after[0] - before[0] for before, after in pairwise(seen[1:])]
         assert gaps == pytest.approx([5, 2, 2.4, 2.9, 3.5, 4.1, 5, 6, 7.2, 8.6, 10.3, 12.4, 14.9, 22.3], abs=0.2)
 
     in_world(check)

@@ -89,7 +89,7 @@ def test_heartbeats_come_with_the_period_and_a_change_of_it_is_answered_at_once(
         assert third > second
         await asyncio.sleep(11)
         assert 9 <= await beat() - third <= 12
-        assert [one for one in await events(world) if one[0] == "InternalMemberClusterJoined"][0][2] == 2
+        assert next(one for one in await events(world) if one[0] == "InternalMemberClusterJoined")[2] == 2
 
     in_world(check)
 
