@@ -25,6 +25,14 @@ from corral.decide.queueing.quota import QuotaNode
 from corral.decide.queueing.topology.assigning import (
     topology_usage,
 )
+from corral.decide.queueing.variants import (
+    BELOW_LAST_ACCEPTABLE,
+    MORE_FAVORABLE,
+    PENDING_MIGRATION,
+    admitted_sibling,
+    may_migrate,
+    migration_message,
+)
 from corral.decide.queueing.world import World
 
 _MAX_IDLE_ROUNDS = 64
@@ -44,6 +52,7 @@ class Cycle:
         self._progress = False
         self._nominator = Nominator(world)
         self._order = EntryOrder(world)
+        self._variants = world.settings.features.concurrent_admission
 
     def plan(self, now: float) -> CyclePlan:
         """Decide everything that can be decided at `now`."""
@@ -145,6 +154,10 @@ class Cycle:
 
     def _process(self, entry: Entry) -> bool:
         """Take the entry's turn; True when it needs no requeue."""
+        if self._variants and admitted_sibling(entry.info, entry.queue, better=True) is not None:
+            self._skip(entry, MORE_FAVORABLE, preempting=False)
+            entry.reason = "PendingEvaluation"
+            return False
         fits = self._recheck(entry)
         assignment = entry.nominated
         mode, info, queue = assignment.mode, entry.info, entry.queue
@@ -189,8 +202,28 @@ class Cycle:
             return False
         if self._must_wait_for_pods(entry):
             return False
+        if self._variants:
+            worse = admitted_sibling(info, queue, better=False)
+            if worse is not None:
+                self._hold(queue, entry.usage, assignment.topology_usage)
+                self._migrate(entry, worse)
+                return False
         self._admit(entry)
         return True
+
+    def _migrate(self, entry: Entry, sibling: Reservation) -> None:
+        """Move a variant on a worse flavor out of the way, if the queue's policy allows."""
+        info = entry.info
+        entry.item.cursor = None
+        if not may_migrate(info, entry.queue):
+            entry.message, entry.reason = BELOW_LAST_ACCEPTABLE, "PendingEvaluation"
+            return
+        entry.message += PENDING_MIGRATION
+        entry.cause, entry.reason = "PendingMigration", "WaitingForPreemptedWorkloads"
+        other = sibling.info
+        if not other.evicted and self.world.expected_evictions.get(other.key) != other.uid:
+            self.world.expected_evictions[other.key] = other.uid
+            self._decisions.append(Evict(other.key, "FlavorMigration", migration_message(info)))
 
     def _recheck(self, entry: Entry) -> bool:
         """Does the nomination still hold after what the entries before it took? Repair it where that is allowed."""

@@ -21,6 +21,7 @@ class EntryOrder:
         self._world = world
 
     def ordered(self, entries: list[Entry]) -> Iterator[Entry]:
+        """The entries, each when its turn comes."""
         if len(entries) < 2:
             return iter(entries)
         if self._world.settings.fair_sharing:
@@ -42,6 +43,7 @@ class EntryOrder:
         return iter(sorted(entries, key=order))
 
     def is_preemptor(self, entry: Entry) -> bool:
+        """Does it wait for victims of an earlier cycle to leave?"""
         return self._world.pending[entry.queue.name].preemptor == entry.info.key
 
     def _tournament(self, entries: list[Entry]) -> Iterator[Entry]:

@@ -305,6 +305,8 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
     elastic: bool = False
     allowed_flavors: frozenset[str] | None = None
     variant_of: str = ""
+    """Uid of the workload this one is a variant of, under concurrent admission."""
+    variant_flavor: str = ""
     unhealthy_nodes: tuple[str, ...] = ()
     owned_by_pod: bool = False
     """Made for one plain pod, which cannot run anywhere else than where it runs."""

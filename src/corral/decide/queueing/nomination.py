@@ -32,6 +32,7 @@ class Nominator:
         self._simulated: tuple[Key, FlavorResource, int, list[Target]] | None = None
 
     def assign(self, entry: Entry, nominated: Sequence[Mapping[str, str]] | None = None) -> None:
+        """Give the entry an assignment and victims; `nominated` holds it to flavors of an earlier nomination."""
         self._simulated = None
         item, queue = entry.item, entry.queue
         if item.cursor is not None and self._is_outdated(item.cursor, queue, item.info):
@@ -103,6 +104,7 @@ class Nominator:
         return reduced_counts(info.pod_sets, attempt)
 
     def replaced(self, info: WorkloadInfo, queue: ClusterQueue) -> Reservation | None:
+        """The workload slice that this one takes over from."""
         if info.replaces is None:
             return None
         return queue.reservations.get(info.replaces)
@@ -164,6 +166,7 @@ class Nominator:
         return classical_targets(preemptor, world.by_node, placement)
 
     def orders_by_usage(self, queue: ClusterQueue) -> bool:
+        """Is the queue under admission fair sharing?"""
         return queue.spec.admission_fair_sharing and self._world.settings.admission_fair_sharing is not None
 
     def _local_queue_usage(self, info: WorkloadInfo) -> float:

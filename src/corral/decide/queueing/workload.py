@@ -143,6 +143,9 @@ class WorkloadDecoder:
         created = created_at(obj)
         finished = _true(found, "Finished")
         on_hold = _hold_reason(found, annotations)
+        if self.settings.features.concurrent_admission and labels_of(obj).get(PARENT_LABEL) == "true":
+            # Its variants are queued in its place.
+            on_hold = on_hold or "ConcurrentAdmission"
         unhealthy = tuple(node.get("name", "") for node in status.get("unhealthyNodes") or ())
         return WorkloadInfo(
             key=key_of(obj),
@@ -173,7 +176,8 @@ class WorkloadDecoder:
             replaces=_replaced_key(obj, replaces),
             elastic=annotations.get(ELASTIC_ANNOTATION) == "true",
             allowed_flavors=None if flavors is None else frozenset(flavors.split(",")),
-            variant_of=labels_of(obj).get(PARENT_LABEL, "") if self.settings.features.concurrent_admission else "",
+            variant_of=_parent_uid(obj) if self.settings.features.concurrent_admission else "",
+            variant_flavor="" if flavors is None else flavors.partition(",")[0],
             unhealthy_nodes=unhealthy,
             owned_by_pod=bool(unhealthy) and _is_owned_by_pod(obj),
             invalid=invalid,
@@ -370,6 +374,11 @@ def _replaced_key(obj: Obj, name: str | None) -> Key | None:
         return None
     key = Key.parse(name)
     return key if key.namespace else Key(key_of(obj).namespace, name)
+
+
+def _parent_uid(obj: Obj) -> str:
+    owners = (owner for owner in owner_references_of(obj) if owner.get("kind") == "Workload")
+    return str(next((owner.get("uid") or owner.get("name") or "" for owner in owners), ""))
 
 
 def _is_owned_by_pod(obj: Obj) -> bool:

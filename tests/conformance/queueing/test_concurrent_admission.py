@@ -1,0 +1,89 @@
+"""Variants of one workload on several flavors."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.core.meta import Obj
+from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.testing.queueing import (
+    QueueingWorld,
+    make_assignment,
+    make_cluster_queue,
+    make_flavor,
+    make_local_queue,
+    make_workload,
+    reserve,
+)
+
+ALLOWED = "kueue.x-k8s.io/workload-allowed-resource-flavors"
+
+
+def variant(name: str, flavor: str) -> Obj:
+    workload = make_workload(name, requests={"cpu": 1}, annotations={ALLOWED: flavor})
+    workload["metadata"]["ownerReferences"] = [
+        {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": "parent", "uid": "parent-uid"}
+    ]
+    return workload
+
+
+def running(name: str, flavor: str) -> Obj:
+    return reserve(variant(name, flavor), "cq", make_assignment("main", {"cpu": flavor}, {"cpu": 1}))
+
+
+def world(last: str = "") -> QueueingWorld:
+    built = QueueingWorld(QueueingSettings(features=Features(concurrent_admission=True)))
+    for flavor in ("reserved", "on-demand", "spot"):
+        built.state.upsert_flavor(make_flavor(flavor))
+    migration: Obj = {"mode": "TryPreferredFlavors"}
+    if last:
+        migration["constraints"] = {"lastAcceptableFlavorName": last}
+    built.state.upsert_cluster_queue(
+        make_cluster_queue(
+            "cq",
+            {flavor: {"cpu": 1} for flavor in ("reserved", "on-demand", "spot")},
+            concurrentAdmissionPolicy={"migration": migration},
+        )
+    )
+    built.state.upsert_local_queue(make_local_queue("lq", "cq"))
+    return built
+
+
+def test_more_favorable_variant_evicts_less_favorable_sibling() -> None:
+    built = world()
+    built.put(running("spot", "spot"), variant("reserved", "reserved"))
+    plan = built.cycle()
+    (eviction,) = plan.evictions
+    assert (eviction.key.name, eviction.reason) == ("spot", "FlavorMigration")
+    assert eviction.message == (
+        "Evicted to accommodate a workload (UID: uid-default-reserved) due to migration to more favorable resource flavor"
+    )
+    (wait,) = plan.waiting
+    assert wait.message == ". Pending the migration of 1 workload(s)"
+    built.vacate()
+    assert [admission.key.name for admission in built.cycle().admissions] == ["reserved"]
+
+
+def test_less_favorable_variant_is_skipped_when_more_favorable_sibling_is_admitted() -> None:
+    built = world()
+    built.put(running("reserved", "reserved"), variant("spot", "spot"))
+    plan = built.cycle()
+    assert not list(plan.admissions)
+    assert [wait.message for wait in plan.waiting] == ["A more favorable variant is already admitted"]
+
+
+@pytest.mark.parametrize(("last", "moves"), [("reserved", False), ("on-demand", True)])
+def test_migration_is_stopped_when_target_flavor_is_below_last_acceptable(last: str, moves: bool) -> None:
+    built = world(last)
+    built.put(running("spot", "spot"), variant("on-demand", "on-demand"))
+    plan = built.cycle()
+    assert bool(list(plan.evictions)) is moves
+    if not moves:
+        assert [wait.message for wait in plan.waiting] == ["Target flavor is below LastAcceptableFlavorName"]
+
+
+def test_the_parent_is_not_queued_itself() -> None:
+    built = world()
+    labels = {"kueue.x-k8s.io/concurrent-admission-parent": "true"}
+    built.put(make_workload("parent", requests={"cpu": 1}, labels=labels))
+    assert not built.state.pending("cq")
