@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -214,10 +215,14 @@ class Hub:
         self.cluster.api.chain.plugins.extend(set_up_placement(manager, self._settings))
 
     async def settle(self) -> None:
-        await self.cluster.settle()
+        """Let everything run that takes no time, short retries included."""
+        for _ in range(4):
+            await self.cluster.settle()
+            await asyncio.sleep(0.05)
 
     async def advance(self, seconds: float) -> None:
         await self.cluster.advance(seconds)
+        await self.settle()
 
     async def join(self, *names: str, heartbeat: int = 60) -> None:
         """Let members join; the three recorded ones come with their labels and sizes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.client.protocol import Client
 from corral.controllers.placement.scope import Records
-from corral.controllers.placement.writing import remove
+from corral.controllers.placement.writing import create_or_read, remove
 from corral.core.meta import (
     Obj,
     annotations_of,
@@ -71,7 +71,7 @@ class PolicySnapshots:
         }
         if namespace_of(placement):
             metadata["namespace"] = namespace_of(placement)
-        return await self._client.create(self._resource, {"metadata": metadata, "spec": spec})
+        return await create_or_read(self._client, self._resource, {"metadata": metadata, "spec": spec})
 
 
 def _notes(placement: Obj) -> dict[str, str]:

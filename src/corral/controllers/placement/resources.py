@@ -7,7 +7,7 @@ from typing import NamedTuple
 from corral.client.protocol import Client
 from corral.controllers.placement.scope import Records
 from corral.controllers.placement.settings import PlacementSettings
-from corral.controllers.placement.writing import remove
+from corral.controllers.placement.writing import create_or_read, remove
 from corral.core.errors import AlreadyExists
 from corral.core.meta import (
     Key,
@@ -115,7 +115,7 @@ class ResourceSnapshots:
             SNAPSHOT_COUNT: str(len(groups)),
             ENVELOPE_COUNT: str(sum(map(is_envelope, selected))),
         }
-        created = await self._client.create(self._resource, master)
+        created = await create_or_read(self._client, self._resource, master)
         await self._create_rest(placement, index, groups)
         return created
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 
 from corral.client.protocol import Client
-from corral.core.errors import NotFound
+from corral.core.errors import AlreadyExists, NotFound, conflict
 from corral.core.meta import Obj, finalizers_of, name_of, namespace_of, status_of, with_finalizer, without_finalizer
 from corral.core.resource import Resource
 
@@ -31,6 +31,17 @@ async def write_status(client: Client, resource: Resource, obj: Obj, status: Obj
     if status_of(obj) == status:
         return obj
     return await client.update(resource, {**obj, "status": status}, subresource="status")
+
+
+async def create_or_read(client: Client, resource: Resource, body: Obj) -> Obj:
+    """The object created, or the one that the cache did not show yet; Conflict when that one has another spec."""
+    try:
+        return await client.create(resource, body)
+    except AlreadyExists:
+        existing = await client.get(resource, name_of(body), namespace_of(body))
+        if existing.get("spec") != body["spec"]:
+            raise conflict(resource, name_of(body), "it exists with other contents") from None
+        return existing
 
 
 async def remove(client: Client, resource: Resource, obj: Obj) -> None:

@@ -63,7 +63,8 @@ def internal_member_cluster() -> Schema:
         },
         required=("state",),
     )
-    return s.root(spec=spec, status=s.obj(_member_status()), required=("spec",))
+    status = s.obj({**_member_status(), "namespaces": s.mapping(s.string())})
+    return s.root(spec=spec, status=status, required=("spec",))
 
 
 def _override_policy() -> Schema:
