@@ -26,8 +26,8 @@ RESOURCES = {(kind.group, kind.kind): kind.resource() for kind in (*builtin_kind
 class OperatedCluster(ProcessCluster):
     """A cluster of processes with every operator, as an embedded cluster has them."""
 
-    def __init__(self, state: Path) -> None:
-        super().__init__(state, network="127.79.0.0/16")
+    def __init__(self, state: Path, network: str = "127.79.0.0/16") -> None:
+        super().__init__(state, network=network)
         # The base registers the Job operator by itself; here all of them are wanted, each once.
         manager = self.base.manager
         manager.controllers = [entry for entry in manager.controllers if entry.name != "job"]
