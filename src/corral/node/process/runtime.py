@@ -134,8 +134,11 @@ class ProcessRuntime(ProcessStreams):
                 self._addresses.restore(folder.uid, holding.address)
                 self._devices.restore(holding.node, folder.uid, holding.devices)
         if await self.connection.connect_existing():
-            runs = await self.connection.runs()
-            self._running = {identity: Running(run.at) for identity, run in runs.items() if parse_run_id(identity)}
+            for identity, run in (await self.connection.runs()).items():
+                parts = parse_run_id(identity)
+                # One that ended while the list was on its way is told about before the list is read.
+                if parts is not None and self.folder(parts[0]).ending(parts[1], parts[2]) is None:
+                    self._running[identity] = Running(run.at)
         else:
             self._kill_strays()
 
@@ -183,6 +186,9 @@ class ProcessRuntime(ProcessStreams):
         holding = folder.load()
         if holding is None:
             return None
+        if any(identity.startswith(folder.uid + "/") for identity in self._running):
+            await self._take_up(pod)
+        # From here to the return nothing is awaited: a container that ends meanwhile would be reported to nobody.
         told = record_from_status(pod, self.clock.now())
         record = new_record(pod, told.started_at or self.clock.now())
         for container in all_containers(pod):
@@ -190,8 +196,15 @@ class ProcessRuntime(ProcessStreams):
             if found is not None:
                 record = record.with_container(found)
                 if isinstance(found.state, Running):
-                    await self._resume(pod, container, found.attempt)
+                    self._containers[run_id(folder.uid, container["name"], found.attempt)] = container
+                    self._watch_probes(pod, container, found.attempt)
         return PodRecord(record.containers, holding.address, record.started_at)
+
+    async def _take_up(self, pod: Obj) -> None:
+        try:
+            await self.prepare(pod)
+        except RuntimeProblem as problem:
+            log.info("pod taken up without its volumes", extra={"pod": name_of(pod), "error": problem.message})
 
     def _recover_container(self, folder: PodFolder, container: Obj, told: ContainerRecord) -> ContainerRecord | None:
         name = container["name"]
@@ -214,15 +227,6 @@ class ProcessRuntime(ProcessStreams):
             ending = Ending(identity, 137, now, now, failure="")
         state = self._ended(folder, container, attempt, ending)
         return ContainerRecord(name, state, attempt, attempt + 1, last, id=container_id(identity))
-
-    async def _resume(self, pod: Obj, container: Obj, attempt: int) -> None:
-        try:
-            await self.prepare(pod)
-        except RuntimeProblem as problem:
-            log.info("pod taken up without its volumes", extra={"pod": name_of(pod), "error": problem.message})
-            return
-        self._containers[run_id(uid_of(pod), container["name"], attempt)] = container
-        self._watch_probes(pod, container, attempt)
 
     async def prepare(self, pod: Obj) -> Sandbox:
         uid = uid_of(pod)
@@ -476,8 +480,8 @@ class ProcessRuntime(ProcessStreams):
         if not has_probe(container) and not container.get("livenessProbe"):
             return
         uid, name = uid_of(pod), container["name"]
-        observer = self._observer
-        if observer is None:
+        observer, setting = self._observer, self._prepared.get(uid)
+        if observer is None or setting is None:
             return
 
         async def execute(command: list[str], timeout: float) -> tuple[int, str]:
@@ -488,7 +492,7 @@ class ProcessRuntime(ProcessStreams):
             ready=lambda ok: observer.probed(uid, name, None, ok),
             unhealthy=lambda kind, message, over: observer.unhealthy(uid, name, kind, message, over),
         )
-        target = ProbeTarget(container, self._prepared[uid].facts.address, execute)
+        target = ProbeTarget(container, setting.facts.address, execute)
         self._spawn((uid, name), watch(target, self.clock, reports))
 
     # Small things
