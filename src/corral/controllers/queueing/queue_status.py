@@ -59,6 +59,13 @@ def counts_changed(old: Obj | None, new: Obj | None) -> bool:
     )
 
 
+def not_only_status(old: Obj | None, new: Obj | None) -> bool:
+    """Whether more than the status changed, which is ours to write and nobody else's."""
+    if old is None or new is None:
+        return True
+    return spec_of(old) != spec_of(new) or is_deleting(old) != is_deleting(new) or status_of(new) == {}
+
+
 def count_later(controller: Controller, queues: Informer, of: Callable[[Obj], Iterable[Key]]) -> ChangeHandler:
     """Counts queues again a moment after their workloads changed: a second, or longer when there are very many queues.
 
@@ -91,13 +98,14 @@ class ClusterQueueController:
         self.state = state
         self.metrics = metrics
         self.caches = context.caches
+        self._measured: dict[str, ClusterQueueView] = {}
 
     def setup(self, manager: Manager) -> None:
         workers = self.context.config.workers.get("ClusterQueue.kueue.x-k8s.io", 5)
         controller = manager.add(
             self,
             watches=[
-                Watch(CLUSTER_QUEUES),
+                Watch(CLUSTER_QUEUES, when=not_only_status),
                 Watch(RESOURCE_FLAVORS, map=lambda flavor: self._users(BY_FLAVOR, name_of(flavor))),
                 Watch(ADMISSION_CHECKS, map=lambda check: self._users("check", name_of(check))),
                 Watch(TOPOLOGIES, map=self._of_topology),
@@ -124,6 +132,7 @@ class ClusterQueueController:
     async def reconcile(self, key: Key) -> Result | None:
         queue = self.caches.cluster_queues.get(key)
         if queue is None:
+            self._measured.pop(key.name, None)
             return None
         view = self.state.cluster_queue(key.name)
         if view is None:
@@ -133,7 +142,9 @@ class ClusterQueueController:
                 CLUSTER_QUEUES, without_finalizer(queue, names.RESOURCE_IN_USE), manager=FIELD_MANAGER
             )
             return None
-        self._measure(queue, view)
+        if self._measured.get(key.name) != view:
+            self._measured[key.name] = view
+            self._measure(queue, view)
         status = self._status(queue, view)
         if status != status_of(queue):
             await self.context.client.update(
@@ -208,13 +219,14 @@ class LocalQueueController:
         self.state = state
         self.metrics = metrics
         self.caches = context.caches
+        self._measured: dict[Key, LocalQueueView] = {}
 
     def setup(self, manager: Manager) -> None:
         workers = self.context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
         controller = manager.add(
             self,
             watches=[
-                Watch(LOCAL_QUEUES),
+                Watch(LOCAL_QUEUES, when=not_only_status),
                 Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_activity_changed),
             ],
             workers=workers,
@@ -232,8 +244,11 @@ class LocalQueueController:
         queue = self.caches.local_queues.get(key)
         view = self.state.local_queue(key) if queue is not None else None
         if queue is None or view is None:
+            self._measured.pop(key, None)
             return None
-        self._measure(key, view)
+        if self._measured.get(key) != view:
+            self._measured[key] = view
+            self._measure(key, view)
         status = self._status(queue, key, view)
         if status != status_of(queue):
             await self.context.client.update(
