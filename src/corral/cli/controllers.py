@@ -1,0 +1,81 @@
+"""`corral controllers`: queueing and dispatch over real Kubernetes clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import click
+import yaml
+
+from corral.cli.options import cluster_options, kubeconfig_file
+
+
+@click.group()
+def controllers() -> None:
+    """Run the controllers over a real Kubernetes cluster."""
+
+
+@controllers.command()
+@click.option("--group", "groups", multiple=True, help="Only kinds of these API groups.")
+@cluster_options
+def install(groups: tuple[str, ...], namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Create Corral's CRDs and namespace where they are missing."""
+    from corral.client.http import HttpClient
+    from corral.fleet.kubernetes import install as install_kinds
+
+    async def run() -> list[str]:
+        client = HttpClient.from_kubeconfig(kubeconfig_file(kubeconfig_path), context)
+        try:
+            return await install_kinds(client, groups=groups)
+        finally:
+            await client.close()
+
+    made = asyncio.run(run())
+    click.echo("\n".join(f"{name} created" for name in made) or "all CRDs are there already")
+
+
+@controllers.command()
+@click.option("--config", type=click.Path(path_type=Path, exists=True), help="A config.kueue.x-k8s.io document.")
+@click.option("--dispatch/--no-dispatch", default=False, help="Also dispatch to worker clusters (on a manager).")
+@click.option("-v", "--verbose", count=True)
+@cluster_options
+def run(
+    config: Path | None,
+    dispatch: bool,
+    verbose: int,
+    namespace: str,
+    context: str,
+    kubeconfig_path: Path | None,
+) -> None:
+    """Queue and admit jobs of a cluster until stopped; of several copies one works, the others stand by."""
+    from corral.runtime import logs
+
+    logs.set_up(verbosity=1 + verbose)
+    document = yaml.safe_load(config.read_text()) if config else {}
+    asyncio.run(_run(kubeconfig_file(kubeconfig_path), context, document or {}, dispatch))
+
+
+async def _run(path: Path, context: str, document: dict[str, object], dispatch: bool) -> None:
+    from corral.client.http import HttpClient
+    from corral.fleet.cluster import connect
+    from corral.fleet.kubernetes import Controllers
+
+    client = HttpClient.from_kubeconfig(path, context)
+    work = asyncio.ensure_future(
+        Controllers(client, document, connect=connect if dispatch else None).lead(
+            f"{socket.gethostname()}_{os.getpid()}"
+        )
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    click.echo(f"controllers for {client.access.server} are starting")
+    try:
+        await work
+    except asyncio.CancelledError:
+        click.echo("stopped")
+    finally:
+        await client.close()

@@ -1,0 +1,121 @@
+"""A real control plane for tests: etcd, kube-apiserver and kube-controller-manager on loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from corral.client import kubeconfig
+from corral.server.certificates import Authority
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
+TOKEN = "test-token"
+
+
+def programs() -> Path | None:
+    """Where the real programs are: KUBEBUILDER_ASSETS, or what `make kube-tools` built."""
+    for variable in ("KUBEBUILDER_ASSETS", "KUBE_TOOLS"):
+        folder = Path(os.environ.get(variable, ""))
+        if os.environ.get(variable) and all(shutil.which(name, path=str(folder)) for name in PROGRAMS):
+            return folder
+    return None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ControlPlane:
+    """One cluster without nodes."""
+
+    def __init__(self, name: str, folder: Path, binaries: Path) -> None:
+        self.name, self.folder, self._binaries = name, folder, binaries
+        self.port = free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write_keys()
+        etcd, peers = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
+        self._spawn(
+            "etcd", f"--data-dir={self.folder / 'etcd'}", f"--listen-client-urls={etcd}", f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=default={peers}",
+            "--log-level=error", "--unsafe-no-fsync",
+        )  # fmt: skip
+        self._spawn(
+            "kube-apiserver", f"--etcd-servers={etcd}", f"--secure-port={self.port}", "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1", f"--cert-dir={self.folder / 'certs'}",
+            f"--tls-cert-file={self.folder / 'server.crt'}", f"--tls-private-key-file={self.folder / 'server.key'}",
+            f"--client-ca-file={self.folder / 'ca.crt'}", f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.folder / 'sa.key'}",
+            f"--service-account-signing-key-file={self.folder / 'sa.key'}",
+            "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount",
+        )  # fmt: skip
+        self._await_ready()
+        self._spawn(
+            "kube-controller-manager", f"--kubeconfig={self.kubeconfig}",
+            f"--service-account-private-key-file={self.folder / 'sa.key'}", f"--root-ca-file={self.folder / 'ca.crt'}",
+            "--leader-elect=false", f"--secure-port={free_port()}", "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder / 'manager-certs'}", "--kube-api-qps=200", "--kube-api-burst=400",
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+        for process in self._processes:
+            process.wait(30)
+
+    def _spawn(self, name: str, *arguments: str) -> None:
+        log = (self.folder / f"{name}.log").open("wb")
+        self._processes.append(subprocess.Popen([str(self._binaries / name), *arguments], stdout=log, stderr=log))
+        log.close()
+
+    def _await_ready(self) -> None:
+        context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"{self.server}/readyz", context=context, timeout=2):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.2)
+        raise AssertionError((self.folder / "kube-apiserver.log").read_text()[-2000:])
+
+    def _write_keys(self) -> None:
+        now = time.time()
+        authority = Authority.create(f"{self.name}-ca", now)
+        pair = authority.issue_server(["127.0.0.1", "localhost"], now)
+        account = ec.generate_private_key(ec.SECP256R1())
+        form = (Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        files = {
+            "ca.crt": authority.certificate,
+            "server.crt": pair.certificate,
+            "server.key": pair.key,
+            "sa.key": account.private_bytes(*form),
+            "tokens.csv": f"{TOKEN},admin,admin,system:masters\n".encode(),
+        }
+        for name, content in files.items():
+            (self.folder / name).write_bytes(content)
+        document = kubeconfig.document_for(self.name, self.server, authority.certificate, token=TOKEN)
+        kubeconfig.write(document, self.kubeconfig)
