@@ -63,8 +63,11 @@ class Server:
     async def stop(self) -> None:
         for process in reversed(self.processes):
             process.terminate()
-        for process in self.processes:
-            process.wait(30)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def rss_mb(self) -> float:
         """Resident memory of all its processes."""
@@ -130,17 +133,22 @@ class KubeApiserver(Server):
         await self._install_kinds()
 
     def _write_keys(self, folder: Path) -> None:
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
         from corral.server.certificates import Authority
 
         now = time.time()
         authority = Authority.create("bench", now)
         pair = authority.issue_server(["127.0.0.1", "localhost"], now)
-        account = authority.issue_client("sa", (), now)
+        account = ec.generate_private_key(ec.SECP256R1())
         self.token = "bench-token"
         (folder / "ca.crt").write_bytes(authority.certificate)
         (folder / "server.crt").write_bytes(pair.certificate)
         (folder / "server.key").write_bytes(pair.key)
-        (folder / "sa.key").write_bytes(account.key)
+        # The real server reads the keys of service accounts in the traditional form only.
+        form = (Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        (folder / "sa.key").write_bytes(account.private_bytes(*form))
         (folder / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
         self.context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
 

@@ -110,7 +110,18 @@ def _resolve(schema: Schema, seen: dict[str, Schema], *, crd: bool) -> Schema:
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
             result[key] = _resolve(schema[key], seen, crd=crd)
+    if crd and result.get("x-kubernetes-list-map-keys"):
+        result["items"] = _with_keys(result["items"], result["x-kubernetes-list-map-keys"])
     return result
+
+
+def _with_keys(items: Schema, keys: Sequence[str]) -> Schema:
+    """Items of a map-like list in a CRD: a key that may be left out must have a default there."""
+    properties = dict(items.get("properties") or {})
+    for key in keys:
+        if key in properties and key not in items.get("required", ()) and "default" not in properties[key]:
+            properties[key] = {**properties[key], "default": "TCP" if key == "protocol" else ""}
+    return {**items, "properties": properties}
 
 
 # Words to write schemas in
@@ -159,6 +170,8 @@ def mapping(values: Schema, **options: Any) -> Schema:
 
 def array(items: Schema, **options: Any) -> Schema:
     """A list. Options: list_type (atomic, set, map), keys, min_items, max_items, rules, default."""
+    if options.get("keys"):
+        items = _with_keys(items, options["keys"])
     return _with({"type": "array", "items": items}, options)
 
 
