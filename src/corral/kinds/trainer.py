@@ -90,7 +90,7 @@ def _pod_spec_patch() -> Schema:
     )
     return s.obj(
         {
-            "serviceAccountName": s.string(rules=fixed),
+            "serviceAccountName": s.string(rules=fixed, max_length=253),
             "nodeSelector": s.mapping(s.string()),
             "affinity": s.core_v1("Affinity"),
             "tolerations": s.array(s.core_v1("Toleration"), list_type="atomic", max_items=128),
@@ -99,7 +99,7 @@ def _pod_spec_patch() -> Schema:
             "containers": s.array(container, list_type="map", keys=("name",), max_items=64, rules=fixed),
             "schedulingGates": s.array(s.core_v1("PodSchedulingGate"), list_type="map", keys=("name",), max_items=16),
             "imagePullSecrets": s.array(
-                s.core_v1("LocalObjectReference"), list_type="map", keys=("name",), rules=fixed
+                s.obj({"name": s.string(default="")}), list_type="map", keys=("name",), rules=fixed
             ),
             "securityContext": s.core_v1("PodSecurityContext"),
             "terminationGracePeriodSeconds": s.integer("int64", rules=fixed),
@@ -112,7 +112,8 @@ def _meta() -> Schema:
 
 
 def _runtime_patches() -> Schema:
-    pod = s.obj({"metadata": _meta(), "spec": _pod_spec_patch()})
+    # When patches may change is checked in code: as schema rules it would cost more than a server allows.
+    pod = s.obj({"metadata": _meta(), "spec": _loose_pod_spec()})
     job = s.obj({"metadata": _meta(), "spec": s.obj({"template": pod})})
     replicated = s.obj({"name": s.string(), "template": job}, required=("name",))
     replicated_jobs = s.array(replicated, list_type="map", keys=("name",), max_items=100)

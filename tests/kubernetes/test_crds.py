@@ -1,0 +1,43 @@
+"""A real kube-apiserver accepts every CustomResourceDefinition that `corral crds` prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cluster import ControlPlane, programs
+
+from corral.client.http import HttpClient
+from corral.core.errors import ApiError
+from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from corral.kinds.crd import crd_manifest
+from corral.kinds.registry import native_kinds
+
+BINARIES = programs()
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(BINARIES is None, reason="no real kube-apiserver here; `make kube-tools` builds one"),
+    pytest.mark.timeout(200),
+]
+
+
+async def test_every_definition_is_accepted(tmp_path: Path) -> None:
+    assert BINARIES is not None
+    plane = ControlPlane("crds", tmp_path, BINARIES)
+    refused: dict[str, list[str]] = {}
+    try:
+        plane.start()
+        client = HttpClient.from_kubeconfig(plane.kubeconfig)
+        for kind in native_kinds():
+            try:
+                await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd_manifest(kind), dry_run=True)
+            except ApiError as error:
+                refused[kind.kind] = [f"{cause['field']}: {cause['message']}" for cause in error.causes]
+        await client.close()
+    finally:
+        plane.stop()
+    assert refused == {}
