@@ -173,7 +173,7 @@ async def test_deletion_terminates_then_kills_and_removes(cluster: ProcessCluste
 async def test_deadline_and_memory_limit(cluster: ProcessCluster) -> None:
     await cluster.run("slow", ["sleep", "100"], activeDeadlineSeconds=1, terminationGracePeriodSeconds=1)
     hungry = "x = bytearray(200 << 20); import time; time.sleep(30)"
-    await cluster.run("hungry", ["python", "-c", hungry], resources={"limits": {"memory": "64Mi"}})
+    await cluster.run("hungry", ["python", "-c", hungry], image="python:3", resources={"limits": {"memory": "64Mi"}})
     slow = await cluster.ended("slow")
     assert (slow["status"]["phase"], slow["status"]["reason"]) == ("Failed", "DeadlineExceeded")
     hungry_pod = await cluster.ended("hungry")
@@ -349,7 +349,7 @@ async def test_service_sends_connections_to_its_ready_pods(cluster: ProcessClust
     for name in ("web-a", "web-b"):
         await cluster.until(name, lambda found: found["status"].get("containerStatuses", [{}])[0].get("ready", False))
     client = "import urllib.request as u; print(*sorted({u.urlopen('http://web.default.svc:9090/hostname').read().decode() for _ in range(4)}))"
-    await cluster.run("client", ["python", "-c", client])
+    await cluster.run("client", ["python", "-c", client], image="python:3")
     await cluster.ended("client")
     assert await cluster.log("client") == "web-a web-b\n"
 

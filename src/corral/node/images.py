@@ -15,10 +15,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+_AGNHOST = str(Path(__file__).with_name("agnhost.py"))  # by its path: it needs nothing of this package
 BUILTIN_PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "@python": (sys.executable,),
-    "@agnhost": (sys.executable, "-m", "corral.node.agnhost"),
-    "@serve": (sys.executable, "-m", "corral.node.agnhost", "serve"),
+    "@agnhost": (sys.executable, _AGNHOST),
+    "@serve": (sys.executable, _AGNHOST, "serve"),
 }
 
 

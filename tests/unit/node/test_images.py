@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from corral.node import agnhost
 from corral.node.images import Catalog, UnknownImageError
 
 CATALOG = Catalog.load()
 PYTHON = sys.executable
+AGNHOST = agnhost.__file__
 
 
 @pytest.mark.parametrize(
@@ -20,13 +22,13 @@ PYTHON = sys.executable
         ("docker.io/library/busybox:1.36", [], [], ("sh",)),
         ("busybox", [], ["echo", "hi"], ("echo", "hi")),
         ("python:3.12-slim", [], [], (PYTHON,)),
-        ("python:3.12-slim", ["python", "train.py"], [], ("python", "train.py")),
-        ("registry.k8s.io/pause:3.10", [], [], (PYTHON, "-m", "corral.node.agnhost", "hold")),
-        ("registry.k8s.io/e2e-test-images/agnhost:2.53@sha256:abc", [], ["netexec"], (PYTHON, "-m", "corral.node.agnhost", "netexec")),
-        ("e2e-test-images/agnhost:2.53", ["/agnhost", "pause"], [], (PYTHON, "-m", "corral.node.agnhost", "pause")),
-        ("nginx:latest", [], [], (PYTHON, "-m", "corral.node.agnhost", "serve")),
+        ("python:3.12-slim", ["python", "train.py"], [], (PYTHON, "train.py")),
+        ("registry.k8s.io/pause:3.10", [], [], (PYTHON, AGNHOST, "hold")),
+        ("registry.k8s.io/e2e-test-images/agnhost:2.53@sha256:abc", [], ["netexec"], (PYTHON, AGNHOST, "netexec")),
+        ("e2e-test-images/agnhost:2.53", ["/agnhost", "pause"], [], (PYTHON, AGNHOST, "pause")),
+        ("nginx:latest", [], [], (PYTHON, AGNHOST, "serve")),
         ("pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime", ["torchrun", "a.py"], [], ("torchrun", "a.py")),
-        ("tensorflow/tensorflow:latest", ["python"], ["x.py"], ("python", "x.py")),
+        ("tensorflow/tensorflow:latest", ["python"], ["x.py"], (PYTHON, "x.py")),
         ("localhost:5000/mine", ["./run"], ["--fast"], ("./run", "--fast")),
     ],
 )  # fmt: skip
