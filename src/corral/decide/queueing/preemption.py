@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from corral.decide.queueing.assignment import Fit
 from corral.decide.queueing.candidates import Preemptor, Target, find_candidates, is_still_valid, worthwhile_scope
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.model import FlavorResource
+from corral.decide.queueing.model import FlavorResource, Usage
 from corral.decide.queueing.quota import QuotaNode, lowest_fitting_subtree
 
 Placement = Callable[[], bool]
@@ -47,17 +47,37 @@ def classical_targets(
     candidates = find_candidates(preemptor, queues, scope)
     for allow_borrowing in _attempts(preemptor, candidates.from_others, candidates.hierarchical):
         targets: list[Target] = []
+        missing = _missing(preemptor)
         for candidate in candidates:
             if not is_still_valid(candidate, preemptor.columns, allow_borrowing):
                 continue
             take(candidate.reservation)
             targets.append(Target(candidate.reservation, candidate.variant.reason))
-            if fits(preemptor, allow_borrowing, placement):
+            if _frees_enough(missing, candidate.reservation) and fits(preemptor, allow_borrowing, placement):
                 targets = fill_back(preemptor, targets, allow_borrowing, placement)
                 restore(targets)
                 return targets
         restore(targets)
     return []
+
+
+def _missing(preemptor: Preemptor) -> Usage:
+    """Per column, how much more has to come free at the very least."""
+    node = preemptor.queue.node
+    return {
+        column: amount - free
+        for column, amount in preemptor.requests.items()
+        if amount > (free := node.available(column))
+    }
+
+
+def _frees_enough(missing: Usage, victim: Reservation) -> bool:
+    """Take a victim off what is missing; nothing can fit before all of it is covered."""
+    for column in list(missing):
+        missing[column] -= victim.usage.get(column, 0)
+        if missing[column] <= 0:
+            del missing[column]
+    return not missing
 
 
 def _attempts(preemptor: Preemptor, from_others: bool, hierarchical: bool) -> Sequence[bool]:
