@@ -8,6 +8,7 @@ readiness, eviction, start, and running without admission.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from corral.controllers.queueing.context import (
     ADMISSION_MANAGER,
@@ -71,6 +72,14 @@ COMPOSE_RETRY_S = 10.0
 OUT_OF_SYNC = "The prebuilt workload is out of sync with its user job"
 
 
+BY_PREBUILT = "prebuilt"
+
+
+def _prebuilt_index(job: Obj) -> Iterable[str]:
+    name = prebuilt_workload(job)
+    return (f"{namespace_of(job)}/{name}",) if name else ()
+
+
 class WorkloadOwners:
     """Wakes the controller of a job when its Workload changes; one look per change, however many kinds there are."""
 
@@ -83,6 +92,9 @@ class WorkloadOwners:
 
     def changed(self, old: Obj | None, new: Obj | None) -> None:
         """An informer handler."""
+        if old is None and new is not None and not owner_references_of(new):
+            for controller in self._controllers.values():
+                controller.wake_prebuilt(key_of(new))
         for workload in (old, new):
             for reference in owner_references_of(workload) if workload is not None else ():
                 group = str(reference.get("apiVersion", "")).rpartition("/")[0]
@@ -104,7 +116,9 @@ class JobController:
         self.workloads = context.caches.workloads
 
     def setup(self, manager: Manager) -> None:
-        self.jobs: Reader = manager.informer(self.adapter.resource)
+        jobs = manager.informer(self.adapter.resource)
+        jobs.add_index(BY_PREBUILT, _prebuilt_index)
+        self.jobs: Reader = jobs
         self.lookups = {resource: manager.informer(resource) for resource in self.adapter.reads}
         self.managed.add_kind(self.adapter, self.jobs)
         resource = self.adapter.resource
@@ -114,6 +128,11 @@ class JobController:
     def wake(self, key: Key) -> None:
         """The Workload of the job `key` changed."""
         self._controller.queue.add(key)
+
+    def wake_prebuilt(self, workload: Key) -> None:
+        """A Workload without owner appeared, which jobs may have been waiting for."""
+        for job in self.jobs.by_index(BY_PREBUILT, str(workload)):
+            self._controller.queue.add(key_of(job))
 
     def _lookup(self, resource: Resource, key: Key) -> Obj | None:
         return self.lookups[resource].get(key)
@@ -412,6 +431,10 @@ class JobController:
     # Starting and stopping
 
     async def _start(self, job: Obj, workload: Obj) -> Result | None:
+        if managed_by(self.adapter, job) == names.MULTIKUEUE_CONTROLLER and not status_of(workload).get("clusterName"):
+            # Nobody would run it: its own controller keeps away, and no other cluster has taken it.
+            self.recorder.event(job, "Warning", "NotDispatched", _not_dispatched(wl.cluster_queue_of(workload)))
+            return None
         try:
             infos = start_infos(
                 workload,
@@ -505,3 +528,10 @@ class JobController:
             await self.context.client.update(
                 WORKLOADS, without_finalizer(workload, names.RESOURCE_IN_USE), manager=FIELD_MANAGER
             )
+
+
+def _not_dispatched(queue: str) -> str:
+    return (
+        f"managedBy is {names.MULTIKUEUE_CONTROLLER}, but ClusterQueue {queue} does not dispatch to other clusters; "
+        "the job stays suspended. Submit it without managedBy, or to a queue with a MultiKueue admission check"
+    )

@@ -46,12 +46,13 @@ class Queueing:
             QueuedPods(self.config, self._lookups),
         ]
 
-    def setup(self, manager: Manager) -> None:
+    def setup(self, manager: Manager, metrics: QueueingMetrics | None = None) -> None:
         """Register all controllers with `manager` and let the plug-ins read through its client."""
         self._lookups.attach(manager.client)
         context = Context(manager.client, manager.clock, manager.recorder, self.config, Caches.of(manager))
         self._workloads = context.caches.workloads
-        metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
+        if metrics is None:
+            metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
         scheduler = Scheduler(context, self.state, metrics)
         topology = self.config.gates["TopologyAwareScheduling"]
         Feed(self.state, scheduler.wake).connect(

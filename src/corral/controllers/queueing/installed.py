@@ -1,0 +1,123 @@
+"""The objects an installation of queueing consists of, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from corral.core.meta import Obj, spec_of
+from corral.core.resource import Resource
+from corral.core.timestamps import format_micro
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SERVICES = Resource("", "v1", "services", "Service")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+
+DEPLOYMENT_NAME = "kueue-controller-manager"
+CONFIG_NAME = "kueue-manager-config"
+CONFIG_KEY = "controller_manager_config.yaml"
+WEBHOOK_SERVICE = "kueue-webhook-service"
+METRICS_SERVICE = "kueue-controller-manager-metrics-service"
+LEASE_NAME = "c1f6bfd2.kueue.x-k8s.io"
+LABELS = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "controller"}
+POD_LABELS = {**LABELS, "control-plane": "controller-manager"}
+
+EDIT = ["create", "delete", "get", "list", "patch", "update", "watch"]
+VIEW = ["get", "list", "watch"]
+
+
+def installed_objects(namespace: str, document: Obj, now: float) -> Iterator[tuple[Resource, Obj]]:
+    """Everything but the endpoints, in the order to create it."""
+    yield NAMESPACES, {"metadata": {"name": namespace}}
+    yield SERVICE_ACCOUNTS, {"metadata": _named(DEPLOYMENT_NAME, namespace)}
+    data = {CONFIG_KEY: yaml.safe_dump(document, sort_keys=False)}
+    yield CONFIG_MAPS, {"metadata": _named(CONFIG_NAME, namespace), "data": data}
+    yield DEPLOYMENTS, _deployment(namespace)
+    yield SERVICES, _service(WEBHOOK_SERVICE, namespace, {"port": 443, "protocol": "TCP", "targetPort": 9443})
+    yield (
+        SERVICES,
+        _service(METRICS_SERVICE, namespace, {"name": "https", "port": 8443, "protocol": "TCP", "targetPort": 8443}),
+    )
+    spec = {"holderIdentity": DEPLOYMENT_NAME, "leaseDurationSeconds": 15, "acquireTime": format_micro(now)}
+    yield LEASES, {"metadata": _named(LEASE_NAME, namespace), "spec": spec}
+    for name, rules in ROLES.items():
+        yield CLUSTER_ROLES, {"metadata": {"name": name, "labels": LABELS}, "rules": rules}
+
+
+def endpoint_slices(namespace: str, address: str, kubernetes: Obj) -> Iterator[Obj]:
+    """Who answers for the two Services: this API server, which admits and shows metrics itself.
+
+    `kubernetes` is the Service of that name, which knows the port.
+    """
+    port = int(spec_of(kubernetes)["ports"][0]["targetPort"])
+    for service, port_name in ((WEBHOOK_SERVICE, ""), (METRICS_SERVICE, "https")):
+        labels = {**LABELS, "kubernetes.io/service-name": service}
+        yield {
+            "metadata": {"name": f"{service}-api", "namespace": namespace, "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [address], "conditions": {"ready": True, "serving": True}}],
+            "ports": [{"name": port_name, "port": port, "protocol": "TCP"}],
+        }
+
+
+def _named(name: str, namespace: str) -> Obj:
+    return {"name": name, "namespace": namespace, "labels": LABELS}
+
+
+def _service(name: str, namespace: str, port: Obj) -> Obj:
+    return {"metadata": _named(name, namespace), "spec": {"ports": [port]}}
+
+
+def _deployment(namespace: str) -> Obj:
+    """The controllers run in the API server's own process, so the Deployment asks for no pods; it is there to be restarted."""
+    container = {"name": "manager", "image": "corral", "args": ["--config=/controller_manager_config.yaml"]}
+    return {
+        "metadata": {**_named(DEPLOYMENT_NAME, namespace), "labels": POD_LABELS},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"control-plane": "controller-manager"}},
+            "template": {
+                "metadata": {"labels": POD_LABELS},
+                "spec": {"serviceAccountName": DEPLOYMENT_NAME, "containers": [container]},
+            },
+        },
+    }
+
+
+def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Obj:
+    return {"apiGroups": groups, "resources": resources, "verbs": verbs}
+
+
+_KUEUE = ["kueue.x-k8s.io"]
+_VISIBILITY = ["visibility.kueue.x-k8s.io"]
+_QUEUES = ["clusterqueues", "cohorts", "localqueues", "resourceflavors", "topologies", "workloadpriorityclasses"]
+_JOBS = [
+    _rule(["batch"], ["jobs", "jobs/status"], EDIT),
+    _rule(["jobset.x-k8s.io"], ["jobsets", "jobsets/status"], EDIT),
+    _rule(["kubeflow.org"], ["*"], EDIT),
+    _rule(["trainer.kubeflow.org"], ["trainjobs", "trainjobs/status"], EDIT),
+    _rule(["ray.io"], ["*"], EDIT),
+    _rule(["workload.codeflare.dev"], ["appwrappers", "appwrappers/status"], EDIT),
+]
+
+ROLES: dict[str, list[Obj]] = {
+    "kueue-batch-admin-role": [
+        _rule(_KUEUE, [*_QUEUES, "workloads", "admissionchecks", "multikueueconfigs", "multikueueclusters"], EDIT),
+        _rule(_KUEUE, ["clusterqueues/status", "localqueues/status", "workloads/status"], VIEW),
+        _rule(
+            _VISIBILITY, ["clusterqueues/pendingworkloads", "localqueues/pendingworkloads"], ["get", "list", "watch"]
+        ),
+        *_JOBS,
+    ],
+    "kueue-batch-user-role": [
+        _rule(_KUEUE, ["localqueues", "workloads", "localqueues/status", "workloads/status"], VIEW),
+        _rule(_VISIBILITY, ["localqueues/pendingworkloads"], ["get", "list", "watch"]),
+        *_JOBS,
+    ],
+    "kueue-metrics-reader": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+}
