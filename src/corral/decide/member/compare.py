@@ -20,7 +20,7 @@ _SERVERS: Final = (
     "name", "namespace", "generateName", "finalizers", "managedFields", "ownerReferences", "creationTimestamp",
     "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion", "selfLink", "uid",
 )  # fmt: skip
-_DOMAINS: Final = ("kubernetes.io/", "k8s.io/", "kubernetes-fleet.io/")
+_DOMAINS: Final = ("kubernetes.io/", "k8s.io/", "kubernetes-fleet.io/", "corral.dev/")
 _TEMPLATES: Final = (("spec", "template"), ("spec", "jobTemplate", "spec", "template"))
 
 Json = Any

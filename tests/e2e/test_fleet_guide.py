@@ -1,0 +1,113 @@
+"""The tutorial on placements with kubectl: a hub and three members as processes, the guide's manifests, what it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorials" / "fleet-kueue.md"
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
+]
+
+
+def corral(state: Path, *arguments: str, check: bool = True) -> None:
+    command = [sys.executable, "-m", "corral.cli.main", arguments[0], "--state", str(state), *arguments[1:]]
+    subprocess.run(command, capture_output=True, text=True, check=check, timeout=120, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    state = tmp_path_factory.mktemp("guide")
+    corral(state, "up", "-f", "examples/fleet-kueue/fleet.yaml")
+    eventually(lambda: kubectl(state, "get", "memberclusters").count("True") == 3)
+    apply_all(state)
+    yield state
+    corral(state, "down", check=False)
+
+
+def kubectl(state: Path, *arguments: str, context: str = "corral-hub") -> str:
+    environment = {**os.environ, "KUBECONFIG": str(state / "kubeconfig")}
+    command = ["kubectl", "--context", context, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def apply_all(state: Path) -> None:
+    """What the tutorial applies, in its order."""
+    for name in re.findall(r"^\$ kubectl apply -f (\S+)$", TUTORIAL.read_text(), flags=re.MULTILINE):
+        kubectl(state, "apply", "-f", name)
+
+
+def events_of(text: str) -> list[str]:
+    listed = text.partition("Events:")[2]
+    return re.findall(r"Normal\s+(\S+)\s.*placement-controller", listed)
+
+
+EVENTS = [
+    "PlacementRolloutStarted",
+    "PlacementOverriddenSucceeded",
+    "PlacementWorkSynchronized",
+    "PlacementApplied",
+    "PlacementAvailable",
+    "PlacementRolloutCompleted",
+]
+
+
+def test_the_guide_prints_what_it_says(state: Path) -> None:
+    eventually(lambda: "ClusterResourcePlacementAvailable" in kubectl(state, "describe", "crp", "sample-kueue"))
+    text = kubectl(state, "describe", "crp", "sample-kueue")
+    assert re.findall(r"Type:\s+ClusterResourcePlacement(\S+)", text) == [
+        "Scheduled",
+        "RolloutStarted",
+        "Overridden",
+        "WorkSynchronized",
+        "Applied",
+        "Available",
+    ]
+    assert text.count("The availability of work object sample-kueue-work is not trackable") == 3
+    assert events_of(text) == EVENTS
+
+    def describe() -> str:
+        return kubectl(state, "describe", "resourceplacement", "job1-placement", "-n", "compute-jobs")
+
+    eventually(lambda: "FoundDriftsInDegradedMode" in describe())
+    text = describe()
+    assert 'in "cluster-3" (affinity score: 70, topology spread score: 0): picked by scheduling policy' in text
+    assert "Work object compute-jobs.job1-placement-work has failed to apply" in text
+    assert re.findall(r"Path:\s+(\S+)", text) == [
+        "/spec/selector/matchLabels/batch.kubernetes.io~1controller-uid",
+        "/spec/suspend",
+        "/spec/template/metadata/labels/batch.kubernetes.io~1controller-uid",
+        "/spec/template/metadata/labels/controller-uid",
+    ]
+    assert "Target Cluster Observed Generation:  2" in text
+    assert events_of(text) == EVENTS
+
+
+def test_the_annotated_job_is_healthy_and_its_progress_shows(state: Path) -> None:
+    kubectl(state, "annotate", "job", "model-evaluation", "-n", "compute-jobs", "corral.dev/queue-friendly=true")
+    work = ("get", "work", "-n", "fleet-member-cluster-3", "compute-jobs.job2-placement-work", "-o")
+    report = "jsonpath={.status.manifestConditions[0].backReportedStatus.observedStatus}"
+    eventually(lambda: '"kind":"Job"' in kubectl(state, *work, report), seconds=90)
+    available = 'jsonpath={.status.conditions[?(@.type=="Available")].status}'
+    assert kubectl(state, *work, available) == "True"
