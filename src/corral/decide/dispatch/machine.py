@@ -59,7 +59,7 @@ def check_state(workload: Obj, check: str) -> Obj:
 
 
 def _clean_up(view: DispatchView) -> Step:
-    holding = tuple(name for name, remote in view.remotes.items() if remote.workload is not None)
+    holding = tuple(name for name, remote in view.remotes.items() if remote.workload is not None or remote.has_job)
     away = any(not remote.connected for remote in view.remotes.values())
     again = view.worker_lost_timeout if away else None
     if not holding and not view.strays:

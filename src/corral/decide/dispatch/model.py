@@ -24,6 +24,8 @@ class RemoteView:
     workload: Obj | None = None
     lost_since: float = 0.0
     admitted_at: float = 0.0
+    has_job: bool = False
+    """Whether our job is there, with a copy of the Workload or without."""
 
 
 @dataclass(frozen=True, slots=True)

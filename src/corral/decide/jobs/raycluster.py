@@ -219,9 +219,11 @@ def _labels(cluster: Obj, kind: str, group: str) -> dict[str, str]:
 
 def _start_command(cluster: Obj, kind: str, parameters: Mapping[str, str]) -> str:
     """The `ray start` of one node."""
-    defaults: dict[str, str] = {"block": "true", "metrics-export-port": "8080", "dashboard-agent-listen-port": "52365"}
+    # Pods of one machine share its ports: each node listens on its own address, and ports nobody asks for are left
+    # to Ray.
+    defaults: dict[str, str] = {"block": "true", "node-ip-address": "$(POD_IP)"}
     if kind == "head":
-        defaults |= {"head": "", "dashboard-host": "0.0.0.0", "port": str(PORTS["gcs-server"])}
+        defaults |= {"head": "", "dashboard-host": "$(POD_IP)", "port": str(PORTS["gcs-server"])}
     else:
         defaults |= {"address": f"{head_address(cluster)}:{PORTS['gcs-server']}"}
     merged = {**defaults, **parameters}
@@ -231,7 +233,7 @@ def _start_command(cluster: Obj, kind: str, parameters: Mapping[str, str]) -> st
             words.append(f"--{name}")
         elif value != "false":
             words.append(f"--{name}={value}")
-    return shlex.join(words)
+    return " ".join(word if "$(" in word else shlex.quote(word) for word in words)
 
 
 def _pod(cluster: Obj, kind: str, name: str, group: Obj, settings: RaySettings) -> Obj:
@@ -242,15 +244,17 @@ def _pod(cluster: Obj, kind: str, name: str, group: Obj, settings: RaySettings) 
     env = {
         "RAY_CLUSTER_NAME": name_of(cluster),
         "RAY_PORT": str(PORTS["gcs-server"]),
-        "RAY_ADDRESS": "127.0.0.1:6379" if kind == "head" else f"{head_address(cluster)}:{PORTS['gcs-server']}",
+        "RAY_ADDRESS": "$(POD_IP):6379" if kind == "head" else f"{head_address(cluster)}:{PORTS['gcs-server']}",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
     if kind == "worker":
         env["FQ_RAY_IP"] = head_address(cluster)
         env["RAY_IP"] = head_service_name(cluster)
     held = {entry["name"] for entry in first.get("env") or ()}
+    own_address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     first["env"] = [
         *(first.get("env") or ()),
+        own_address,
         *({"name": key, "value": value} for key, value in env.items() if key not in held),
     ]
     command = _start_command(cluster, kind, group.get("rayStartParams") or {}) if settings.real else HOLD
@@ -289,6 +293,10 @@ def head_pod(cluster: Obj, settings: RaySettings) -> Obj:
         if name not in named
     ]
     container["ports"] = [*ports, *own]
+    if settings.real:
+        # Jobs can be submitted once the dashboard answers.
+        probe = {"tcpSocket": {"port": PORTS["dashboard"]}, "periodSeconds": 2, "failureThreshold": 60}
+        container.setdefault("readinessProbe", probe)
     return pod
 
 

@@ -212,20 +212,31 @@ def ray_cluster(job: Obj) -> Obj:
     }
 
 
+SUBMIT = """\
+tries=0
+until ray job status {at} "$RAY_JOB_SUBMISSION_ID" > /dev/null 2>&1 || {submit}; do
+  tries=$((tries + 1)); test $tries -lt 60 || exit 1; sleep 2
+done
+ray job logs {at} --follow "$RAY_JOB_SUBMISSION_ID"
+ray job status {at} "$RAY_JOB_SUBMISSION_ID" | tee /dev/stderr | grep -qi succeeded
+"""
+"""Agents of a young cluster may not be up yet, so submitting is tried again; a job that is there is not submitted twice."""
+
+
 def submit_command(job: Obj, settings: RaySettings) -> str:
     """The shell command that hands the entry point to the cluster and waits for its end."""
     spec, entry = spec_of(job), str(spec_of(job).get("entrypoint") or "")
     if not settings.real:
         return entry
-    words = ["ray", "job", "submit", "--address", "http://$RAY_DASHBOARD_ADDRESS"]
-    words += ["--submission-id", "$RAY_JOB_SUBMISSION_ID"]
+    at = '--address "http://$RAY_DASHBOARD_ADDRESS"'
+    words = ["ray", "job", "submit", at, "--no-wait", "--submission-id", '"$RAY_JOB_SUBMISSION_ID"']
     options = {"--entrypoint-num-cpus": "entrypointNumCpus", "--entrypoint-num-gpus": "entrypointNumGpus"}
     for option, name in options.items():
         if spec.get(name):
             words += [option, str(spec[name])]
     if spec.get("entrypointResources"):
         words += ["--entrypoint-resources", shlex.quote(str(spec["entrypointResources"]))]
-    return " ".join([*words, "--", entry])
+    return SUBMIT.format(at=at, submit=" ".join([*words, "--", entry]))
 
 
 def submitter_job(job: Obj, cluster: Obj, settings: RaySettings) -> Obj:

@@ -291,7 +291,11 @@ class Cycle:
         world = self.world
         if not world.settings.block_on_pods_ready or entry.info.needs_second_pass or not world.not_ready:
             return False
-        entry.message, entry.cause, entry.reason = messages.WAITING_FOR_PODS, "FailedAfterNomination", "Waiting"
+        entry.message, entry.cause, entry.reason = (
+            messages.WAITING_FOR_PODS,
+            "FailedAfterNomination",
+            "WaitingForPodsReady",
+        )
         self._blocked = True
         return True
 
@@ -312,7 +316,17 @@ class Cycle:
             world.expected_evictions.setdefault(victim.key, victim.uid)
         if any(not victim.ongoing for victim in victims) or entry.item.verdict != self._verdict(entry):
             failure = f"{explanation}. Preempting {len(victims)} workload(s) failed, will retry."
-            self._decisions.append(Preempt(info.key, queue.name, victims, entry.message, failure, _requests_of(info)))
+            self._decisions.append(
+                Preempt(
+                    info.key,
+                    queue.name,
+                    victims,
+                    entry.message,
+                    failure,
+                    _requests_of(info),
+                    self._verdict(entry).reason,
+                )
+            )
 
     def _is_ongoing(self, target: Target) -> bool:
         info = target.reservation.info
@@ -364,7 +378,10 @@ class Cycle:
 
     def _verdict(self, entry: Entry) -> Verdict:
         granular = self.world.settings.features.granular_reasons
-        reason = entry.reason if granular and entry.reason else "Waiting" if entry.reason == "Waiting" else "Pending"
+        if granular and entry.reason:
+            reason = entry.reason
+        else:
+            reason = "Waiting" if entry.reason == "WaitingForPodsReady" else "Pending"
         return Verdict(entry.cause, reason, entry.message)
 
     def _requeue(self, entry: Entry) -> None:

@@ -144,7 +144,10 @@ class PendingQueue:
     def delete(self, key: Key) -> Pending | None:
         item = self.items.pop(key, None)
         if item is not None:
+            lane = item.lane
             self._detach(item)
+            if lane is not None and not lane.size:
+                lane.parked = None  # the next of this shape is tried, and told itself why it waits
             self._count(item, -1)
             self.release(key)
         return item
@@ -301,7 +304,7 @@ class PendingQueue:
         return lane
 
     def _drop_empty_lanes(self) -> None:
-        # A parked lane without workloads keeps its verdict for arrivals of that shape; open empty ones are litter.
+        # A parked lane keeps its verdict for arrivals of that shape; open empty ones are litter.
         if len(self._lanes) > 64 and len(self._lanes) > 2 * len(self.items):
             self._lanes = {name: lane for name, lane in self._lanes.items() if lane.size or lane.parked is not None}
 

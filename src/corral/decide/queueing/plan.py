@@ -103,6 +103,8 @@ class Preempt(msgspec.Struct, frozen=True):
     failure_message: str
     """The same when none could be issued."""
     requests: tuple[tuple[str, Amounts], ...] = ()
+    reason: str = "Pending"
+    """Reason of the preemptor's QuotaReserved=False."""
 
 
 class Wait(msgspec.Struct, frozen=True):
