@@ -8,7 +8,7 @@ KUBE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral/kube
 JOBS ?= 2
 PYTEST := KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m pytest -q
 
-.PHONY: help install demo test lint format bench soak docs kube-tools build clean
+.PHONY: help install demo test lint format bench soak docs sdk kube-tools build clean
 
 help:            ## say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -46,6 +46,10 @@ soak: install    ## the long runs: crash tests, fault simulation with many seeds
 docs: install    ## check that every command and link in the documentation holds
 	$(PYTEST) tests/docs
 
+sdk:             ## the job SDKs that tests/clients drive, in an environment of their own
+	test -x .venv-sdk/bin/python || $(PYTHON) -m venv .venv-sdk
+	.venv-sdk/bin/python -m pip install --quiet --constraint constraints-sdk.txt kubeflow kubeflow-training codeflare-sdk
+
 kube-tools:      ## build real kube-apiserver, etcd and kubectl for comparison (needs Go)
 	tools/kube-tools $(KUBE)
 
@@ -53,4 +57,4 @@ build: install   ## build the wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:           ## remove what the targets made
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-sdk dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
