@@ -49,10 +49,8 @@ class Installation:
 
     name = MANAGER_NAME
 
-    def __init__(self, document: Obj | None = None, *, address: str = "127.0.0.1") -> None:
-        """`address` is where the API server of this cluster listens."""
+    def __init__(self, document: Obj | None = None) -> None:
         self._document = document or {}
-        self._address = address
         self._config = load_config(self._document) if self._document else QueueingConfig()
         self.queueing = Queueing(self._config)
         self.plugins: list[AdmissionPlugin] = [_CurrentPlugins(self)]
@@ -136,7 +134,7 @@ class Installation:
             except NotFound:
                 await self._outer.clock.sleep(1.0)
                 continue
-            for obj in endpoint_slices(self._config.namespace, self._address, service):
+            for obj in endpoint_slices(self._config.namespace, service):
                 await self._ensure(ENDPOINT_SLICES, obj)
             return
 

@@ -49,12 +49,12 @@ def installed_objects(namespace: str, document: Obj, now: float) -> Iterator[tup
         yield CLUSTER_ROLES, {"metadata": {"name": name, "labels": LABELS}, "rules": rules}
 
 
-def endpoint_slices(namespace: str, address: str, kubernetes: Obj) -> Iterator[Obj]:
+def endpoint_slices(namespace: str, kubernetes: Obj) -> Iterator[Obj]:
     """Who answers for the two Services: this API server, which admits and shows metrics itself.
 
-    `kubernetes` is the Service of that name, which knows the port.
+    `kubernetes` is the Service of that name; an API that listens on loopback has no other address a slice may hold.
     """
-    port = int(spec_of(kubernetes)["ports"][0]["targetPort"])
+    address, port = str(spec_of(kubernetes)["clusterIP"]), int(spec_of(kubernetes)["ports"][0]["port"])
     for service, port_name in ((WEBHOOK_SERVICE, ""), (METRICS_SERVICE, "https")):
         labels = {**LABELS, "kubernetes.io/service-name": service}
         yield {

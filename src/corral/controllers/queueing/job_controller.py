@@ -93,8 +93,8 @@ class WorkloadOwners:
     def changed(self, old: Obj | None, new: Obj | None) -> None:
         """An informer handler."""
         if old is None and new is not None and not owner_references_of(new):
-            for controller in self._controllers.values():
-                controller.wake_prebuilt(key_of(new))
+            for waiting in self._controllers.values():
+                waiting.wake_prebuilt(key_of(new))
         for workload in (old, new):
             for reference in owner_references_of(workload) if workload is not None else ():
                 group = str(reference.get("apiVersion", "")).rpartition("/")[0]

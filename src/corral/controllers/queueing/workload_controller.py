@@ -6,7 +6,7 @@ orphans. Each step is one write; the change it makes wakes the next one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Sequence, Awaitable, Callable, Iterable
 
 from corral.controllers.queueing import checks
 from corral.controllers.queueing.context import ADMISSION_MANAGER, FIELD_MANAGER, Context
@@ -349,7 +349,7 @@ class WorkloadController:
     async def _act_on_checks(self, workload: Obj) -> tuple[bool, float | None]:
         rejected = checks.in_state(workload, names.REJECTED)
         if rejected and not conditions.is_true(workload, names.DEACTIVATION_TARGET) and wl.is_active(workload):
-            message = f"Admission check(s): {checks.described(rejected)}, were rejected"
+            message = f"{_which(rejected)} in Rejected state: {checks.described(rejected)}"
             self.recorder.event(workload, "Warning", "AdmissionCheckRejected", f"Deactivated due to {message}")
             return await self._write(
                 lifecycle.deactivation_target(workload, names.BY_ADMISSION_CHECK, message, self.context.now())
@@ -357,8 +357,7 @@ class WorkloadController:
         retry = checks.in_state(workload, names.RETRY)
         if not retry or wl.is_evicted(workload):
             return False, None
-        which = "AdmissionCheck" if len(retry) == 1 else "AdmissionCheck(s)"
-        message = f"Evicted due to {which} in Retry state: {checks.described(retry)}"
+        message = f"Evicted due to {_which(retry)} in Retry state: {checks.described(retry)}"
         new = lifecycle.evict(workload, names.BY_ADMISSION_CHECK, message, self.context.now())
         due = checks.retry_time(workload)
         if due is not None:
@@ -496,3 +495,7 @@ def _queue_changed(old: Obj | None, new: Obj | None) -> bool:
         or is_deleting(old) != is_deleting(new)
         or conditions.is_true(old, names.ACTIVE) != conditions.is_true(new, names.ACTIVE)
     )
+
+
+def _which(states: Sequence[Obj]) -> str:
+    return "AdmissionCheck" if len(states) == 1 else "AdmissionCheck(s)"
