@@ -48,6 +48,7 @@ async def measure(server: Server, arguments: argparse.Namespace, folder: Path) -
     results["start-up"] = Result({"seconds": time.perf_counter() - started})
     show(server.name, "start-up", results["start-up"])
     try:
+        await server.prepare()
         for name, scenario in SCENARIOS.items():
             if arguments.only and name not in arguments.only.split(","):
                 continue

@@ -250,7 +250,7 @@ async def _fan_out(server: Server, watchers: int, creates: int, pace: float = 0.
     tasks = [asyncio.ensure_future(listen(sign)) for sign in signs]
     await asyncio.gather(*(sign.wait() for sign in signs))
     numbers = iter(range(creates))
-    started = time.perf_counter()
+    cpu, own, started = server.cpu_seconds(), _own_cpu(), time.perf_counter()
 
     async def create() -> None:
         connection = await server.connect()
@@ -273,6 +273,8 @@ async def _fan_out(server: Server, watchers: int, creates: int, pace: float = 0.
             "per_s": len(delays) / wall,
             "p50_ms": 1000 * percentile(delays, 0.5),
             "p99_ms": 1000 * percentile(delays, 0.99),
+            "server_cpu": (server.cpu_seconds() - cpu) / wall,
+            "client_cpu": (_own_cpu() - own) / wall,
         }
     )
 

@@ -42,6 +42,9 @@ class Server:
         log = (folder / f"{self.name}-{len(self.processes)}.log").open("wb")
         self.processes.append(subprocess.Popen([str(part) for part in command], stdout=log, stderr=log))
 
+    async def prepare(self) -> None:
+        """What has to be done once before measuring, outside the measured start."""
+
     async def connect(self) -> Connection:
         return await Connection(self.port, self.token, self.context).open()
 
@@ -130,7 +133,6 @@ class KubeApiserver(Server):
              "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount"],
         )  # fmt: skip
         await self.until_ready()
-        await self._install_kinds()
 
     def _write_keys(self, folder: Path) -> None:
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -152,7 +154,7 @@ class KubeApiserver(Server):
         (folder / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
         self.context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
 
-    async def _install_kinds(self) -> None:
+    async def prepare(self) -> None:
         """Give the real server the custom kind Corral has from the start."""
         import json
 
