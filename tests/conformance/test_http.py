@@ -135,6 +135,15 @@ async def test_reads_and_their_headers(client: Client) -> None:
     assert protobuf.body.startswith(b"k8s\x00")
 
 
+async def test_deprecated_versions_warn(client: Client) -> None:
+    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "f"}}
+    assert (await client.call("POST", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors", flavor)).status == 201
+    old = await client.call("GET", "/apis/kueue.x-k8s.io/v1beta1/resourceflavors/f")
+    assert "deprecated" in old.headers["Warning"]
+    assert old.json["apiVersion"] == "kueue.x-k8s.io/v1beta1"
+    assert "Warning" not in (await client.call("GET", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors/f")).headers
+
+
 async def test_people_get_indented_answers(client: Client) -> None:
     assert (await client.call("GET", "/api")).body.count(b"\n") == 0
     assert (await client.call("GET", "/api?pretty=true")).body.startswith(b'{\n  "kind"')
