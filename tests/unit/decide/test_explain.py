@@ -1,0 +1,71 @@
+"""What `corral explain` says in each state of a Workload: first the one thing that matters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from corral.core.meta import Obj
+from corral.decide.explain import Surroundings, explain
+
+LOCAL = {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}
+QUEUE = {"metadata": {"name": "cq"}, "status": {"conditions": [{"type": "Active", "status": "True"}]}}
+STOPPED = {
+    "metadata": {"name": "cq"},
+    "status": {"conditions": [{"type": "Active", "status": "False", "message": "Can't admit"}]},
+}
+AROUND = Surroundings(LOCAL, QUEUE, position=4)
+
+
+def workload(*entries: tuple[str, str, str, str], spec: Obj | None = None, **status: Any) -> Obj:
+    conditions = [{"type": t, "status": s, "reason": r, "message": m} for t, s, r, m in entries]
+    return {
+        "metadata": {"name": "w"},
+        "spec": {"queueName": "lq", **(spec or {})},
+        "status": {"conditions": conditions, **status},
+    }
+
+
+RESERVED = ("QuotaReserved", "True", "QuotaReserved", "")
+ADMITTED = ("Admitted", "True", "Admitted", "")
+
+
+@pytest.mark.parametrize(
+    ("subject", "around", "headline"),
+    [
+        (workload(("Finished", "True", "Succeeded", "all done")), AROUND, "Finished (Succeeded): all done"),
+        (workload(spec={"active": False}), AROUND, "Deactivated: it was deactivated"),
+        (
+            workload(RESERVED, ADMITTED, clusterName="w1", admission={"clusterQueue": "cq"}),
+            AROUND,
+            "Admitted, pods are starting on cluster w1 with quota of cq.",
+        ),
+        (
+            workload(RESERVED, ADMITTED, ("PodsReady", "True", "", ""), admission={"clusterQueue": "cq"}),
+            AROUND,
+            "Running on this cluster with quota of cq.",
+        ),
+        (
+            workload(
+                RESERVED,
+                admission={"clusterQueue": "cq"},
+                admissionChecks=[{"name": "mk", "state": "Pending", "message": "w1: full"}],
+            ),
+            AROUND,
+            "Quota is reserved in cq; waiting for admission check mk: w1: full",
+        ),
+        (workload(("QuotaReserved", "False", "Pending", "1 more needed")), AROUND, "Waiting in lq: 1 more needed"),
+        (workload(), Surroundings(), "Waiting: LocalQueue lq does not exist."),
+        (workload(), Surroundings(LOCAL), "Waiting: ClusterQueue cq does not exist."),
+        (workload(), Surroundings(LOCAL, STOPPED), "Waiting: ClusterQueue cq is not active: Can't admit"),
+        (workload(spec={"queueName": ""}), AROUND, "Not queued: it names no queue."),
+    ],
+)
+def test_the_headline_is(subject: Obj, around: Surroundings, headline: str) -> None:
+    assert explain(subject, around).headline == headline
+
+
+def test_a_waiting_workload_knows_its_place() -> None:
+    found = explain(workload(("QuotaReserved", "False", "Pending", "full")), AROUND)
+    assert found.facts[0] == "position 5 in ClusterQueue cq"

@@ -1,0 +1,59 @@
+"""fleet.yaml: what a fleet is made of, and errors that name the field."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.fleet import config
+from corral.fleet.config import FleetError
+from corral.fleet.setup import capacity
+
+
+def test_workers_stand_beside_a_manager_without_nodes() -> None:
+    fleet = config.standard(workers=2, nodes=3, cpu="4", extended={"nvidia.com/gpu": "2"})
+    assert [(cluster.name, cluster.roles) for cluster in fleet.clusters] == [
+        ("manager", ["manager"]),
+        ("worker1", ["worker"]),
+        ("worker2", ["worker"]),
+    ]
+    assert capacity(fleet.with_role("worker")) == {
+        "cpu": "24",
+        "memory": "192Gi",
+        "pods": "660",
+        "nvidia.com/gpu": "12",
+    }
+
+
+def test_members_stand_beside_a_hub() -> None:
+    fleet = config.standard(members=2)
+    assert [(cluster.name, cluster.roles) for cluster in fleet.clusters] == [
+        ("hub", ["hub"]),
+        ("member1", ["worker", "member"]),
+        ("member2", ["worker", "member"]),
+    ]
+
+
+def test_a_fleet_of_nothing_else_is_one_cluster_that_runs_jobs() -> None:
+    (only,) = config.standard().clusters
+    assert only.roles == ["worker"]
+    assert only.nodes
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"clusters": []}, "clusters is empty"),
+        ({"clusters": [{"name": "a"}, {"name": "a"}]}, "cluster names must differ"),
+        (
+            {"clusters": [{"name": "a", "roles": ["boss"]}]},
+            "cluster a: unknown role 'boss'; roles are manager, worker, hub, member",
+        ),
+        ({"clusters": [{"name": "a", "runtime": "docker"}]}, "cluster a: runtime must be process or simulated"),
+        ({"clusters": [{"name": "a", "ndoes": []}]}, "unknown field `ndoes`"),
+        ({"clusters": [{"name": 5}]}, r"Expected `str`, got `int` - at `\$.clusters\[0\].name`"),
+        ([], "Expected `object`, got `array`"),
+    ],
+)
+def test_what_is_wrong_is_named(document: object, words: str) -> None:
+    with pytest.raises(FleetError, match=words):
+        config.parse(document, "fleet.yaml")
