@@ -112,6 +112,7 @@ def _large_body(request: dict[str, Any], size: int) -> bytes:
 async def send(session: aiohttp.ClientSession, world: World, case: Case) -> Answer:
     request = case["request"]
     headers = {"User-Agent": world.agent, **world.headers(request.get("user") or "admin", case)}
+    headers.update(request.get("headers") or {})
     if request.get("accept"):
         headers["Accept"] = request["accept"]
     elif "accept" not in request:

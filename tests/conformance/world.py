@@ -280,6 +280,9 @@ class World:
             headers["Authorization"] = f"Bearer {self._cluster.server.admin_token}"
         elif user == "alice":
             headers["Authorization"] = f"Bearer {_ALICE_TOKEN}"
+        elif not user.startswith("none"):
+            self._cluster.server.authenticator.add_token(f"{user}-token", UserInfo(user))
+            headers["Authorization"] = f"Bearer {user}-token"
         if case["id"] in _IMPERSONATED:
             headers["Impersonate-User"] = _IMPERSONATED[case["id"]]
         return headers
