@@ -17,7 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from multikueue.compare import Difference, anonymous, first_difference, swapped
+from multikueue.compare import Difference, anonymous, differences, swapped
+from multikueue.corrected import expectation, without_brief_losers
 from multikueue.facts import State, histories
 from multikueue.steps import Refusal, perform
 from multikueue.world import World
@@ -39,23 +40,28 @@ def replay(recording: dict[str, Any]) -> str:
     states, refusal = run_virtual(lambda: _run(recording, names))
     if refusal is not None:
         return str(refusal)
+    found = nearest(recording, states)
+    return str(found[0]) if found else ""
+
+
+def nearest(recording: dict[str, Any], states: list[State]) -> list[Difference]:
+    """How a run differs from a recording, read in the way that agrees longest: which of equal workers wins is chance."""
     recorded = [
-        State(entry["cluster"], entry["event"], entry["kind"], entry["object"])
+        State(entry["cluster"], entry["event"], entry["kind"], entry["object"], entry["t"])
         for entry in recording["log"]
         if entry["t"] >= 0
     ]
-    expected, actual = histories(recorded), histories(states)
-    found = first_difference(recording["name"], expected, actual)
-    if found is not None:
-        # Which of two equal workers wins is chance; the other way round is the same scenario.
-        other = first_difference(recording["name"], swapped(expected), actual)
-        alike = first_difference(recording["name"], anonymous(expected), anonymous(actual))
-        found = None if other is None or alike is None else _nearer(found, other)
-    return "" if found is None else str(found)
-
-
-def _nearer(first: Difference, second: Difference) -> Difference:
-    return first if first.rank >= second.rank else second
+    wanted = expectation(recorded, recording["steps"])
+    readings = []
+    for even_refused in (False, True):
+        expected = histories(without_brief_losers(wanted.states, even_refused=even_refused))
+        actual = histories(without_brief_losers(states, even_refused=even_refused))
+        readings += [
+            differences(wanted, expected, actual),
+            differences(wanted, swapped(expected), actual),
+            differences(wanted, anonymous(expected), anonymous(actual)),
+        ]
+    return min(readings, key=len)
 
 
 async def _run(recording: dict[str, Any], names: list[str]) -> tuple[list[State], Refusal | None]:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 
+from multikueue.corrected import MANAGER, Expectation
 from multikueue.facts import Aspect, History
 
 # Kinds and aspects that the recordings show but that say nothing about dispatching.
 _IGNORED_KINDS = ("LocalQueue", "ClusterQueue")
 _IGNORED_EVENTS = ("SuccessfulDelete", "Killing", "Scheduled", "Pulled", "Created", "TaintManagerEviction")
+_OWN_EVENTS = ("WaitingForWorker", "UpdatedAdmissionCheck", "NotDispatched")
+"""What Corral says in addition to upstream."""
 
 
 _SET_UP_KINDS = ("MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck")
 """Objects that exist before the first step; whether they are written once more then is chance."""
+
+
+_REASON = re.compile(r": (worker\d?|[a-z]+): |cannot be reached|already exists")
+"""A reason for waiting, by worker."""
+_SETTLED = ("yes", "True/Active: Connected", "True/Active: The admission check is active")
 
 
 @dataclass(frozen=True)
@@ -31,67 +40,107 @@ class Difference:
         return f"{where}: recorded {self.expected}, here {self.actual}"
 
 
-def first_difference(scenario: str, expected: History, actual: History) -> Difference | None:
-    """The first recorded aspect that went otherwise here, or that only exists here."""
+def differences(wanted: Expectation, expected: History, actual: History) -> list[Difference]:
+    """Every recorded aspect that went otherwise here, or that only exists here, in the order of the recording."""
+    found: list[Difference] = []
     rank = 0
     for aspect, values in expected.items():
         if _is_ignored(aspect):
             continue
-        if _same(aspect, values, actual.get(aspect)):
+        if _same(wanted, aspect, values, actual.get(aspect)):
             rank += 1
-            continue
-        return Difference(aspect, values, actual.get(aspect), rank)
+        else:
+            found.append(Difference(aspect, values, actual.get(aspect), rank))
     for aspect, values in actual.items():
-        if aspect not in expected and not _is_ignored(aspect) and not _is_ours(aspect):
-            return Difference(aspect, None, values, rank)
-    return None
+        if aspect not in expected and not _is_ignored(aspect) and not _may_be_new(wanted, aspect, values, actual):
+            found.append(Difference(aspect, None, values, rank))
+    return found
 
 
-def _same(aspect: Aspect, expected: list[str], actual: list[str] | None) -> bool:
-    if actual is None and aspect.what == "condition Finished":
-        return not _ended(expected)
+def _same(wanted: Expectation, aspect: Aspect, expected: list[str], actual: list[str] | None) -> bool:
+    expected = normal(wanted, aspect, expected)
+    if aspect.what == "reclaimablePods":
+        # Each side samples its own job, so which of the growing counts it sees is chance.
+        seen = set(actual or ())
+        return seen <= set(expected) or set(expected) <= seen
     if actual is None:
-        return aspect.what == "exists" and expected == ["yes"] and aspect.kind in _SET_UP_KINDS
-    if aspect.what.startswith("check ") or aspect.what == "clusterName":
-        return _said(expected) == _said(actual)
-    if aspect.what == "condition Finished":
-        return _ended(expected) == _ended(actual)
-    if aspect.what == "condition Suspended":
-        return _either(expected) == _either(actual)
+        return not expected or (aspect.kind in _SET_UP_KINDS and len(expected) == 1 and expected[0] in _SETTLED)
+    actual = normal(wanted, aspect, actual)
+    if aspect.cluster in wanted.goes_on or _is_pooled(aspect) and wanted.goes_on - {MANAGER}:
+        return not Counter(expected) - Counter(actual)
+    if aspect.what == "condition PodsReady" and aspect.cluster == MANAGER:
+        return _sampled(expected) == _sampled(actual)
     return expected == actual
 
 
-def _ended(values: list[str]) -> list[str]:
-    """How a Workload ended. Whether one that goes with its owner is marked first is chance."""
-    return [value for value in values if not value.startswith("True/OwnerNotFound")]
+def _is_pooled(aspect: Aspect) -> bool:
+    return aspect.cluster == "worker"
 
 
-def _either(values: list[str]) -> list[str]:
-    """Whether the worker's Suspended condition or the manager's own stands first is chance."""
-    return [
-        value.replace("MultiKueueAdapter: Set by MultiKueue adapter", "JobSuspended: Job suspended") for value in values
-    ]
+def _may_be_new(wanted: Expectation, aspect: Aspect, values: list[str], actual: History) -> bool:
+    """Whether something nobody recorded is fine here."""
+    if aspect.kind == "Event" and aspect.what in _OWN_EVENTS:
+        return True
+    if aspect.cluster in wanted.goes_on or _is_pooled(aspect) and wanted.goes_on - {MANAGER}:
+        return True
+    if aspect.cluster in wanted.lost_kind:
+        # The worker is still asked for the kinds it has, and cleaned up when another one wins.
+        about = aspect._replace(what="exists")
+        return aspect.kind == "Event" or actual.get(about, ["gone"])[-1] == "gone"
+    return aspect.what.startswith("condition ") and not normal(wanted, aspect, values)
+
+
+def normal(wanted: Expectation, aspect: Aspect, values: list[str]) -> list[str]:
+    """The values of an aspect without what is chance and without what Corral says beyond upstream."""
+    if aspect.what.startswith("check "):
+        return _distinct(_said(values))
+    if aspect.what == "condition Finished":
+        # How a Workload ended. Whether one that goes with its owner is marked first is chance.
+        return [value for value in values if not value.startswith("True/OwnerNotFound")]
+    if aspect.what == "condition Suspended":
+        values = _distinct([re.sub(r"^True/.*", "True", re.sub(r"^False/.*", "False", value)) for value in values])
+        return list(dict.fromkeys(values)) if aspect.name in wanted.run_twice else values
+    if aspect.what == "nominatedClusterNames" and wanted.lost_kind:
+        return _distinct([_without_names(value, wanted.lost_kind) for value in values])
+    if aspect.what == "UpdatedAdmissionCheck":
+        values = [value for value in values if not _REASON.search(value)]
+    if aspect.kind == "Event":
+        # How often the same is said, and on how many of equal workers, is chance.
+        return sorted(set(values)) if _is_pooled(aspect) else list(dict.fromkeys(values))
+    return values
+
+
+def _distinct(values: list[str]) -> list[str]:
+    """Values without repeats in a row."""
+    return [value for index, value in enumerate(values) if index == 0 or values[index - 1] != value]
 
 
 def _said(values: list[str]) -> list[str]:
     """Check states without the reasons for waiting, which only Corral gives."""
     kept: list[str] = []
     for value in values:
-        value = "Pending: " if re.match(r"Pending: .*(worker\d|cannot be reached|already exists)", value) else value
-        if not kept or kept[-1] != value:
+        if not _REASON.search(value) or not value.startswith("Pending"):
             kept.append(value)
+        elif not kept or not kept[-1].startswith("Pending"):
+            kept.append("Pending: ")
     return kept
+
+
+def _sampled(values: list[str]) -> list[str]:
+    """Readiness as the manager saw it: it sees samples of the remote job, so a brief dip and a late start are chance."""
+    kept = _distinct([value for value in values if "WaitForRecovery" not in value and "Recovered" not in value])
+    return kept[:-1] if kept and kept[-1].startswith("True/Started") else kept
+
+
+def _without_names(value: str, names: frozenset[str]) -> str:
+    listed = json.loads(value)
+    return value if listed is None else json.dumps([name for name in listed if name not in names])
 
 
 def _is_ignored(aspect: Aspect) -> bool:
     if aspect.kind in _IGNORED_KINDS:
         return True
     return aspect.kind == "Event" and (aspect.what in _IGNORED_EVENTS or aspect.name.startswith("Pod/"))
-
-
-def _is_ours(aspect: Aspect) -> bool:
-    """What Corral says in addition to upstream."""
-    return aspect.kind == "Event" and aspect.what in ("WaitingForWorker", "UpdatedAdmissionCheck")
 
 
 def swapped(history: History) -> History:
@@ -117,7 +166,10 @@ def anonymous(history: History) -> History:
     for aspect, values in history.items():
         alike = [_anonymous(value) for value in values]
         pooled.setdefault(aspect._replace(cluster=_anonymous(aspect.cluster)), []).append(alike)
-    return {aspect: sorted(value for values in found for value in values) for aspect, found in pooled.items()}
+    return {
+        aspect: sorted(value for values in found for value in values) if aspect.cluster == "worker" else found[0]
+        for aspect, found in pooled.items()
+    }
 
 
 def _anonymous(text: str) -> str:

@@ -21,6 +21,7 @@ class State(NamedTuple):
     event: str  # ADDED, MODIFIED, DELETED, EXISTS, EVENT
     kind: str
     object: Obj
+    t: float = 0.0  # ms
 
 
 class Aspect(NamedTuple):
@@ -39,7 +40,7 @@ _WORKLOAD = re.compile(
     r"\b((?:job|pod|jobset|trainjob|pytorchjob|tfjob|statefulset|mpijob)-[a-z0-9.-]+?)-[0-9a-f]{5}\b"
 )
 _POD_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
-_REPLICA_SET = re.compile(r"\b(web)-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b")
+_REPLICA_SET = re.compile(r"-(?=[a-f]*\d)[bcdf2456789]{8,10}\b")
 _WAIT = re.compile(r"was \d+s")
 _ADDED = re.compile(r"Added \d+ owner reference")
 _UID = re.compile(r"<uid-\d+>|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -51,7 +52,7 @@ def masked(text: str) -> str:
     """`text` without what differs from run to run."""
     text = _HASH.sub("<h>", text)
     text = _WORKLOAD.sub(r"\1-<h>", text)
-    text = _REPLICA_SET.sub(r"\1-<h>", text)
+    text = _REPLICA_SET.sub("-<h>", text)
     text = _POD_SUFFIX.sub("-<h>", text)
     text = _UID.sub("<uid>", text)
     text = _ADDED.sub("Added <n> owner reference", _WAIT.sub("was <n>s", text))
@@ -59,13 +60,19 @@ def masked(text: str) -> str:
 
 
 def histories(states: Iterable[State]) -> History:
-    """Every aspect's values in order, repeats left out."""
+    """Every aspect's values in order, repeats within one object's life left out."""
     found: History = {}
+    last: dict[tuple[str, str, str], dict[str, str]] = {}
     for state in states:
+        name = (state.object.get("metadata") or {}).get("name") or state.object.get("object")
+        seen = last.setdefault((state.cluster, state.kind, str(name)), {})
         for aspect, value in _facts(state):
-            held = found.setdefault(aspect, [])
-            if not held or held[-1] != value:
-                held.append(value)
+            if seen.get(aspect.what) != value:
+                found.setdefault(aspect, []).append(value)
+            seen[aspect.what] = value
+        if state.event == "DELETED":
+            seen.clear()
+            seen["exists"] = "gone"
     return found
 
 

@@ -13,6 +13,10 @@ from corral.runtime.controller import Manager, Result, Watch
 START_S = 0.1
 
 
+STEP_S = 0.02
+"""The recordings' player looked after one pod at a time, so equal pods never ended in the same instant."""
+
+
 class PodPlayer:
     """The recordings' stand-in for scheduler and kubelet."""
 
@@ -24,7 +28,7 @@ class PodPlayer:
 
     def setup(self, manager: Manager) -> None:
         self._pods = manager.informer(PODS)
-        manager.add(self, watches=[Watch(PODS)], workers=4)
+        manager.add(self, watches=[Watch(PODS)], workers=1)
 
     async def reconcile(self, key: Key) -> Result | None:
         pod = self._pods.get(key)
@@ -62,6 +66,7 @@ class PodPlayer:
         return None
 
     async def _write(self, pod: Obj, phase: str, code: int | None) -> None:
+        await self._clock.sleep(STEP_S)
         now = self._clock.timestamp()
         running = phase == "Running"
         ready = "True" if running else "False"

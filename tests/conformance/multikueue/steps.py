@@ -10,6 +10,7 @@ from corral.core.meta import name_of
 from corral.core.resource import Resource
 from corral.kinds.registry import native_kinds
 from multikueue.facts import Obj
+from multikueue.secrets import write_secret
 from multikueue.world import BY_KIND, World
 
 _PATCH_KINDS = {"application/json-patch+json": "json", "application/strategic-merge-patch+json": "strategic"}
@@ -57,6 +58,8 @@ async def _act(world: World, step: Obj, recording: Obj) -> None:
         await _patch(world, cluster, step, recording)
     elif cluster and re.match(r"delete\b", words):
         await _delete(world, cluster, words, recording)
+    elif words.startswith("Secret: "):
+        await write_secret(world, words.removeprefix("Secret: "), recording)
     else:
         await _fault(world, words)
 
@@ -131,12 +134,32 @@ async def _target(world: World, cluster: str, step: Obj, recording: Obj) -> tupl
     resource = BY_KIND[kind]
     items = (await world.clusters[cluster].client.list(resource)).items
     refused = ((step.get("response") or {}).get("details") or {}).get("name")
-    mentioned = [item for item in items if name_of(item) == refused]
+    changed = _changed_in(recording, cluster, kind, step)
+    mentioned = [item for item in items if name_of(item) in (refused, changed)]
     mentioned += [item for item in items if re.search(rf"(?<![\w-]){re.escape(name_of(item))}(?![\w-])", words)]
     if not items:
         raise NotFound(f"there is no {kind} to patch on {cluster}")
     chosen = (mentioned or items)[0]
     return resource, name_of(chosen), str(chosen["metadata"].get("namespace") or "")
+
+
+def _changed_in(recording: Obj, cluster: str, kind: str, step: Obj) -> str:
+    """The object that shows the patched values in the recording right after the step."""
+    patch = step["patch"]
+    for entry in recording["log"]:
+        if not step["t"] <= entry["t"] <= step["t"] + 1000 or (entry["cluster"], entry["kind"]) != (cluster, kind):
+            continue
+        if entry["event"] == "MODIFIED" and _shows(entry["object"], patch):
+            return str(entry["object"]["metadata"]["name"])
+    return ""
+
+
+def _shows(value: Any, patch: Any) -> bool:
+    if isinstance(patch, dict):
+        return isinstance(value, dict) and all(_shows(value.get(name), part) for name, part in patch.items())
+    if isinstance(patch, list):
+        return isinstance(value, list) and len(value) == len(patch) and all(map(_shows, value, patch))
+    return value == patch or (isinstance(patch, str) and re.fullmatch(r"T[+-]\d+s", patch) is not None)
 
 
 def _kind_of(patch: Obj, words: str) -> str:

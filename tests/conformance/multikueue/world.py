@@ -41,6 +41,9 @@ BY_KIND = {resource.kind: resource for resource in WATCHED} | {
 } | {kind.kind: kind.resource() for kind in native_kinds()}  # fmt: skip
 
 
+WRONG_TOKEN = "wrong"
+
+
 class World:
     """Clusters, the links between them, and the log of everything that happened."""
 
@@ -61,6 +64,8 @@ class World:
     def _connect(self, access: Access) -> Client:
         name = access.server.removeprefix("https://")
         state = self.links.setdefault(name, LinkState(cut=True))
+        if access.token == WRONG_TOKEN:
+            state = LinkState(refused=True)
 
         def target() -> Client:
             if name not in self.clusters:
@@ -91,8 +96,9 @@ class World:
             return  # the kind is not served here
 
     def _note(self, cluster: str, kind: str, event: str, obj: Obj) -> None:
+        now = asyncio.get_running_loop().time() * 1000
         if kind == "Event":
-            self.log.append(State(cluster, "EVENT", kind, _event(obj)))
+            self.log.append(State(cluster, "EVENT", kind, _event(obj), now))
             return
         identity = (cluster, kind, Key(namespace_of(obj), name_of(obj)))
         before = self._last.pop(identity, None)
@@ -101,7 +107,7 @@ class World:
             if before is not None:
                 gone = {field: None for field in status_of(before) if field not in status_of(obj)}
                 obj = {**obj, "status": {**status_of(obj), **gone}}
-        self.log.append(State(cluster, event, kind, obj))
+        self.log.append(State(cluster, event, kind, obj, now))
 
     # What a recording's steps do
 

@@ -87,7 +87,7 @@ LIMITED = QueueingConfig(wait_for_pods_ready=WaitForPodsReady(timeout_s=300, rec
 NO_ORPHANS = QueueingConfig(gates=FeatureGates({"FinishOrphanedWorkloads": False}))
 ORPHAN = ("True", "OwnerNotFound", "The workload's owner no longer exists")
 ADMITTED = ("True", "Admitted", "The workload is admitted")
-REJECTED = 'Admission check(s): "ac" (no), were rejected'
+REJECTED = 'AdmissionCheck in Rejected state: "ac" (no)'
 TIMEOUT = "Exceeded the PodsReady timeout default/w"
 
 CASES: dict[str, Case] = {

@@ -41,6 +41,11 @@ def secret_name(cluster: Obj) -> str:
     return str(source.get("location") or "") if source.get("locationType", "Secret") == "Secret" else ""
 
 
+def is_path(cluster: Obj) -> bool:
+    """Whether a MultiKueueCluster names a file on the manager."""
+    return _source(cluster).get("locationType", "Secret") == "Path"
+
+
 def _source(cluster: Obj) -> Obj:
     spec = spec_of(cluster)
     return (spec.get("clusterSource") or {}).get("kubeConfig") or spec.get("kubeConfig") or {}
@@ -52,7 +57,7 @@ def load_document(cluster: Obj, namespace: str, secret: Callable[[Key], Obj | No
         raise AccessProblem(PROFILE_DISABLED, "MultiKueueClusterProfile feature gate is disabled")
     source = _source(cluster)
     location = str(source.get("location") or "")
-    if source.get("locationType", "Secret") == "Path":
+    if is_path(cluster):
         try:
             return Path(location).read_bytes()
         except OSError as error:
@@ -104,7 +109,8 @@ def _yaml_problem(error: KubeconfigError) -> str:
     cause = error.__cause__
     if not isinstance(cause, yaml.MarkedYAMLError) or cause.problem_mark is None:
         return str(error)
-    return f"yaml: line {max(cause.problem_mark.line, 1)}: {cause.problem}"
+    problem = re.sub(r"^expected (.*?),? but (?:got|found) .*", r"did not find expected \1", str(cause.problem))
+    return f"yaml: line {max(cause.problem_mark.line, 1)}: {problem}"
 
 
 def _refuse_dangers(document: Obj) -> None:

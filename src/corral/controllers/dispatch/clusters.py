@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from corral.client.kubeconfig import Access, KubeconfigError
 from corral.client.protocol import Client
-from corral.controllers.dispatch.access import AccessProblem, load_document, safe_access, secret_name
+from corral.controllers.dispatch.access import AccessProblem, is_path, load_document, safe_access, secret_name
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.core import conditions
@@ -23,6 +23,11 @@ from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
 Connect = Callable[[Access], Client]
+DEPRECATED_PATH = (
+    "Using locationType=Path without MultiKueueKubeConfigPathValidation feature gate is deprecated and will be removed "
+    "in a future release. Enable the MultiKueueKubeConfigPathValidation feature gate and place kubeconfig files under "
+    "/etc/multikueue/kubeconfigs/."
+)
 
 
 class MultiKueueClusters:
@@ -67,6 +72,8 @@ class MultiKueueClusters:
         if cluster is None or is_deleting(cluster):
             await self._drop(key.name)
             return None
+        if is_path(cluster):
+            self._manager.recorder.event(cluster, "Warning", "DeprecatedPathUsage", DEPRECATED_PATH)
         try:
             text = load_document(cluster, self._settings.namespace, self._secrets.get)
             access = safe_access(text)

@@ -184,7 +184,8 @@ class DispatchWorkloads:
                 continue
             copy = remote.workload(key)
             seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
-            remotes[name] = model.RemoteView(remote.connected, copy, remote.lost_since, seen)
+            has_job = remote.connected and bool(remote.jobs_of(key))
+            remotes[name] = model.RemoteView(remote.connected, copy, remote.lost_since, seen, has_job)
         strays = {
             remote.name: copy
             for remote in self._remotes.connected()

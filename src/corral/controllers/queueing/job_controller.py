@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from corral.controllers.queueing import elastic
 from corral.controllers.queueing.context import (
     ADMISSION_MANAGER,
     BY_OWNER,
@@ -40,6 +41,7 @@ from corral.core.meta import (
     spec_of,
     status_of,
     uid_of,
+    with_annotations,
     with_labels,
     with_metadata,
     with_spec,
@@ -221,6 +223,8 @@ class JobController:
         if prebuilt:
             return await self._prebuilt(job, prebuilt, finish)
         candidates = self._owned(job)
+        if self._is_elastic(job):
+            return await self._slice_of(job, candidates, finish)
         match = next((found for found in candidates if self._matches(job, found)), None)
         others = [found for found in candidates if found is not match]
         if match is None and len(others) == 1 and self._can_update(job, others[0]):
@@ -231,6 +235,43 @@ class JobController:
         for extra in others:
             await self._delete_workload(job, extra)
         return match, not others
+
+    async def _slice_of(self, job: Obj, held: list[Obj], finish: Finish | None) -> tuple[Obj | None, bool]:
+        """The Workload slice an elastic job runs under.
+
+        A job that grew gets a new slice beside the one it has; a job that shrank shrinks the one it has.
+        """
+        live = sorted((found for found in held if not wl.is_finished(found)), key=_age)
+        if not live or finish is not None:
+            return (live or sorted(held, key=_age))[-1] if held else None, True
+        current = next((found for found in reversed(live) if wl.has_quota(found)), live[-1])
+        wanted, newest = self._pod_sets(job), live[-1]
+        change = elastic.change_of(wl.pod_sets_of(newest), wanted)
+        if change == elastic.SAME:
+            for stale in live[:-1]:
+                if stale is not current:
+                    await self._delete_workload(job, stale)
+            return current, True
+        if change == elastic.SHRUNK or not wl.has_quota(newest):
+            if newest is not current:
+                await self._delete_workload(job, newest)
+                return None, False
+            resized = with_spec(newest, {**spec_of(newest), "podSets": elastic.resized(newest, wanted)})
+            await self.context.client.update(WORKLOADS, resized, manager=FIELD_MANAGER)
+            return None, False
+        await self._create_slice(job, replaces=newest)
+        return current, True
+
+    async def _create_slice(self, job: Obj, *, replaces: Obj) -> None:
+        fresh = self._compose(job)
+        if fresh is None:
+            return
+        fresh = with_annotations(fresh, {names.WORKLOAD_SLICE_REPLACEMENT_FOR: str(key_of(replaces))})
+        try:
+            created = await self.context.client.create(WORKLOADS, fresh, manager=FIELD_MANAGER)
+        except AlreadyExists:
+            return  # our own earlier write has not reached the cache yet
+        self.recorder.event(job, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
 
     def _owned(self, job: Obj) -> list[Obj]:
         return [
@@ -357,7 +398,7 @@ class JobController:
             priority_ref=priority.reference,
             max_execution_time=maximum_execution_time(job),
             labels=wl.copied_labels(job, self.context.config.label_keys_to_copy),
-            annotations=wl.copied_annotations(job),
+            annotations=wl.copied_annotations(job) | ({names.ELASTIC_JOB: "true"} if extra else {}),
         )
 
     def _is_elastic(self, job: Obj) -> bool:
@@ -535,3 +576,9 @@ def _not_dispatched(queue: str) -> str:
         f"managedBy is {names.MULTIKUEUE_CONTROLLER}, but ClusterQueue {queue} does not dispatch to other clusters; "
         "the job stays suspended. Submit it without managedBy, or to a queue with a MultiKueue admission check"
     )
+
+
+def _age(workload: Obj) -> tuple[str, int]:
+    """Order of slices: by creation, then by the version the store gave them."""
+    metadata = metadata_of(workload)
+    return str(metadata.get("creationTimestamp", "")), int(metadata.get("resourceVersion") or 0)

@@ -6,7 +6,7 @@ orphans. Each step is one write; the change it makes wakes the next one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from corral.controllers.queueing import checks
 from corral.controllers.queueing.context import ADMISSION_MANAGER, FIELD_MANAGER, Context
