@@ -12,6 +12,7 @@ from corral.cli.lookup import PODS, object_named, workload_of
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
+from corral.core import conditions
 from corral.core.errors import ApiError
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
@@ -57,7 +58,7 @@ def logs(
         client = worker_client(client, cluster, kueue_namespace)
     pods = pods_of(client, resource, obj, namespace)
     if not pods:
-        raise click.ClickException(f"{resource.kind} {name_of(obj)} has no pods yet; `corral explain` says why")
+        raise click.ClickException(_no_pods(f"{resource.kind} {name_of(obj)}", workload, cluster))
     query = {
         "follow": "true" if follow and len(pods) == 1 else "",
         "tailLines": "" if tail is None else str(tail),
@@ -68,6 +69,12 @@ def logs(
         path = PODS.path(namespace, name_of(pod), "log")
         for line in client.lines(path, query):
             click.echo(prefix + line.decode(errors="replace"), nl=not line.endswith(b"\n"))
+
+
+def _no_pods(job: str, workload: Obj | None, cluster: str) -> str:
+    if cluster and workload is not None and conditions.is_true(workload, "Finished"):
+        return f"{job} is finished, and its pods were removed from cluster {cluster} with it"
+    return f"{job} has no pods yet; `corral explain` says why"
 
 
 def worker_client(manager: SyncClient, cluster: str, namespace: str) -> SyncClient:
