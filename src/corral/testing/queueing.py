@@ -226,7 +226,7 @@ class QueueingWorld:
                         if not victim.ongoing:
                             self.evict(victim.key, "Preempted", victim.message)
                     self._tell(decision.key, "Pending", decision.message)
-                case Wait():
+                case Wait() if not decision.second_pass:
                     self._tell(decision.key, decision.reason, decision.message)
                 case Evict():
                     self.evict(decision.key, decision.reason, decision.message)

@@ -468,6 +468,9 @@ def test_without_fail_fast_a_workload_waits_for_a_replacement() -> None:
     plan = built.cycle()
     assert not list(plan.evictions)
     assert "doesn't allow to fit any of 1 pod(s)" in message(plan)
+    assert not built.cycle().decisions
+    built.state.upsert_node(make_node("x9", {"tas": "true", BLOCK: "b1", RACK: "r1"}, cpu="1"))
+    assert placed(built.cycle()) == {"x2": 1, "x9": 1}
 
 
 def test_a_broken_slice_is_repaired_in_its_own_domain() -> None:

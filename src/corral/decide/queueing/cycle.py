@@ -61,9 +61,9 @@ class Cycle:
         self._decisions, self._skipped = [], {}
         self._blocked = False
         world.forest.settle()
-        limit = world.settings.max_rounds
+        limit, enough = world.settings.max_rounds, world.settings.max_decisions
         rounds = idle = 0
-        while rounds < limit and not self._blocked:
+        while rounds < limit and len(self._decisions) < enough and not self._blocked:
             heads = self._heads()
             if not heads:
                 break
@@ -90,6 +90,7 @@ class Cycle:
         for item in list(world.second_pass.values()):
             queue = world.queues.get(item.info.cluster_queue)
             del world.second_pass[item.info.key]
+            world.unplaced[item.info.key] = item
             if queue is not None:
                 entries.append(Entry(item, queue))
         roots: dict[QuotaNode, None] = {}
@@ -340,6 +341,7 @@ class Cycle:
         replaced = self._nominator.replaced(info, queue)
         usage = assignment.usage if replaced is None else _full_usage(assignment)
         if second_pass:
+            world.unplaced.pop(info.key, None)
             old = world.release(info.key)
             if old is not None:
                 usage = old.usage
@@ -360,6 +362,7 @@ class Cycle:
                 world.ledger.penalize(info, assignment.usage)
         self._changed.add(queue.node.root())
         self._progress = True
+        considered = assignment.considered
         self._decisions.append(
             Admit(
                 key=info.key,
@@ -367,7 +370,7 @@ class Cycle:
                 pod_sets=pod_sets,
                 checks=required_checks(queue, pod_sets),
                 borrows=assignment.borrows,
-                considered=assignment.considered,
+                considered=considered and f"Flavors considered: {considered}",
                 replaces=info.replaces if replaced is not None else None,
                 second_pass=second_pass,
                 waited_from=info.order_time,
@@ -410,6 +413,7 @@ class Cycle:
                 verdict.message,
                 _requests_of(entry.info),
                 blocked_on_gate=entry.cause == "PreemptionGated",
+                second_pass=entry.info.reserving,
                 cause=entry.cause,
             )
         )

@@ -89,12 +89,15 @@ class Intake:
         else:
             self._release(key)
             world.not_ready.discard(key)
+            world.second_pass.pop(key, None)
+            world.unplaced.pop(key, None)
             self._requeue(info, old)
 
     def _forget(self, info: WorkloadInfo) -> None:
         world = self.world
         world.ledger.forgive(info.queue_key, info.key)
         world.second_pass.pop(info.key, None)
+        world.unplaced.pop(info.key, None)
         world.expected_evictions.pop(info.key, None)
         self._pods_ready(info.key)
 
@@ -147,6 +150,7 @@ class Intake:
             world.second_pass[info.key] = Pending(info, 0)
         else:
             world.second_pass.pop(info.key, None)
+            world.unplaced.pop(info.key, None)
 
     def _release(self, key: Key) -> None:
         reservation = self.world.release(key)
@@ -290,6 +294,9 @@ class Intake:
         self._settle_structure()
         world = self.world
         done: set[str] = set()
+        if self._to_flush and world.unplaced:
+            world.second_pass.update(world.unplaced)
+            world.unplaced.clear()
         for name in list(self._to_flush):
             queue = world.queues.get(name)
             if queue is None or name in done:

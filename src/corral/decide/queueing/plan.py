@@ -60,14 +60,13 @@ class Admit(msgspec.Struct, frozen=True):
     borrows: int = 0
     """0 when the queue's own quota covers it, else how high in the cohort tree the quota comes from."""
     considered: str = ""
-    """`Flavors considered: …` of the QuotaReserved event, empty when the first flavor was taken."""
+    """`Flavors considered: …`, the end of the QuotaReserved event; empty when the first flavor was taken."""
     replaces: Key | None = None
     """A workload slice to finish as replaced once this admission is written."""
     second_pass: bool = False
     """It already holds its quota; only the topology assignment is new."""
     waited_from: float = 0.0
     """When it was queued."""
-    cohort_path: str = ""
 
     @property
     def admission(self) -> Obj:
@@ -119,6 +118,8 @@ class Wait(msgspec.Struct, frozen=True):
     """Effective requests per pod set, for `status.resourceRequests`."""
     blocked_on_gate: bool = False
     """Also set BlockedOnPreemptionGates=True."""
+    second_pass: bool = False
+    """It keeps its quota; only a place on nodes is missing. Upstream tells by a SecondPassFailed event, no condition."""
     cause: str = ""
     """Why it was requeued, upstream's name: NoFit, PreemptionNoCandidates, NamespaceMismatch …"""
 

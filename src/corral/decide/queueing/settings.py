@@ -72,3 +72,5 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     features: Features = Features()
     max_rounds: int = 1000
     """Most upstream cycles run inside one plan; a bound on latency, not on throughput."""
+    max_decisions: int = 1000
+    """No further round starts once a plan holds this many decisions."""

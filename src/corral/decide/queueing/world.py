@@ -38,6 +38,9 @@ class World:
         self.topology = TopologyCluster()
         self.ledger = UsageLedger(settings.admission_fair_sharing)
         self.second_pass: dict[Key, Pending] = {}
+        """Workloads with quota whose places have to be looked for now."""
+        self.unplaced: dict[Key, Pending] = {}
+        """Those for which there was no place; they are due again when something changes."""
         self.expected_evictions: dict[Key, str] = {}
         """Victims whose eviction was planned and not yet seen, with their uid."""
         self.not_ready: set[Key] = set()

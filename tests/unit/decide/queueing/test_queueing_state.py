@@ -168,8 +168,8 @@ def test_flavors_passed_over_are_told_with_the_admission() -> None:
     built.put(make_workload("w", requests={"cpu": 3}))
     (admission,) = built.cycle().admissions
     assert admission.considered == (
-        "main: a(NoFit;insufficient quota for cpu in flavor a, previously considered podsets requests (0) + current "
-        "podset request (3) > maximum capacity (1))"
+        "Flavors considered: main: a(NoFit;insufficient quota for cpu in flavor a, previously considered podsets requests "
+        "(0) + current podset request (3) > maximum capacity (1))"
     )
 
 
@@ -216,6 +216,14 @@ def test_a_plan_stops_at_its_bound_and_says_so() -> None:
     built.put(*(make_workload(f"w{n}", requests={"cpu": 1}, created=n) for n in range(5)))
     plan = built.cycle()
     assert (len(list(plan.admissions)), plan.more) == (3, True)
+    assert len(list(built.cycle().admissions)) == 2
+
+
+def test_a_plan_stops_when_it_holds_enough_decisions() -> None:
+    built = world(QueueingSettings(max_decisions=4), quota=100)
+    built.put(*(make_workload(f"w{n}", requests={"cpu": 1}, created=n) for n in range(6)))
+    plan = built.cycle()
+    assert (len(list(plan.admissions)), plan.more) == (4, True)
     assert len(list(built.cycle().admissions)) == 2
 
 
