@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from corral.controllers.queueing.context import Caches
 from corral.controllers.queueing.topology_controller import assignments_of, workload_key
-from corral.core.meta import Key, Obj, key_of, name_of
+from corral.core.meta import Key, Obj, key_of, name_of, namespace_of
 from corral.decide.queueing.state import QueueingState
 from corral.runtime.informer import Informer, Reader
 
@@ -20,12 +20,18 @@ class Feed:
         self._state = state
         self._wake = wake
         self._workloads: Reader | None = None
+        self._limits: Reader | None = None
         self._unclear: dict[Key, dict[Key, Obj]] = {}
         """Pods of workloads that are not known yet; whether they count is told by their workload."""
 
-    def connect(self, caches: Caches, nodes: Informer | None, pods: Informer | None, classes: Informer | None) -> None:
+    def connect(
+        self, caches: Caches, *, limits: Informer, classes: Informer, nodes: Informer | None, pods: Informer | None
+    ) -> None:
         """Follow all kinds that decisions depend on; nodes and pods only matter for topology."""
         state = self._state
+        self._limits = limits
+        self._follow(limits, self._limit_range, self._limit_range)
+        self._follow(classes, self._runtime_class, _ignore)
         self._follow(caches.namespaces, state.upsert_namespace, _by_name(state.delete_namespace))
         self._follow(caches.topologies, state.upsert_topology, _by_name(state.delete_topology))
         self._follow(caches.flavors, state.upsert_flavor, _by_name(state.delete_flavor))
@@ -35,8 +41,6 @@ class Feed:
         self._follow(caches.local_queues, state.upsert_local_queue, _by_key(state.delete_local_queue))
         self._workloads = caches.workloads
         self._follow(caches.workloads, self._workload, _by_key(state.delete_workload))
-        if classes is not None:
-            self._follow(classes, self._runtime_class, _ignore)
         if nodes is not None:
             self._follow(nodes, state.upsert_node, _by_name(state.delete_node))
         if pods is not None:
@@ -72,6 +76,12 @@ class Feed:
         if key is not None:
             self._unclear.get(key, {}).pop(key_of(pod), None)
         self._state.delete_pod(key_of(pod))
+
+    def _limit_range(self, limit_range: Obj) -> None:
+        """One changed; all of its namespace count together."""
+        namespace = namespace_of(limit_range)
+        if self._limits is not None:
+            self._state.set_limit_ranges(namespace, self._limits.list(namespace))
 
     def _runtime_class(self, runtime_class: Obj) -> None:
         overhead = (runtime_class.get("overhead") or {}).get("podFixed") or {}

@@ -6,6 +6,7 @@ from corral.controllers.queueing.admission.plugins import Lookups, QueuedJobs, Q
 from corral.controllers.queueing.admission.pods import QueuedPods
 from corral.controllers.queueing.config import QueueingConfig, load_config
 from corral.controllers.queueing.context import Caches, Context
+from corral.controllers.queueing.elastic import ElasticUngater
 from corral.controllers.queueing.feed import Feed
 from corral.controllers.queueing.job_controller import JobController, WorkloadOwners
 from corral.controllers.queueing.managed import ManagedJobs
@@ -27,6 +28,7 @@ from corral.runtime.informer import Reader
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 PODS = Resource("", "v1", "pods", "Pod")
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 
@@ -57,9 +59,10 @@ class Queueing:
         topology = self.config.gates["TopologyAwareScheduling"]
         Feed(self.state, scheduler.wake).connect(
             context.caches,
+            limits=manager.informer(LIMIT_RANGES),
+            classes=manager.informer(RUNTIME_CLASSES),
             nodes=manager.informer(NODES) if topology else None,
             pods=manager.informer(PODS) if topology else None,
-            classes=manager.informer(RUNTIME_CLASSES),
         )
         scheduler.setup(manager)
         WorkloadController(context, metrics).setup(manager)
@@ -73,6 +76,8 @@ class Queueing:
             TopologyUngater(context, metrics).setup(manager)
             if self.config.gates["TASFailedNodeReplacement"]:
                 NodeFailureController(context).setup(manager)
+        if self.config.gates["ElasticJobsViaWorkloadSlices"]:
+            ElasticUngater(context).setup(manager)
         self._set_up_jobs(context, metrics, manager)
 
     def _find_workload(self, key: Key) -> Obj | None:

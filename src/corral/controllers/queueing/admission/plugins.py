@@ -19,11 +19,14 @@ from corral.controllers.queueing.admission.quota import (
 )
 from corral.controllers.queueing.admission.workload import validate_workload, validate_workload_update
 from corral.controllers.queueing.config import QueueingConfig
+from corral.controllers.queueing.elastic import gated_template
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import ApiError, Cause, NotFound
 from corral.core.meta import Key, Obj, controller_of, labels_of, spec_of, with_finalizer, with_labels, with_spec
 from corral.core.resource import Resource
+from corral.jobs import workload as wl
 from corral.jobs.adapter import JobAdapter, queue_name
+from corral.jobs.batch_job import TEMPLATE
 from corral.jobs.paths import get_in, set_in
 from corral.jobs.registry import adapters
 from corral.kinds.definition import KindDef
@@ -154,6 +157,12 @@ class QueuedJobs:
         if not await self._is_managed(job, request.namespace):
             return job
         job = adapter.suspend(job)
+        if (
+            wl.is_elastic(job)
+            and adapter.framework == "batch/job"
+            and self._config.gates["ElasticJobsViaWorkloadSlices"]
+        ):
+            job = set_in(job, TEMPLATE, gated_template(get_in(job, TEMPLATE, {})))
         return await self._with_managed_by(adapter, job, request.namespace)
 
     async def validate(self, request: AdmissionRequest) -> None:
