@@ -6,12 +6,17 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
 
 from corral.cli.options import cluster_options, kubeconfig_file
+
+if TYPE_CHECKING:
+    from corral.client.http import HttpClient
 
 
 @click.group()
@@ -59,17 +64,44 @@ def run(
     asyncio.run(_run(kubeconfig_file(kubeconfig_path), context, document or {}, dispatch))
 
 
+@controllers.command()
+@click.option("--name", required=True, help="What the hub calls this member.")
+@click.option("--config", type=click.Path(path_type=Path, exists=True), help="A document with a `member` part.")
+@click.option("-v", "--verbose", count=True)
+@cluster_options
+def member(
+    name: str, config: Path | None, verbose: int, namespace: str, context: str, kubeconfig_path: Path | None
+) -> None:
+    """Serve the hub that Secret fleet-system/hub-kubeconfig of the cluster names, until stopped."""
+    from corral.client.http import HttpClient
+    from corral.fleet.cluster import connect_hub
+    from corral.fleet.member import MemberCluster
+    from corral.runtime import logs
+
+    logs.set_up(verbosity=1 + verbose)
+    document = yaml.safe_load(config.read_text()) if config else {}
+
+    async def serve() -> None:
+        client = HttpClient.from_kubeconfig(kubeconfig_file(kubeconfig_path), context)
+        agent = MemberCluster(client, name, document or {}, connect=connect_hub)
+        await _until_stopped(client, agent.lead(f"{socket.gethostname()}_{os.getpid()}"))
+
+    asyncio.run(serve())
+
+
 async def _run(path: Path, context: str, document: dict[str, object], dispatch: bool) -> None:
     from corral.client.http import HttpClient
     from corral.fleet.cluster import connect
     from corral.fleet.kubernetes import Controllers
 
     client = HttpClient.from_kubeconfig(path, context)
-    work = asyncio.ensure_future(
-        Controllers(client, document, connect=connect if dispatch else None).lead(
-            f"{socket.gethostname()}_{os.getpid()}"
-        )
-    )
+    running = Controllers(client, document, connect=connect if dispatch else None)
+    await _until_stopped(client, running.lead(f"{socket.gethostname()}_{os.getpid()}"))
+
+
+async def _until_stopped(client: HttpClient, leading: Coroutine[Any, Any, None]) -> None:
+    """Run until a signal comes."""
+    work = asyncio.ensure_future(leading)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
     click.echo(f"controllers for {client.access.server} are starting")
