@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, name_of, spec_of
+from msgspec import structs
+
+from corral.core.conditions import is_true
+from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, name_of, spec_of, uid_of
 from corral.decide.queueing.activity import READY
 from corral.decide.queueing.checks import required_checks
 from corral.decide.queueing.clusterqueue import ClusterQueue
@@ -22,6 +25,7 @@ from corral.decide.queueing.decode import (
     local_queue_from,
     node_from,
     topology_from,
+    version_of,
 )
 from corral.decide.queueing.explain import explain
 from corral.decide.queueing.fairness import share_of
@@ -223,13 +227,18 @@ class QueueingState(Intake):
 
     def upsert_workload(self, obj: Obj) -> None:
         """Take over a Workload as it is now: pending, reserving, evicted or finished. Older versions are ignored."""
-        info = self._decoder.decode(obj)
-        old = self.world.workloads.get(info.key)
-        if old is not None and old.uid == info.uid and info.version and info.version <= old.version:
-            return
-        if old is not None and old.uid != info.uid:
-            self.delete_workload(info.key)
+        key, version = key_of(obj), version_of(obj)
+        old = self.world.workloads.get(key)
+        if old is not None and old.uid != uid_of(obj):
+            self.delete_workload(key)
             old = None
+        if old is not None and version and version <= old.version:
+            return
+        if old is not None and is_true(obj, "Finished"):
+            # Nothing but the end matters any more; what it asked for need not be read again.
+            info = structs.replace(old, finished=True, version=version, obj=obj)
+        else:
+            info = self._decoder.decode(obj)
         self._accept(info, old)
 
     def delete_workload(self, key: Key) -> None:
