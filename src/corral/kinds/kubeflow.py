@@ -260,12 +260,12 @@ def validate_training_job(framework: Framework, new: Obj, old: Obj | None) -> li
 
 
 def validate_manager(path: str, own: str, new: Obj, old: Obj | None) -> list[Cause]:
-    """managedBy is the operator itself or MultiKueue, and never changes."""
+    """managedBy is the operator itself or MultiKueue, and does not change while the job may run."""
     value = run_policy_of(new).get("managedBy")
     causes = []
     if value is not None and value not in (own, MULTIKUEUE):
         causes.append(v.not_supported(path, value, (own, MULTIKUEUE)))
-    if old is not None:
+    if old is not None and not run_policy_of(old).get("suspend"):
         causes += v.immutable(path, value, run_policy_of(old).get("managedBy"))
     return causes
 

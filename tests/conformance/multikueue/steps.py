@@ -45,7 +45,8 @@ def _same_refusal(response: Obj | None, error: ApiError) -> bool:
 
 
 def _plain(text: str) -> str:
-    """A message without name hashes, and without the type of a bad value, which newer servers leave out."""
+    """A message without name hashes, without the type of a bad value, which newer servers leave out, and lists sorted."""
+    text = re.sub(r"(?<=supported values: )[^\]]+", lambda match: ", ".join(sorted(match[0].split(", "))), text)
     text = re.sub(r'Invalid value: "[^"]*": ', "Invalid value: ", text)
     return re.sub(r"<h\d+>|-[0-9a-f]{5}\b", "-<h>", text).replace("--<h>", "-<h>")
 

@@ -42,6 +42,7 @@ from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
 from corral.jobs import lifecycle
 from corral.jobs import workload as wl
 from corral.jobs.adapter import JobAdapter, managed_by
+from corral.jobs.paths import get_in
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
@@ -521,11 +522,10 @@ def _not_managed(adapter: JobAdapter, job: Obj) -> str:
     """Why this manager may not dispatch a job; empty when it may."""
     if adapter.managed_by_path is None:
         return ""
-    value = managed_by(adapter, job)
-    if value == names.MULTIKUEUE_CONTROLLER:
+    if managed_by(adapter, job) == names.MULTIKUEUE_CONTROLLER:
         return ""
-    path = ".".join(str(part) for part in adapter.managed_by_path)
-    return f'Expecting {path} to be "{names.MULTIKUEUE_CONTROLLER}" not "{value}"'
+    stated = get_in(job, adapter.managed_by_path) or ""
+    return f'Expecting spec.managedBy to be "{names.MULTIKUEUE_CONTROLLER}" not "{stated}"'
 
 
 def _owner_kind(workload: Obj) -> str:

@@ -274,10 +274,13 @@ def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPla
                 if gone:
                     delete.append(pod)
                     replaced += 1
+            elif phase_of(pod) == "Succeeded":
+                said += _exited(look, pod)
     counts = {kind: count_replicas(framework, look.job, kind, members[kind]) for kind in specs}
     status = {**status, "conditions": entries, "replicaStatuses": counts}
     status = Judge(framework, look.job, specs, look.now).conclude(status, members)
-    said += _changes(status_of(look.job).get("conditions") or [], status["conditions"])
+    announced = ("Running", "Succeeded", "Failed") if framework is MPI else ("Succeeded", "Failed")
+    said += _changes(status_of(look.job).get("conditions") or [], status["conditions"], announced)
     surplus = [service for kind in specs for service in reached[kind] if _is_surplus(framework, specs, kind, service)]
     missing = _services(look, reached)
     if is_finished(status):
@@ -295,24 +298,29 @@ def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPla
     )
 
 
-def _changes(before: Sequence[Obj], after: Sequence[Obj]) -> list[Event]:
+def _changes(before: Sequence[Obj], after: Sequence[Obj], announced: Sequence[str]) -> list[Event]:
     """Events for conditions that became true."""
     news: list[Event] = []
     for entry in after:
-        if entry["status"] == "True" and entry["type"] in ("Running", "Succeeded", "Failed"):
+        if entry["status"] == "True" and entry["type"] in announced:
             old = conditions.find(before, entry["type"])
             if old is None or old["status"] != "True":
                 news.append(("Normal", entry["reason"], entry["message"]))
     return news
 
 
+def _exited(look: Look, pod: Obj) -> list[Event]:
+    code = exit_code(look.framework, pod)
+    if code is None:
+        return []
+    return [("Normal", "ExitedWithCode", f"Pod: {namespace_of(pod)}.{name_of(pod)} exited with code {code}")]
+
+
 def _failed_pod(look: Look, kind: str, pod: Obj, entries: Sequence[Obj]) -> tuple[list[Obj], bool, list[Event]]:
     """What a failed pod means: the conditions, whether it is replaced, and what to say about it."""
     policy = look.specs[kind].get("restartPolicy") or look.framework.restart_policy
     code, job = exit_code(look.framework, pod), name_of(look.job)
-    news: list[Event] = []
-    if code is not None:
-        news.append(("Normal", "ExitedWithCode", f"Pod: {namespace_of(pod)}.{name_of(pod)} exited with code {code}"))
+    news = _exited(look, pod)
     if policy in ("OnFailure", "Always") or (policy == "ExitCode" and is_retryable(code)):
         reason, text = look.reason("Restarting"), f"job {job} is restarting because {kind} replica(s) failed."
         news.append(("Warning", reason, text))
