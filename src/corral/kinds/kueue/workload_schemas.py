@@ -47,20 +47,22 @@ def _workload_rules(old: bool) -> list[tuple[str, str]]:
     return [
         (
             "podSetAssignments must have the same number of podSets as the spec",
-            f"!({_holds('self', _RESERVED)} && has(self.status.admission)) || "
-            "size(self.spec.podSets) == size(self.status.admission.podSetAssignments)",
+            "!has(self.status) || !has(self.status.admission) || "
+            "size(self.spec.podSets) == size(self.status.admission.podSetAssignments) || "
+            f"!({_holds('self', _RESERVED)})",
         ),
         *(_old_priority_rules(reserved_before) if old else _priority_rules(reserved_before)),
-        ("queueName is immutable while workload quota reserved", f"!({stays_reserved}) || ({queue_kept})"),
+        ("queueName is immutable while workload quota reserved", f"({queue_kept}) || !({stays_reserved})"),
         (
             "maximumExecutionTimeSeconds is immutable while workload quota reserved",
-            f"!({stays_admitted}) || {limit_kept}",
+            f"{limit_kept} || !({stays_admitted})",
         ),
     ]
 
 
 def _priority_rules(reserved: str) -> list[tuple[str, str]]:
-    both = f"{reserved} && has(oldSelf.spec.priorityClassRef) && has(self.spec.priorityClassRef)"
+    # What is cheap and nearly always true comes first: conditions are searched only when something did change.
+    absent = "!has(oldSelf.spec.priorityClassRef) || !has(self.spec.priorityClassRef)"
     same = "oldSelf.spec.priorityClassRef.{0} == self.spec.priorityClassRef.{0}"
     is_pod_class = (
         "self.spec.priorityClassRef.group == 'scheduling.k8s.io' && self.spec.priorityClassRef.kind == 'PriorityClass'"
@@ -68,16 +70,19 @@ def _priority_rules(reserved: str) -> list[tuple[str, str]]:
     return [
         (
             "priorityClassRef is immutable while workload quota reserved",
-            f"!({reserved}) || has(oldSelf.spec.priorityClassRef) == has(self.spec.priorityClassRef)",
+            f"has(oldSelf.spec.priorityClassRef) == has(self.spec.priorityClassRef) || !({reserved})",
         ),
         (
             "priorityClassRef.group is immutable while workload quota reserved",
-            f"!({both}) || {same.format('group')}",
+            f"{absent} || {same.format('group')} || !({reserved})",
         ),
-        ("priorityClassRef.kind is immutable while workload quota reserved", f"!({both}) || {same.format('kind')}"),
+        (
+            "priorityClassRef.kind is immutable while workload quota reserved",
+            f"{absent} || {same.format('kind')} || !({reserved})",
+        ),
         (
             "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
-            f"!({both} && {is_pod_class}) || {same.format('name')}",
+            f"{absent} || {same.format('name')} || !({is_pod_class}) || !({reserved})",
         ),
     ]
 
