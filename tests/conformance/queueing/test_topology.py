@@ -553,3 +553,37 @@ def test_a_restart_counts_what_is_recorded() -> None:
     built.put(running("old", 2, "required", HOST, {"x1": 2}), wants("w", 1, "required", HOST))
     assert placed(built.cycle()) is None
     assert built.state.explain(Key("default", "old")).state == "admitted"  # type: ignore[union-attr]
+
+
+def test_usage_survives_a_topology_that_comes_back_with_other_levels() -> None:
+    built = world({"x1": ("b1", "r1", 2)})
+    built.put(running("old", 2, "required", HOST, {"x1": 2}))
+    built.cycle()
+    built.state.delete_topology("t")
+    built.state.plan_cycle(EPOCH)
+    built.state.upsert_topology(make_topology("t", RACK, HOST))
+    built.put(wants("w", 1, "required", HOST))
+    assert placed(built.cycle()) is None
+    built.finish("old")
+    assert placed(built.cycle()) == {"x1": 1}
+
+
+def test_workloads_may_be_known_before_nodes_and_topologies() -> None:
+    built = QueueingWorld()
+    built.put(running("old", 2, "required", HOST, {"x1": 2}), wants("w", 1, "required", HOST))
+    built.state.upsert_cluster_queue(make_cluster_queue("cq", {"tas": {"cpu": 50}}))
+    built.state.upsert_local_queue(make_local_queue("lq", "cq"))
+    built.state.upsert_node(make_node("x1", {"tas": "true"}, cpu="2"))
+    built.state.upsert_flavor(make_flavor("tas", nodeLabels={"tas": "true"}, topologyName="t"))
+    built.state.upsert_topology(make_topology("t", HOST))
+    assert placed(built.cycle()) is None
+    built.finish("old")
+    assert placed(built.cycle()) == {"x1": 1}
+
+
+def test_every_queue_sees_new_nodes_whatever_made_us_look() -> None:
+    built = world({"x1": ("b1", "r1", 1)})
+    built.state.upsert_node(make_node("x2", {"tas": "true", BLOCK: "b1", RACK: "r1"}, cpu="5"))
+    built.state.upsert_cluster_queue(make_cluster_queue("another", {"tas": {"cpu": 1}}))
+    built.put(wants("w", 5, "required", HOST))
+    assert placed(built.cycle()) == {"x2": 5}

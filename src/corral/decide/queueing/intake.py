@@ -240,7 +240,7 @@ class Intake:
                 self._to_flush[queue.name] = None
 
     def _flavor_changed(self, flavor: str) -> None:
-        self.world.topology.settle()
+        self._settle_topology()
         for queue in self.world.queues.values():
             if flavor in queue.spec.flavors:
                 self._refresh(queue)
@@ -271,23 +271,24 @@ class Intake:
             self._to_flush[queue.name] = None
 
     def _settle_structure(self) -> None:
-        world = self.world
-        world.forest.settle()
-        if world.topology.settle():
-            self._refresh_all()
-            self._rebook_topology()
+        self.world.forest.settle()
+        self._settle_topology()
 
-    def _rebook_topology(self) -> None:
-        """Flavors got (or lost) their trees: what recorded assignments use is counted anew where it was not yet."""
+    def _settle_topology(self) -> None:
+        if self.world.topology.settle():
+            self._refresh_all()
+        if self.world.topology.remapped:
+            self._recount_topology()
+
+    def _recount_topology(self) -> None:
+        """Count what assignments take of nodes anew, now that flavors have other trees."""
         world = self.world
-        for reservation in list(world.reservations.values()):
-            if reservation.assumed or not any(entry.topology for entry in reservation.pod_sets):
-                continue
-            usage = recorded_usage(reservation.info, world.topology.capacities)
-            if usage != reservation.topology_usage:
-                world.release(reservation.info.key)
-                reservation.topology_usage = usage
-                world.reserve(reservation)
+        world.topology.forget_usage()
+        for reservation in world.reservations.values():
+            if not reservation.assumed:
+                reservation.topology_usage = recorded_usage(reservation.info, world.topology.capacities)
+            for flavor, domains in reservation.topology_usage.items():
+                world.topology.change(flavor, domains, 1)
 
     def _settle(self) -> None:
         """Bring trees up to date and give parked workloads of changed trees another chance."""

@@ -66,7 +66,7 @@ class QueueingState(Intake):
             queue.update(spec)
             if rebuilt:
                 self._rebuild_pending(queue)
-        world.topology.settle()
+        self._settle_topology()
         self._refresh(queue)
         for key in list(self._homeless.pop(spec.name, ())):
             self._book(world.workloads[key])

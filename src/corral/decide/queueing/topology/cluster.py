@@ -54,6 +54,8 @@ class TopologyCluster:
         self._pods: dict[Key, PodUsage] = {}
         self._pod_usage: dict[str, Amounts] = {}
         self._stale = False
+        self.remapped = False
+        """Flavors got, lost or changed their levels, so that usage has to be counted anew."""
 
     # -- what exists ----------------------------------------------------------------------------------------------
 
@@ -115,6 +117,7 @@ class TopologyCluster:
         if not self._stale:
             return False
         self._stale = False
+        before = {name: capacity.levels for name, capacity in self.capacities.items()}
         self.capacities = {}
         for flavor in self._flavors.values():
             topology = self.topologies.get(flavor.topology)
@@ -124,7 +127,15 @@ class TopologyCluster:
             tree = build_tree(topology.levels, nodes, self._pod_usage)
             usage = self._hosts if topology.levels[-1] == HOSTNAME else self._own.setdefault(flavor.name, {})
             self.capacities[flavor.name] = FlavorCapacity(flavor, topology.name, tree, usage)
+        self.remapped = self.remapped or before != {name: found.levels for name, found in self.capacities.items()}
         return True
+
+    def forget_usage(self) -> None:
+        """Start counting anew, after flavors got other levels."""
+        self.remapped = False
+        self._hosts.clear()
+        for usage in self._own.values():
+            usage.clear()
 
     # -- what is used ---------------------------------------------------------------------------------------------
 
