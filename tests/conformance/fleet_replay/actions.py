@@ -136,11 +136,13 @@ async def apply(world: World, cluster: str, manifest: Obj) -> str:
     metadata = manifest["metadata"]
     try:
         try:
-            await client.get(resource, metadata["name"], metadata.get("namespace", ""))
+            live = await client.get(resource, metadata["name"], metadata.get("namespace", ""))
         except NotFound:
             await client.create(resource, manifest, manager="kubectl")
         else:
-            await client.patch(resource, metadata["name"], metadata.get("namespace", ""), manifest, manager="kubectl")
+            # What the manifest no longer says goes away, as kubectl sees to it.
+            body = {**live, **manifest, "metadata": {**live["metadata"], **metadata}}
+            await client.update(resource, body, manager="kubectl")
     except ApiError as error:
         return error.message
     return ""

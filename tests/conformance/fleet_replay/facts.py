@@ -18,6 +18,8 @@ UID = re.compile(r"<uid-\d+>|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-
 RANDOM = re.compile(r"-(<rand-\d+>|<rand>|[0-9a-f]{8})$")
 ENVELOPE = re.compile(r"-envelope-\S+")
 MINUTES = re.compile(r"\d+\.\d\d minutes ago")
+POINTER = re.compile(r"BlockOwnerDeletion:(?!<nil>)[^} ]+")
+"""Upstream prints the address of a boolean."""
 STAMP = re.compile(r"<t\+\d+>|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -40,7 +42,7 @@ Histories = dict[Aspect, History]
 
 def masked(text: str) -> str:
     text = STAMP.sub("<t>", UID.sub("<uid>", text))
-    text = re.sub(r"0x[0-9a-f]+|<ptr>", "<ptr>", text)
+    text = POINTER.sub("BlockOwnerDeletion:<ptr>", text)
     return ENVELOPE.sub("-envelope-<id>", MINUTES.sub("<n> minutes ago", text))
 
 
