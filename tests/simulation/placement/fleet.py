@@ -21,6 +21,7 @@ from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RES
 from corral.node.node import NodeSpec
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
+from corral.server.lifecycle import set_up_lifecycle
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.link import LinkClient, LinkState
 from corral.testing.cluster import VirtualCluster, full_registry
@@ -72,6 +73,14 @@ class PlacementFleet:
         for member in self.members.values():
             await member.stop()
         await self.hub.__aexit__(kind, error, trace)
+
+    async def restart_hub(self) -> None:
+        """Kill the hub's controllers and start them again on what is stored."""
+        await self.hub.manager.stop()
+        self.hub.manager = Manager(self.hub.client, self.hub.clock, self.hub.random)
+        set_up_lifecycle(self.hub.api, self.hub.manager)
+        set_up_placement(self.hub.manager, self._settings)
+        await self.hub.manager.start()
 
     async def apply(self, number: int, change: Callable[[Obj], Obj] = lambda obj: obj) -> None:
         """Apply one manifest of the guide to the hub."""
