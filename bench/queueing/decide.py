@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from corral.core.meta import Obj
+from corral.core.meta import Obj, key_of
 from corral.decide.queueing.plan import CyclePlan
 from corral.decide.queueing.state import QueueingState
 from corral.testing.queueing import (
@@ -115,7 +115,7 @@ def parked(count: int) -> dict[str, object]:
         samples.append(elapsed)
     flushes = []
     for item in small:
-        state.delete_workload(state._decoder.decode(item).key)
+        state.delete_workload(key_of(item))
         flushes.append(timed_plan(state)[0])
     return {
         "case": "parked",
