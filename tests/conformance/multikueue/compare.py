@@ -66,13 +66,17 @@ def _same(wanted: Expectation, aspect: Aspect, expected: list[str], actual: list
     if actual is None:
         return not expected or (aspect.kind in _SET_UP_KINDS and len(expected) == 1 and expected[0] in _SETTLED)
     actual = normal(wanted, aspect, actual)
-    if aspect.cluster in wanted.goes_on or _is_pooled(aspect) and wanted.goes_on - {MANAGER}:
+    if _goes_on(wanted, aspect):
         return not Counter(expected) - Counter(actual)
     if _is_mirrored(aspect):
         return expected[-1:] == actual[-1:] and (_within(expected, actual) or _within(actual, expected))
     if aspect.what == "condition PodsReady" and aspect.cluster == MANAGER:
         return _sampled(expected) == _sampled(actual)
     return expected == actual
+
+
+def _goes_on(wanted: Expectation, aspect: Aspect) -> bool:
+    return aspect.cluster in wanted.goes_on or (_is_pooled(aspect) and bool(wanted.goes_on - {MANAGER}))
 
 
 def _is_mirrored(aspect: Aspect) -> bool:
@@ -94,7 +98,7 @@ def _may_be_new(wanted: Expectation, aspect: Aspect, values: list[str], actual: 
     """Whether something nobody recorded is fine here."""
     if aspect.kind == "Event" and aspect.what in _OWN_EVENTS:
         return True
-    if aspect.cluster in wanted.goes_on or _is_pooled(aspect) and wanted.goes_on - {MANAGER}:
+    if _goes_on(wanted, aspect):
         return True
     if aspect.cluster in wanted.lost_kind:
         # The worker is still asked for the kinds it has, and cleaned up when another one wins.

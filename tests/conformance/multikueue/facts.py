@@ -40,7 +40,7 @@ _WORKLOAD = re.compile(
     r"\b((?:job|pod|jobset|trainjob|pytorchjob|tfjob|statefulset|mpijob)-[a-z0-9.-]+?)-[0-9a-f]{5}\b"
 )
 _POD_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
-_REPLICA_SET = re.compile(r"-(?=[a-f]*\d)[bcdf2456789]{8,10}\b")
+_REPLICA_SET = re.compile(r"-(?=[a-z]*\d)[bcdfghjklmnpqrstvwxz2456789]{8,10}\b")
 _WAIT = re.compile(r"was \d+s")
 _ADDED = re.compile(r"Added \d+ owner reference")
 _UID = re.compile(r"<uid-\d+>|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

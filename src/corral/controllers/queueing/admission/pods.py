@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.controllers.queueing.admission.denial import deny
 from corral.controllers.queueing.admission.plugins import NAMESPACES, Lookups
+from corral.controllers.queueing.admission.serving import PARENTS, with_queued_template
 from corral.controllers.queueing.config import QueueingConfig
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
@@ -44,18 +45,22 @@ class QueuedPods:
         self._lookups = lookups
         frameworks = with_implied(config.frameworks)
         self._enabled = "pod" in frameworks
+        self._parents = {kind: parent for kind, parent in PARENTS.items() if parent in frameworks}
         self._owners = {(found.resource.group, found.resource.kind): found for found in adapters(frameworks)}
 
     def handles(self, request: AdmissionRequest) -> bool:
         return (
             self._enabled
-            and request.kind == ("", "Pod")
+            and (request.kind == ("", "Pod") or request.kind in self._parents)
             and request.subresource == ""
             and request.operation in ("CREATE", "UPDATE")
         )
 
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
         pod = request.obj
+        parent = self._parents.get(request.kind)
+        if parent is not None and pod is not None:
+            return with_queued_template(pod, parent)
         if pod is None or request.operation != "CREATE" or not await self._is_managed(pod, request.namespace):
             return pod
         if not queue_name(pod) and await self._has_default_queue(request.namespace):
@@ -69,6 +74,8 @@ class QueuedPods:
 
     async def validate(self, request: AdmissionRequest) -> None:
         pod, old = request.obj, request.old
+        if request.kind in self._parents:
+            return
         if pod is None or (labels_of(pod).get(names.MANAGED) is None and not group_name(pod)):
             return
         causes = _common(pod) + (_change(pod, old) if old is not None else [])
