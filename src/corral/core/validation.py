@@ -202,8 +202,9 @@ def check_owner_references(path: str, references: Sequence[Obj] | None) -> list[
 
 
 def _check_owner_reference(path: str, reference: Obj) -> list[Cause]:
-    version = (reference.get("apiVersion") or "").rpartition("/")[2]
-    causes = [] if version else [invalid(child(path, "apiVersion"), "", "version must not be empty")]
+    given = reference.get("apiVersion") or ""
+    version = given.rpartition("/")[2] if given.count("/") < 2 else ""
+    causes = [] if version else [invalid(child(path, "apiVersion"), given, "version must not be empty")]
     for field in ("kind", "name", "uid"):
         if not reference.get(field):
             causes.append(invalid(child(path, field), "", "must not be empty"))

@@ -109,11 +109,10 @@ class Applier:
             raise BadRequest("error decoding YAML: the configuration must be an object")
         version, kind = config.get("apiVersion") or "", config.get("kind") or ""
         scale = writing.subresource == "scale"
-        if not version or not kind:
+        wanted = (writing.served.api_version, writing.served.kind.kind)
+        if not version or not kind or (not scale and (version, kind) != wanted):
             group, _, name = str(version).rpartition("/")
             raise BadRequest(f"invalid object type: {group}/{name}, Kind={kind}")
-        if not scale and (version, kind) != (writing.served.api_version, writing.served.kind.kind):
-            intake.check_kind(writing, config)
         metadata = config.get("metadata")
         if not isinstance(metadata, dict | None):
             raise writing.shape.unreadable("metadata must be an object")

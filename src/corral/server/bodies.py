@@ -160,6 +160,8 @@ def _decode_json_object(body: bytes, resource: Resource) -> Obj:
 
 
 def _as_object(value: Any, body: bytes, resource: Resource) -> Obj:
+    if value is None:
+        value = {}  # Go decodes null into an empty object
     if not isinstance(value, dict):
         raise ValueError(f"json: cannot unmarshal {type_name(value)} into Go value of type {_VERSION_KIND}")
     for field in ("apiVersion", "kind"):

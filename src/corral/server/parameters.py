@@ -17,6 +17,7 @@ from corral.core.selectors import (
     parse_label_selector,
 )
 from corral.core.timestamps import parse_duration
+from corral.server.gojson import type_name
 from corral.server.http.message import Query
 from corral.server.options import DeleteOptions, ListOptions, WatchOptions, WriteOptions
 
@@ -212,8 +213,7 @@ def _grace(value: object) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadRequest(
-            'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: json: cannot unmarshal '
-            "string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+            f"json: cannot unmarshal {type_name(value)} into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
         )
     return value
 

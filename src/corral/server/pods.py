@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from corral.core import errors
+from corral.core import errors, validation
 from corral.core.admission import UserInfo
 from corral.core.errors import TooManyRequests
 from corral.core.meta import Obj, labels_of, spec_of, status_of
@@ -16,6 +16,7 @@ from corral.store import Stale
 if TYPE_CHECKING:
     from corral.server.api import Api
 
+_BINDINGS = PODS._replace(plural="pods/binding")
 BUDGETS = "poddisruptionbudgets.policy"
 
 
@@ -27,10 +28,15 @@ class PodPosts:
 
     async def bind(self, user: UserInfo, namespace: str, name: str, body: Obj, options: WriteOptions) -> Obj:
         """Assign a pod to a node, once."""
-        node = (body.get("target") or {}).get("name") or ""
+        target = body.get("target") or {}
+        node, faults = target.get("name") or "", []
+        if target.get("kind") not in (None, "", "Node"):
+            faults.append(validation.not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
         if not node:
-            cause = errors.Cause("FieldValueRequired", "Required value", "target.name")
-            raise errors.invalid("Binding", name, [cause])
+            faults.append(validation.required("target.name"))
+        if faults:
+            text = str(faults[0]) if len(faults) == 1 else f"[{', '.join(str(fault) for fault in faults)}]"
+            raise errors.ApiError(text, code=500, reason="")  # a real server does not make it a 422
         while True:
             current = self._api.store.head(self._api.serving.find(PODS).key(namespace, name))
             if current is None:
@@ -82,7 +88,7 @@ def _bound(pod: Obj, node: str, name: str, now: str) -> Obj:
         raise errors.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
     taken = spec_of(pod).get("nodeName")
     if taken:
-        raise errors.conflict(PODS, name, f'pod {name} is already assigned to node "{taken}"')
+        raise errors.conflict(_BINDINGS, name, f'pod {name} is already assigned to node "{taken}"')
     if spec_of(pod).get("schedulingGates"):
         raise errors.conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}

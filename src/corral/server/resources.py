@@ -388,7 +388,12 @@ def _options_body(request: Request) -> Obj | None:
     if not request.body:
         return None
     resource = Resource("", "v1", "deleteoptions", "DeleteOptions")
-    return bodies.decode_object(request.body, request.headers.get("content-type", ""), resource)
+    try:
+        return bodies.decode_object(request.body, request.headers.get("content-type", ""), resource)
+    except BadRequest as error:
+        # Options are refused without the words that frame an object's refusal.
+        why = error.message.partition("(must be of type DeleteOptions): ")[2].rpartition(" (")[0]
+        raise BadRequest(why or error.message) from error
 
 
 def _patch_body(body: bytes, kind: str) -> Any:

@@ -38,7 +38,8 @@ def _attributes(spec: Obj, namespace: str = "") -> Attributes:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         if resource is not None:
             detail = "cannot be specified in combination with resourceAttributes"
-            raise _invalid([validation.invalid("spec.nonResourceAttributes", path, detail)])
+            shown = {"Path": (path or {}).get("path", ""), "Verb": (path or {}).get("verb", "")}
+            raise _invalid([validation.invalid("spec.nonResourceAttributes", shown, detail)])
         raise _invalid([validation.invalid("spec.resourceAttributes", None, detail)])
     if path is not None:
         return Attributes(str(path.get("verb") or ""), path=str(path.get("path") or ""))
@@ -103,7 +104,7 @@ class Reviews:
         spec = review.get("spec") or {}
         wanted = _attributes(spec, namespace)
         if wanted.namespace != namespace:
-            detail = f"must match metadata.namespace: {namespace}"
+            detail = "must match metadata.namespace"
             raise _invalid([validation.invalid("spec.resourceAttributes.namespace", wanted.namespace, detail)])
         return self._answer(review, self._decide(_user_of(spec), wanted), spec)
 
@@ -184,8 +185,7 @@ class Reviews:
         resource = kinds.get(reference.get("kind") or "")
         if resource is None:
             raise BadRequest(
-                f"cannot bind token for serviceaccount to object type {reference.get('apiVersion')}, "
-                f"Kind={reference.get('kind')}"
+                f"cannot bind token to object of type {reference.get('apiVersion')}, Kind={reference.get('kind')}"
             )
         obj = self._require(resource, namespace, reference.get("name") or "")
         wanted = reference.get("uid")

@@ -76,6 +76,8 @@ def check_fields(served: Served, fields: FieldSelector) -> None:
             continue
         if not kind.builtin:
             raise BadRequest(f"field label not supported: {field}")
-        if kind.fields:
+        if kind.kind == "Job":
             raise BadRequest(f'field label "{field}" not supported for {kind.kind}')
+        if kind.fields:
+            raise BadRequest(f"field label not supported: {field}")
         raise BadRequest(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')

@@ -60,7 +60,7 @@ class Shape:
         try:
             if self._go_type:
                 result: Obj = self._decoder(obj, met)
-                complaints = sorted(unknown_fields(self._go_type, obj)) if met else []
+                complaints = unknown_fields(self._go_type, obj) if met else []
             else:
                 result = obj if owned else private_copy(obj)
                 metadata = result.get("metadata") or {}

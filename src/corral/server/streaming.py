@@ -46,7 +46,7 @@ def choose_container(pod: Obj, wanted: str) -> str:
     raise BadRequest(f"a container name must be specified for pod {name}, choose one of: [{' '.join(main)}]{extra}")
 
 
-def _log_options(query: Query, now: float) -> LogOptions:
+def _log_options(query: Query, name: str, now: float) -> LogOptions:
     causes = []
     tail, limit = parameters.integer(query, "tailLines"), parameters.integer(query, "limitBytes")
     seconds = parameters.integer(query, "sinceSeconds")
@@ -59,7 +59,7 @@ def _log_options(query: Query, now: float) -> LogOptions:
     if seconds is not None and query.get("sinceTime"):
         causes.append(validation.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     if causes:
-        raise errors.invalid("PodLogOptions", "", causes)
+        raise errors.invalid("PodLogOptions", name, causes)
     since = None if seconds is None else now - seconds
     if query.get("sinceTime"):
         try:
@@ -94,7 +94,7 @@ class PodStreaming:
 
     async def log(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         pod = await self._pod(info, user)
-        options = _log_options(request.query, self._api.clock.now())
+        options = _log_options(request.query, info.name, self._api.clock.now())
         container = choose_container(pod, request.query.get("container"))
         if not spec_of(pod).get("nodeName"):
             return Response(204, b"", "")

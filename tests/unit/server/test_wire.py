@@ -94,7 +94,7 @@ def test_objects_get_their_kind_from_the_endpoint() -> None:
     }
 
 
-@pytest.mark.parametrize("body", [b"[]", b"1", b"null", b'"x"', b"{", b'{"kind":1}'])
+@pytest.mark.parametrize("body", [b"[]", b"1", b'"x"', b"{", b'{"kind":1}'])
 def test_what_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest, match="the object provided is unrecognized"):
         bodies.decode_object(body, "application/json", CONFIG_MAPS)

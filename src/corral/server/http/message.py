@@ -6,6 +6,7 @@ connection belong to somebody else from then on). Nothing here does I/O.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -20,13 +21,23 @@ TEXT = "text/plain; charset=utf-8"
 NO_CACHE = "no-cache, private"
 
 
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+def _well_formed(raw: str) -> str:
+    """A query without the pairs Go's parser drops: those with broken escapes or semicolons."""
+    if ";" not in raw and not _BAD_ESCAPE.search(raw):
+        return raw
+    return "&".join(pair for pair in raw.split("&") if ";" not in pair and not _BAD_ESCAPE.search(pair))
+
+
 class Query:
     """The query string: first values by name, all values on demand, booleans as Go reads them."""
 
     __slots__ = ("pairs", "values")
 
     def __init__(self, raw: str) -> None:
-        pairs = parse_qsl(raw, keep_blank_values=True, max_num_fields=1000) if raw else []
+        pairs = parse_qsl(_well_formed(raw), keep_blank_values=True, max_num_fields=1000) if raw else []
         self.pairs: list[tuple[str, str]] = pairs
         self.values: dict[str, str] = dict(reversed(pairs))
 
