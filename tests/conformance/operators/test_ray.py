@@ -227,8 +227,8 @@ def test_submission_uses_ray_where_it_is_installed() -> None:
     job = {"metadata": {"name": "rj"}, "spec": {"entrypoint": "python x.py", "entrypointNumCpus": 2}}
     assert submit_command(job, RaySettings(real=False)) == "python x.py"
     command = submit_command(job, RaySettings(real=True))
-    assert command.startswith("ray job submit --address http://$RAY_DASHBOARD_ADDRESS")
-    assert command.endswith("--entrypoint-num-cpus 2 -- python x.py")
+    assert 'ray job submit --address "http://$RAY_DASHBOARD_ADDRESS" --no-wait' in command
+    assert "--entrypoint-num-cpus 2 -- python x.py; do" in command
 
 
 def test_service_moves_to_a_new_cluster_when_its_spec_changes() -> None:

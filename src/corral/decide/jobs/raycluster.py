@@ -221,7 +221,7 @@ def _start_command(cluster: Obj, kind: str, parameters: Mapping[str, str]) -> st
     """The `ray start` of one node."""
     # Pods of one machine share its ports: each node listens on its own address, and ports nobody asks for are left
     # to Ray.
-    defaults: dict[str, str] = {"block": "true", "node-ip-address": "$(POD_IP)"}
+    defaults = {"block": "true", "node-ip-address": "$(POD_IP)", "dashboard-agent-listen-port": "0"}
     if kind == "head":
         defaults |= {"head": "", "dashboard-host": "$(POD_IP)", "port": str(PORTS["gcs-server"])}
     else:
@@ -246,6 +246,8 @@ def _pod(cluster: Obj, kind: str, name: str, group: Obj, settings: RaySettings) 
         "RAY_PORT": str(PORTS["gcs-server"]),
         "RAY_ADDRESS": "$(POD_IP):6379" if kind == "head" else f"{head_address(cluster)}:{PORTS['gcs-server']}",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # A head and its workers start on one machine at once; Ray's own minute may not be enough.
+        "RAY_raylet_start_wait_time_s": "300",
     }
     if kind == "worker":
         env["FQ_RAY_IP"] = head_address(cluster)
