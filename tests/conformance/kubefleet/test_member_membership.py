@@ -173,3 +173,27 @@ def test_accelerators_free_nodes_and_queues_are_counted_too() -> None:
         assert status["resourceUsage"]["available"]["nvidia.com/gpu"] == "6"
 
     in_world(check, heartbeat=10)
+
+
+def test_namespaces_are_reported_on_request_and_forgotten_with_it() -> None:
+    async def check(world: MemberWorld) -> None:
+        await world.send({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "placed"}})
+        await asyncio.sleep(11)
+        status = status_of(await world.cluster())
+        assert [(one["type"], one["status"], one["reason"]) for one in status["conditions"]] == [
+            ("ClusterPropertyProviderStarted", "True", "Started"),
+            ("ClusterPropertyCollectionSucceeded", "True", "PropertiesCollected"),
+            ("NamespaceCollectionSucceeded", "True", "Succeeded"),
+        ]
+        assert status["namespaces"] == {"default": "", "kube-system": "", "ns": "", "placed": "w"}
+        assert "k8s.io/k8s-version" in status["properties"]
+        assert ("Started", "v1beta1InternalMemberClusterController", 1) in await events(world)
+
+        world.settings = MemberSettings()
+        await world.restart_agent()
+        await asyncio.sleep(1)
+        status = status_of(await world.cluster())
+        assert "namespaces" not in status
+        assert not status.get("conditions")
+
+    in_world(check, MemberSettings(collect_namespaces=True), heartbeat=10)

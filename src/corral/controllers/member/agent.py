@@ -32,7 +32,7 @@ class MemberAgent:
     async def run(self, hub: Client, name: str) -> None:
         """Serve one hub, which knows this member as `name`, until cancelled."""
         if self._provider is None:
-            self._provider = PropertyProvider(self._member, self._discover, own=self._settings.own_properties)
+            self._provider = PropertyProvider(self._member, self._discover, self._settings)
         namespace = member_namespace(name)
         manager = Manager(
             hub,

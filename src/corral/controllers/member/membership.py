@@ -7,11 +7,12 @@ from typing import Final
 
 from corral.client.protocol import Client
 from corral.controllers.member.discovery import Discover
-from corral.controllers.member.properties import PropertyProvider
+from corral.controllers.member.properties import Properties, PropertyProvider
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, generation_of, spec_of, status_of, with_status
+from corral.decide.member.properties import PROVIDER_CONDITIONS
 from corral.kinds.fleet import APPLIED_WORKS, INTERNAL_MEMBER_CLUSTERS
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
@@ -71,12 +72,13 @@ class Membership:
         else:
             joined = condition("Joined", True, "InternalMemberClusterJoined", "", generation_of(cluster))
             self._tell(cluster, joined, "internal member cluster joined")
-        properties, usage = await self._provider.collect(now)
+        found = await self._provider.collect(now)
+        self._tell_provider(cluster, found)
         agent = _with_conditions(cluster, [health, joined], now)
         status = {
-            **status_of(cluster),
-            "properties": properties,
-            "resourceUsage": usage,
+            **_with_provider(cluster, found, now),
+            "properties": found.properties,
+            "resourceUsage": found.usage,
             "agentStatus": [{**agent, "lastReceivedHeartbeat": now}],
         }
         await self._write(cluster, status)
@@ -114,6 +116,11 @@ class Membership:
             kind = "Normal" if health["status"] == "True" else "Warning"
             self._recorder.event(cluster, kind, health["reason"], f"internal member cluster {word}")
 
+    def _tell_provider(self, cluster: Obj, found: Properties) -> None:
+        for entry in found.conditions[:1]:
+            if not conditions.is_true(cluster, entry["type"]):
+                self._recorder.event(cluster, "Normal", entry["reason"], entry["message"])
+
     def _tell(self, cluster: Obj, joined: Obj, message: str) -> None:
         """An event for each generation that the agent has answered to."""
         before = conditions.find(_agent(cluster).get("conditions") or [], "Joined")
@@ -133,6 +140,21 @@ def _with_conditions(cluster: Obj, entries: list[Obj], now: str) -> Obj:
     for entry in entries:
         told = set_condition(told, entry, now)
     return {"type": AGENT_TYPE, **agent, "conditions": told}
+
+
+def _with_provider(cluster: Obj, found: Properties, now: str) -> Obj:
+    """The status with what the provider says of itself; what an earlier provider said goes with it."""
+    status = {name: value for name, value in status_of(cluster).items() if name not in ("namespaces", "conditions")}
+    told: list[Obj] = list(conditions.conditions_of(cluster))
+    for kind in PROVIDER_CONDITIONS:
+        entry = next((one for one in found.conditions if one["type"] == kind), None)
+        if entry is None:
+            told = conditions.without(told, kind)
+        else:
+            told = set_condition(told, {**entry, "observedGeneration": generation_of(cluster)}, now)
+    if found.namespaces is not None:
+        status["namespaces"] = found.namespaces
+    return {**status, "conditions": told} if told else status
 
 
 def _is_new(old: Obj | None, new: Obj | None) -> bool:

@@ -1,37 +1,77 @@
-"""The property provider: counts nodes, pods and queues of the member from caches, not by listing them each time."""
+"""The property provider: counts nodes, pods, queues and namespaces of the member from caches, not by listing them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from corral.controllers.member.discovery import Discover
+from corral.controllers.member.settings import MemberSettings
 from corral.core.meta import Obj
-from corral.decide.member.properties import node_count, own_properties, usage_of
-from corral.kinds.core import NODES, PODS
+from corral.decide.member.properties import (
+    VERSION,
+    node_count,
+    own_properties,
+    placed_namespaces,
+    provider_conditions,
+    usage_of,
+)
+from corral.kinds.core import NAMESPACES, NODES, PODS
 from corral.kinds.kueue import CLUSTER_QUEUES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Informer
+
+VERSION_FOR_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a heartbeat carries, as the status of a member has it. `namespaces` is None when nobody asked for them."""
+
+    properties: Obj
+    usage: Obj
+    namespaces: dict[str, str] | None
+    conditions: list[Obj]
 
 
 class PropertyProvider:
     """What the member says about itself with each heartbeat."""
 
-    def __init__(self, manager: Manager, discover: Discover, *, own: bool) -> None:
+    def __init__(self, manager: Manager, discover: Discover, settings: MemberSettings) -> None:
         self._nodes = manager.informer(NODES)
         self._pods = manager.informer(PODS)
         self._manager = manager
         self._discover = discover
-        self._own = own
+        self._settings = settings
         self._queues: Informer | None = None
+        self._version = ("", 0.0)
 
-    async def collect(self, now: str) -> tuple[Obj, Obj]:
-        """Properties and resource usage, both as the status of a member has them."""
+    async def collect(self, now: str) -> Properties:
         await self._nodes.synced()
         await self._pods.synced()
         nodes, pods = self._nodes.list(), self._pods.list()
         values = node_count(nodes)
-        if self._own:
+        own = self._settings.own_properties
+        if own:
             values |= own_properties(nodes, pods, await self._cluster_queues())
+        told: list[Obj] = []
+        namespaces: dict[str, str] | None = None
+        if self._settings.collect_namespaces:
+            values[VERSION] = await self._server_version()
+            found = self._manager.informer(NAMESPACES)
+            await found.synced()
+            namespaces = placed_namespaces(found.list())
+            told = provider_conditions(len(found))
         properties = {name: {"value": value, "observationTime": now} for name, value in values.items()}
-        return properties, {**usage_of(nodes, pods, extended=self._own), "observationTime": now}
+        usage = {**usage_of(nodes, pods, extended=own), "observationTime": now}
+        return Properties(properties, usage, namespaces, told)
+
+    async def _server_version(self) -> str:
+        """The version of the member's API, asked for every quarter of an hour."""
+        version, until = self._version
+        if self._manager.clock.monotonic() >= until:
+            version = str((await self._manager.client.raw("GET", "/version")).get("gitVersion") or "")
+            self._version = (version, self._manager.clock.monotonic() + VERSION_FOR_S)
+        return version
 
     async def _cluster_queues(self) -> list[Obj]:
         """The member's queues, once it has any kind of that name."""

@@ -19,6 +19,8 @@ class MemberSettings:
     workers: int = 10
     own_properties: bool = True
     """Report extended resources, the largest free node and queues, beside what upstream reports."""
+    collect_namespaces: bool = False
+    """Report namespaces, so that ResourcePlacements leave this member out while it lacks theirs."""
     remember_finished: bool = True
     """A job that finished is not created again when its TTL has removed it; upstream runs it again for ever."""
     yield_to_queue: bool = True
@@ -43,6 +45,7 @@ def member_settings(configuration: Obj) -> MemberSettings:
         deletion_wait=default.deletion_wait if wait is None else parse_duration(str(wait)),
         workers=int(part.get("concurrentWorkSyncs", default.workers)),
         own_properties=bool(part.get("ownProperties", default.own_properties)),
+        collect_namespaces=bool(part.get("collectNamespaces", default.collect_namespaces)),
         remember_finished=bool(part.get("rememberFinishedJobs", default.remember_finished)),
         yield_to_queue=bool(part.get("yieldToQueue", default.yield_to_queue)),
         queue_friendly=bool(part.get("queueFriendly", default.queue_friendly)),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from corral.core.conditions import is_true
-from corral.core.meta import Obj, name_of, spec_of, status_of
+from corral.core.conditions import condition, is_true
+from corral.core.meta import Obj, name_of, owner_references_of, spec_of, status_of
 from corral.core.quantity import Quantity
+from corral.decide.member.ownership import is_applied_work
 from corral.kinds.fleet.names import NODE_COUNT
 
 OWN_RESOURCES: Final = "resources.corral.dev/"
@@ -15,6 +16,13 @@ LARGEST_FREE: Final = "largest-free-node.corral.dev/"
 QUEUE_QUOTA: Final = "quota.queues.corral.dev/"
 QUEUE_USAGE: Final = "usage.queues.corral.dev/"
 QUEUE_PENDING: Final = "pending.queues.corral.dev/"
+VERSION: Final = "k8s.io/k8s-version"
+MAX_NAMESPACES: Final = 200
+PROVIDER_CONDITIONS: Final = (
+    "ClusterPropertyProviderStarted",
+    "ClusterPropertyCollectionSucceeded",
+    "NamespaceCollectionSucceeded",
+)
 _ZERO: Final = Quantity.parse(0)
 _BASIC: Final = ("cpu", "memory")
 _MAX_NAME: Final = 63
@@ -34,6 +42,33 @@ def usage_of(nodes: Sequence[Obj], pods: Sequence[Obj], *, extended: bool = Fals
 
 def node_count(nodes: Sequence[Obj]) -> dict[str, str]:
     return {NODE_COUNT: str(len(nodes))}
+
+
+def placed_namespaces(namespaces: Sequence[Obj]) -> dict[str, str]:
+    """The namespaces of a member, each with the Work that brought it or ""; the first of them when there are too many."""
+    return {
+        name_of(namespace): next(
+            (str(one["name"]) for one in owner_references_of(namespace) if is_applied_work(one)), ""
+        )
+        for namespace in namespaces[:MAX_NAMESPACES]
+    }
+
+
+def provider_conditions(namespaces: int | None) -> list[Obj]:
+    """What a provider says about itself; `namespaces` is how many there are, None when they are not collected."""
+    started, collected, counted = PROVIDER_CONDITIONS
+    told = [
+        condition(started, True, "Started", "The property provider has started successfully"),
+        condition(
+            collected, True, "PropertiesCollected", "The property provider has returned the latest cluster properties"
+        ),
+    ]
+    if namespaces is not None and namespaces > MAX_NAMESPACES:
+        text = "Namespaces are collected in a degraded mode since the number of namespaces reaches the track limit"
+        told.append(condition(counted, False, "Degraded", text))
+    elif namespaces is not None:
+        told.append(condition(counted, True, "Succeeded", "All namespaces have been collected successfully"))
+    return told
 
 
 def own_properties(nodes: Sequence[Obj], pods: Sequence[Obj], queues: Sequence[Obj]) -> dict[str, str]:
