@@ -34,6 +34,7 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
     overrides = OverrideRecords(manager)
     selections = Selections(manager, catalog)
     reservations = Reservations(manager.clock, enabled=settings.reserve)
+    reservations.resources = selections.remembered
     MemberController(settings).setup(manager)
     for pair in PAIRS:
         OverrideController(pair).setup(manager)

@@ -1,8 +1,8 @@
 """Reservations: what was placed since a member's last heartbeat counts as used, so that a burst of jobs spreads.
 
 A member reports what is free about once a minute, and a suspended job uses nothing at all. Between two heartbeats the
-hub therefore remembers what it has sent where. A reservation ends when the member has reported since and had time to
-start the pods, or when the placement is gone.
+hub therefore remembers what it has sent where. A reservation ends with the first heartbeat that comes when the member has
+had time to start the pods. Only Jobs are counted, so that nothing else is placed differently.
 """
 
 from __future__ import annotations
@@ -13,17 +13,23 @@ from dataclasses import dataclass
 from corral.controllers.placement.scope import Scope
 from corral.core.meta import Key, Obj, spec_of
 from corral.core.quantity import Quantity
+from corral.core.timestamps import parse_time
 from corral.decide.placement.clusters import Cluster
 from corral.decide.placement.scheduling import with_usage
 from corral.runtime.clock import Clock
 
 EXPIRES_S = 300.0
+STARTED_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Reservation:
     amounts: dict[str, Quantity]
-    until: float
+    made: float
+
+    def is_over(self, now: float, heartbeat: float) -> bool:
+        """Whether the member's own numbers say by now what was promised."""
+        return now - self.made >= EXPIRES_S or heartbeat - self.made >= STARTED_S
 
 
 def job_requests(resources: Sequence[Obj]) -> dict[str, Quantity]:
@@ -55,9 +61,8 @@ class Reservations:
             return
         amounts = job_requests(self.resources(scope, key))
         if amounts:
-            until = self._clock.now() + EXPIRES_S
             for cluster in clusters:
-                self._held.setdefault(cluster, {})[key] = _Reservation(amounts, until)
+                self._held.setdefault(cluster, {})[key] = _Reservation(amounts, self._clock.now())
 
     def adjusted(self, key: Key, clusters: Sequence[Cluster]) -> Sequence[Cluster]:
         """The clusters with what others were promised taken off."""
@@ -67,8 +72,9 @@ class Reservations:
         held = self._held.get(cluster.name)
         if not held:
             return cluster
-        now = self._clock.now()
-        for other in [one for one, reservation in held.items() if reservation.until <= now]:
+        now, seen = self._clock.now(), (cluster.agent or {}).get("lastReceivedHeartbeat")
+        heartbeat = parse_time(seen) if seen else 0.0
+        for other in [one for one, reservation in held.items() if reservation.is_over(now, heartbeat)]:
             del held[other]
         available = {name: Quantity.parse(text) for name, text in (cluster.usage.get("available") or {}).items()}
         for other, reservation in held.items():

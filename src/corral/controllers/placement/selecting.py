@@ -84,6 +84,11 @@ class Selections:
             self._known[identity] = (generation_of(placement), result)
         return result
 
+    def remembered(self, scope: Scope, key: Key) -> list[Obj]:
+        """What a placement was last seen to select."""
+        known = self._known.get((scope, key))
+        return [] if known is None else known[1]
+
     def forget(self, scope: Scope, key: Key) -> None:
         self._known.pop((scope, key), None)
 

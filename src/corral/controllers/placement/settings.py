@@ -24,10 +24,8 @@ class PlacementSettings:
     run_stuck_after: float = 300.0
     admit_workloads: bool = False
     """Whether pods and ReplicaSets may be created on the hub; upstream refuses them."""
-    reserve: bool = False
+    reserve: bool = True
     """Count what was placed since a member's last heartbeat as used, so that a burst of jobs spreads."""
-    repick_after: float | None = None
-    """Move a queued job that is still waiting on its member after so long; never when None."""
 
 
 def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> PlacementSettings:
@@ -39,12 +37,10 @@ def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> 
         value = part.get(name)
         return fallback if value is None else parse_duration(str(value))
 
-    repick = part.get("repickAfter")
     return PlacementSettings(
         collection=seconds("resourceChangesCollectionDuration", default.collection),
         interval=seconds("resourceSnapshotCreationMinimumInterval", default.interval),
         force_delete_after=seconds("forceDeleteWaitTime", default.force_delete_after),
         admit_workloads=bool(part.get("enableWorkload", admit_workloads)),
         reserve=bool(part.get("reserve", default.reserve)),
-        repick_after=None if repick is None else parse_duration(str(repick)),
     )
