@@ -47,7 +47,7 @@ class Cycle:
         self._claimed: dict[Key, Target] = {}
         self._temporary: list[tuple[ClusterQueue, Usage, TopologyUsage]] = []
         self._skipped: dict[str, int] = {}
-        self._changed: set[QuotaNode] = set()
+        self._changed: dict[QuotaNode, None] = {}
         self._blocked = False
         self._progress = False
         self._nominator = Nominator(world)
@@ -115,20 +115,34 @@ class Cycle:
         self._changed.clear()
         entries: list[Entry] = []
         refused: list[Entry] = []
-        for entry in heads:
-            (entries if self._nominate(entry) else refused).append(entry)
-        unadmitted = [entry for entry in self._order.ordered(entries) if not self._process(entry)]
-        for queue, usage, domains in self._temporary:
-            queue.node.remove(usage)
-            self._change_topology(domains, -1)
-        self._temporary.clear()
-        for entry in (*unadmitted, *refused):
-            self._requeue(entry)
+        try:
+            for entry in heads:
+                (entries if self._nominate(entry) else refused).append(entry)
+            unadmitted = [entry for entry in self._order.ordered(entries) if not self._process(entry)]
+            self._give_up_holds()
+            for entry in (*unadmitted, *refused):
+                self._requeue(entry)
+        finally:
+            # Only after an error is anything left to do here: nobody may stay in flight or keep room for nothing.
+            self._give_up_holds()
+            self._return(heads)
         for root in self._changed:
             for node in root.subtree_queues():
                 if node in self.world.by_node:
                     self.world.stir(node.name)
                     break
+
+    def _give_up_holds(self) -> None:
+        for queue, usage, domains in self._temporary:
+            queue.node.remove(usage)
+            self._change_topology(domains, -1)
+        self._temporary.clear()
+
+    def _return(self, heads: list[Entry]) -> None:
+        for entry in heads:
+            pending = self.world.pending.get(entry.queue.name)
+            if pending is not None and entry.info.key in pending.in_flight:
+                pending.requeue(entry.item, "FailedAfterNomination", None)
 
     def _nominate(self, entry: Entry) -> bool:
         """Give the entry flavors and victims; False when it must not be considered at all."""
@@ -144,8 +158,6 @@ class Cycle:
             self._nominator.assign(entry)
             return True
         return False
-
-    # -- topology -------------------------------------------------------------------------------------------------
 
     def _change_topology(self, domains: TopologyUsage, sign: int) -> None:
         for flavor, usage in domains.items():
@@ -360,7 +372,7 @@ class Cycle:
                 world.not_ready.add(info.key)
             if self._nominator.orders_by_usage(queue):
                 world.ledger.penalize(info, assignment.usage)
-        self._changed.add(queue.node.root())
+        self._changed[queue.node.root()] = None
         self._progress = True
         considered = assignment.considered
         self._decisions.append(
@@ -400,7 +412,7 @@ class Cycle:
         unfinished = item.cursor is not None and item.cursor.is_pending
         self._progress = self._progress or was_parked
         if was_parked or (unfinished and entry.cause != "PendingPreemption"):
-            self._changed.add(entry.queue.node.root())
+            self._changed[entry.queue.node.root()] = None
         if news and not entry.told:
             self._tell(entry, verdict)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from corral.core.conditions import condition
 from corral.core.meta import Key
 from corral.decide.queueing.settings import QueueingSettings
@@ -236,3 +238,20 @@ def test_quota_of_a_deleted_queue_comes_back_with_it() -> None:
     assert built.state.cluster_queue("cq").reserving == 1  # type: ignore[union-attr]
     built.put(make_workload("x", requests={"cpu": 2}, created=1))
     assert not list(built.cycle().admissions)
+
+
+def test_an_error_in_a_round_loses_nobody() -> None:
+    built = world()
+    built.put(make_workload("w", requests={"cpu": 1}))
+    nominator = built.state._cycle._nominator
+    original = nominator.assign
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    nominator.assign = broken  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError):
+        built.state.plan_cycle(EPOCH)
+    nominator.assign = original  # type: ignore[method-assign]
+    built.state.flush_cluster_queue("cq")
+    assert [admission.key.name for admission in built.cycle().admissions] == ["w"]
