@@ -1,4 +1,4 @@
-"""Deployments in a queue: their pods wait behind gates, one by one."""
+"""Deployments and StatefulSets in a queue: their pods wait behind gates, one by one or all together."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
 from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
@@ -14,6 +15,7 @@ from corral.simulate.cluster import SimulatedCluster
 from .world import PODS, cluster_queue, flavor, local_queue
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 
 
 def serving(name: str, replicas: int, **spec: Any) -> Obj:
@@ -52,6 +54,40 @@ def test_pods_of_a_deployment_are_admitted_one_by_one() -> None:
         await cluster.client.create(DEPLOYMENTS, serving("web", 2))
         await asyncio.sleep(5)
         assert await phases(cluster) == ["Pending", "Running"]
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+def test_pods_of_a_stateful_set_are_admitted_together() -> None:
+    async def main() -> None:
+        cluster = await start(cpu="2")
+        await cluster.client.create(STATEFUL_SETS, serving("db", 2, serviceName="db"))
+        await asyncio.sleep(20)
+        assert await phases(cluster) == ["Running", "Running"]
+        (workload,) = (await cluster.client.list(WORKLOADS)).items
+        assert workload["metadata"]["name"].startswith("statefulset-db-")
+        assert [(entry["name"], entry["count"]) for entry in workload["spec"]["podSets"]] == [("main", 2)]
+        await cluster.client.patch(CLUSTER_QUEUES, "cq", "", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        await asyncio.sleep(60)
+        assert await phases(cluster) == ["Pending"]
+        await cluster.client.patch(CLUSTER_QUEUES, "cq", "", {"spec": {"stopPolicy": "None"}})
+        await asyncio.sleep(60)
+        assert await phases(cluster) == ["Running", "Running"]
+        await cluster.client.delete(STATEFUL_SETS, "db", "default", propagation="Background")
+        await asyncio.sleep(60)
+        assert (await cluster.client.list(WORKLOADS)).items == []
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+def test_a_stateful_set_without_room_for_all_runs_nothing() -> None:
+    async def main() -> None:
+        cluster = await start(cpu="1")
+        await cluster.client.create(STATEFUL_SETS, serving("db", 2, serviceName="db"))
+        await asyncio.sleep(20)
+        assert await phases(cluster) == ["Pending"]
         await cluster.stop()
 
     run_virtual(main)

@@ -59,7 +59,7 @@ class ElasticUngater:
 
     def setup(self, manager: Manager) -> None:
         self.pods = manager.informer(PODS)
-        self.pods.add_index(BY_CONTROLLER, _controller_uid)
+        self.pods.add_index(BY_CONTROLLER, controller_uid)
         manager.add(self, watches=[Watch(PODS, map=_gated_job), Watch(WORKLOADS, map=_job_of)])
 
     async def reconcile(self, key: Key) -> Result | None:
@@ -87,7 +87,8 @@ def _size(workload: Obj) -> int:
     return sum(int(entry.get("count", 1)) for entry in wl.pod_sets_of(workload))
 
 
-def _controller_uid(pod: Obj) -> Iterable[str]:
+def controller_uid(pod: Obj) -> Iterable[str]:
+    """The uid of the object that controls a pod."""
     reference = controller_of(pod)
     return (str(reference.get("uid", "")),) if reference is not None else ()
 

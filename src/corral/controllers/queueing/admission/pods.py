@@ -61,7 +61,12 @@ class QueuedPods:
         parent = self._parents.get(request.kind)
         if parent is not None and pod is not None:
             return with_queued_template(pod, parent)
-        if pod is None or request.operation != "CREATE" or not await self._is_managed(pod, request.namespace):
+        if pod is None or request.operation != "CREATE":
+            return pod
+        if annotations_of(pod).get(names.POD_SUSPENDING_PARENT) == "statefulset":
+            # Its StatefulSet is what is queued; the pod only waits.
+            return with_annotations(gated(pod), {names.ROLE_HASH: role_hash(spec_of(pod))})
+        if not await self._is_managed(pod, request.namespace):
             return pod
         if not queue_name(pod) and await self._has_default_queue(request.namespace):
             pod = with_labels(pod, {names.QUEUE_NAME: "default"})
