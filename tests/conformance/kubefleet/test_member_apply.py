@@ -466,3 +466,32 @@ def test_upstreams_way_with_jobs_can_be_had() -> None:
         assert live["spec"]["suspend"] is True
 
     in_world(check, MemberSettings.upstream())
+
+
+@pytest.mark.parametrize("upstream", [False, True])
+def test_a_job_compared_in_degraded_mode_is_reported_on(upstream: bool) -> None:
+    async def check(world: MemberWorld) -> None:
+        await world.send(job())
+        work = await world.send(job(), strategy={"type": "ReportDiff"})
+        status, reason, message = about(work, "DiffReported")
+        assert (status, reason) == ("True", "FoundDiffInDegradedMode")
+        assert message == (
+            "Diff has been found in degraded mode: cannot perform partial comparison as the member cluster API server"
+            " rejected the manifest object (object is invalid)"
+        )
+        wanted = ("False", "SomeManifestsHaveNotReportedDiff") if upstream else ("True", "AllManifestsDiffReported")
+        assert reasons(work) == {"DiffReported": wanted}
+
+    in_world(check, MemberSettings.upstream() if upstream else None)
+
+
+def test_an_error_that_blocks_reporting_is_told() -> None:
+    async def check(world: MemberWorld) -> None:
+        strange = {"apiVersion": "nope.example.com/v1", "kind": "Nothing", "metadata": {"name": "x", "namespace": "ns"}}
+        work = await world.send(strange, strategy=REPORT)
+        status, reason, message = about(work, "DiffReported")
+        assert (status, reason) == ("False", "FailedToReportDiff")
+        assert message.startswith("An error blocks the diff reporting process (DecodingErred, error: failed to decode")
+        assert reasons(work) == {"DiffReported": ("False", "SomeManifestsHaveNotReportedDiff")}
+
+    in_world(check)

@@ -30,10 +30,13 @@ class MemberSettings:
     null_timestamps: bool = False
     """Show pod templates as API servers of 2025 stored them; the guide's third drifted path comes from there."""
 
+    keep_defects: bool = False
+    """Also count as upstream miscounts: a diff found in degraded mode is not a report, drifted left-overs stay."""
+
     @classmethod
     def upstream(cls) -> MemberSettings:
         """Everything as upstream does it, defects included."""
-        return cls(own_properties=False, remember_finished=False, yield_to_queue=False)
+        return cls(own_properties=False, remember_finished=False, yield_to_queue=False, keep_defects=True)
 
 
 def member_settings(configuration: Obj) -> MemberSettings:
@@ -49,5 +52,6 @@ def member_settings(configuration: Obj) -> MemberSettings:
         remember_finished=bool(part.get("rememberFinishedJobs", default.remember_finished)),
         yield_to_queue=bool(part.get("yieldToQueue", default.yield_to_queue)),
         queue_friendly=bool(part.get("queueFriendly", default.queue_friendly)),
+        keep_defects=default.keep_defects,
         null_timestamps=bool(part.get("nullTemplateTimestamps", default.null_timestamps)),
     )

@@ -103,7 +103,13 @@ class WorkApplier:
         await self._jobs.follow(manifests)
         task = Task(work, strategy, ours, self._memory(applied, manifests))
         outcomes = await self._process(manifests, task)
-        status = refreshed(work, outcomes, self._clock.timestamp(), report_diff=strategy.reports_diff)
+        status = refreshed(
+            work,
+            outcomes,
+            self._clock.timestamp(),
+            report_diff=strategy.reports_diff,
+            count_degraded=not self._settings.keep_defects,
+        )
         work = await self._write_status(work, status)
         await self._write_applied(applied, outcomes)
         results = [(outcome.reason, outcome.availability) for outcome in outcomes]
@@ -140,7 +146,7 @@ class WorkApplier:
 
     async def _remove_left_overs(self, work: Obj, manifests: list[Manifest], ours: Obj) -> None:
         """Before the new list is written, so that a crash in between forgets nothing."""
-        for identifier in left_over(work, manifests):
+        for identifier in left_over(work, manifests, only_healthy=self._settings.keep_defects):
             kind = (identifier.get("group", ""), identifier["version"], identifier["kind"])
             resource: Resource | None = await self._discover(*kind)
             if resource is not None:

@@ -65,6 +65,10 @@ class Outcome:
         return self.reason in _DIFF_TEXTS
 
     @property
+    def is_degraded(self) -> bool:
+        return self.reason == FOUND_DIFF_DEGRADED
+
+    @property
     def is_available(self) -> bool:
         return self.availability in (AVAILABLE, NOT_TRACKABLE)
 

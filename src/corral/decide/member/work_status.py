@@ -33,14 +33,18 @@ def prepared(work: Obj, manifests: Sequence[Manifest], now: str) -> Obj:
     return {**status, "conditions": status.get("conditions") or [], "manifestConditions": told}
 
 
-def refreshed(work: Obj, outcomes: Sequence[Outcome], now: str, *, report_diff: bool) -> Obj:
-    """The status of a Work whose manifests had these outcomes."""
+def refreshed(
+    work: Obj, outcomes: Sequence[Outcome], now: str, *, report_diff: bool, count_degraded: bool = True
+) -> Obj:
+    """The status of a Work whose manifests had these outcomes.
+
+    `count_degraded` counts manifests compared in degraded mode as reported on, which they are; upstream does not."""
     known = _known(work)
     told = [
         _manifest(outcome, known.get(identity(outcome.manifest.identifier)), now, report_diff) for outcome in outcomes
     ]
     conditions = list(status_of(work).get("conditions") or [])
-    for kind, entry in _work_conditions(outcomes, report_diff, generation_of(work)).items():
+    for kind, entry in _work_conditions(outcomes, report_diff, count_degraded, generation_of(work)).items():
         conditions = without(conditions, kind) if entry is None else set_condition(conditions, entry, now)
     return _fitting({**status_of(work), "conditions": conditions, "manifestConditions": told}, generation_of(work), now)
 
@@ -61,20 +65,24 @@ def is_settled(status: Obj) -> bool:
     return any(entry["type"] in ("Available", "DiffReported") and entry["status"] == "True" for entry in conditions)
 
 
-def left_over(work: Obj, manifests: Sequence[Manifest]) -> list[Obj]:
-    """Identifiers of objects that an earlier generation may have made and this one does not name."""
+def left_over(work: Obj, manifests: Sequence[Manifest], *, only_healthy: bool = False) -> list[Obj]:
+    """Identifiers of objects that an earlier generation may have made and this one does not name.
+
+    `only_healthy` leaves out those that had drifted or failed, as upstream does."""
     wanted = {identity(manifest.identifier) for manifest in manifests}
     return [
         entry["identifier"]
         for who, entry in _known(work).items()
-        if who not in wanted and _may_be_there(entry) and entry["identifier"].get("resource")
+        if who not in wanted and _may_be_there(entry, only_healthy) and entry["identifier"].get("resource")
     ]
 
 
-def _may_be_there(entry: Obj) -> bool:
+def _may_be_there(entry: Obj, only_healthy: bool) -> bool:
     """Applied, on its way, or drifted: everything that may have been made for this Work."""
     applied = next((one for one in entry.get("conditions") or () if one["type"] == "Applied"), None)
-    return applied is not None
+    if applied is None or not only_healthy:
+        return applied is not None
+    return bool(applied["status"] == "True" or applied["reason"] == PREPARING)
 
 
 def _known(work: Obj) -> dict[tuple[str, ...], Obj]:
@@ -118,9 +126,16 @@ def _report(observed: Obj, before: Obj | None, now: str) -> Obj:
     return {"observedStatus": observed, "observationTime": now}
 
 
-def _work_conditions(outcomes: Sequence[Outcome], report_diff: bool, generation: int) -> Mapping[str, Obj | None]:
+def _work_conditions(
+    outcomes: Sequence[Outcome], report_diff: bool, count_degraded: bool, generation: int
+) -> Mapping[str, Obj | None]:
     if report_diff:
-        return {"Applied": None, "Available": None, "DiffReported": _diff_reported(outcomes, generation)}
+        reported = [one for one in outcomes if one.is_diff_reported and (count_degraded or not one.is_degraded)]
+        return {
+            "Applied": None,
+            "Available": None,
+            "DiffReported": _diff_reported(len(reported), len(outcomes), generation),
+        }
     applied = _applied(outcomes, generation)
     available = _available(outcomes, generation) if applied["status"] == "True" else None
     return {"Applied": applied, "Available": available, "DiffReported": None}
@@ -147,12 +162,11 @@ def _available(outcomes: Sequence[Outcome], generation: int) -> Obj:
     return condition("Available", True, "AllManifestsAvailable", text, generation)
 
 
-def _diff_reported(outcomes: Sequence[Outcome], generation: int) -> Obj:
-    count = sum(outcome.is_diff_reported for outcome in outcomes)
-    if count == len(outcomes):
+def _diff_reported(count: int, total: int, generation: int) -> Obj:
+    if count == total:
         text = "All the specified manifests have reported diff"
         return condition("DiffReported", True, "AllManifestsDiffReported", text, generation)
-    text = f"Failed to report diff on all manifests ({count} of {len(outcomes)} manifests have reported diff)"
+    text = f"Failed to report diff on all manifests ({count} of {total} manifests have reported diff)"
     return condition("DiffReported", False, "SomeManifestsHaveNotReportedDiff", text, generation)
 
 
