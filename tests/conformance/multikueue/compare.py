@@ -21,7 +21,7 @@ _SET_UP_KINDS = ("MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck")
 """Objects that exist before the first step; whether they are written once more then is chance."""
 
 
-_REASON = re.compile(r": (worker\d?|[a-z]+): |cannot be reached|already exists")
+_REASON = re.compile(r": (worker\d?|[a-z]+): |cannot be reached|already exists|waits for the first")
 """A reason for waiting, by worker."""
 _SETTLED = ("yes", "True/Active: Connected", "True/Active: The admission check is active")
 
@@ -119,6 +119,8 @@ def normal(wanted: Expectation, aspect: Aspect, values: list[str]) -> list[str]:
     if aspect.what == "condition Suspended":
         values = _distinct([re.sub(r"^True/.*", "True", re.sub(r"^False/.*", "False", value)) for value in values])
         return list(dict.fromkeys(values)) if aspect.name in wanted.run_twice else values
+    if aspect.what == "nominatedClusterNames" and aspect.name in wanted.served:
+        return []
     if aspect.what == "nominatedClusterNames" and wanted.lost_kind:
         return _distinct([_without_names(value, wanted.lost_kind) for value in values])
     if aspect.what == "UpdatedAdmissionCheck":

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from multikueue.facts import Obj, State
+from multikueue.facts import Obj, State, masked
 
 MANAGER = "manager"
 MANAGED_BY = "kueue.x-k8s.io/multikueue"
 PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
+PARENT = "kueue.x-k8s.io/pod-suspending-parent"
 LATE_EVENT_MS = 1500
 BRIEF_MS = 2500
 _NO_KIND = re.compile(r"no matches for kind")
@@ -30,6 +31,8 @@ class Expectation:
     """Workers upstream gave up as a whole because one kind was missing there."""
     run_twice: frozenset[str] = frozenset()
     """Jobs on the manager that upstream's own operator ran there too, although somebody else manages them."""
+    served: frozenset[str] = frozenset()
+    """Workloads of Deployments' pods, which are asked for one after the other here, to stay together."""
 
 
 def expectation(recorded: list[State], steps: list[Obj]) -> Expectation:
@@ -38,7 +41,9 @@ def expectation(recorded: list[State], steps: list[Obj]) -> Expectation:
     states = _with_the_live_run(states)
     states, run_twice = _without_local_children(states)
     lost_kind = frozenset(_clusters_without_kind(states)) | frozenset(_clusters_losing_kind(steps))
-    return Expectation(_without_lost_kinds(states, lost_kind), _halted(recorded), lost_kind, run_twice)
+    return Expectation(
+        _without_lost_kinds(states, lost_kind), _halted(recorded), lost_kind, run_twice, frozenset(_served(states))
+    )
 
 
 # Following objects through a log
@@ -149,7 +154,10 @@ def _events(states: list[State], copy: _Life, about: set[str]) -> Iterator[int]:
     for index, state in enumerate(states):
         if state.event != "EVENT" or state.cluster != copy.cluster:
             continue
-        if copy.begin <= state.t <= copy.end + LATE_EVENT_MS and str(state.object.get("object")).split("/")[-1] in about:
+        if (
+            copy.begin <= state.t <= copy.end + LATE_EVENT_MS
+            and str(state.object.get("object")).split("/")[-1] in about
+        ):
             yield index
 
 
@@ -172,7 +180,9 @@ def _with_the_live_run(states: list[State]) -> list[State]:
 
 
 def _copies_elsewhere(before: list[State], live: State) -> list[_Life]:
-    lives = [life for life in _lives(before) if life.end == float("inf") and life.cluster not in (MANAGER, live.cluster)]
+    lives = [
+        life for life in _lives(before) if life.end == float("inf") and life.cluster not in (MANAGER, live.cluster)
+    ]
     copies = [life for life in lives if life.kind == "Workload" and life.name == _name(live)]
     jobs = [life for life in lives if life.annotations.get(PREBUILT) == _name(live)]
     pods = [life for life in lives if life.kind == "Pod" and any(job.name in life.owners for job in jobs)]
@@ -187,9 +197,7 @@ def _as_if_kept(states: list[State], position: int, live: State, stale: list[_Li
         for state in states
         if state.t < begun or (state.cluster == MANAGER and state.kind in ("MultiKueueCluster", "AdmissionCheck"))
     ]
-    gone = [
-        State(life.cluster, "DELETED", life.kind, {"metadata": {"name": life.name}}, live.t) for life in stale
-    ]
+    gone = [State(life.cluster, "DELETED", life.kind, {"metadata": {"name": life.name}}, live.t) for life in stale]
     return [*kept, *gone]
 
 
@@ -198,9 +206,7 @@ def _as_if_kept(states: list[State], position: int, live: State, stale: list[_Li
 
 def _without_local_children(states: list[State]) -> tuple[list[State], frozenset[str]]:
     lives = _lives(states)
-    managed = {
-        life.name for life in lives if life.cluster == MANAGER and life.spec.get("managedBy") == MANAGED_BY
-    }
+    managed = {life.name for life in lives if life.cluster == MANAGER and life.spec.get("managedBy") == MANAGED_BY}
     parents, children = set(managed), set()
     for _ in range(4):
         for life in lives:
@@ -210,7 +216,10 @@ def _without_local_children(states: list[State]) -> tuple[list[State], frozenset
     if not children:
         return states, frozenset()
     twice = {
-        owner for life in lives if (life.kind, life.name) in children and life.cluster == MANAGER for owner in life.owners
+        owner
+        for life in lives
+        if (life.kind, life.name) in children and life.cluster == MANAGER
+        for owner in life.owners
     }
     kept = [state for state in states if state.cluster != MANAGER or not _is_about(state, children)]
     return kept, frozenset(twice & managed)
@@ -249,6 +258,17 @@ def _without_lost_kinds(states: list[State], clusters: frozenset[str]) -> list[S
         for state in states
         if not (state.kind == "MultiKueueCluster" and _name(state) in clusters) and state.kind != "AdmissionCheck"
     ]
+
+
+# Pods of a Deployment stay together
+
+
+def _served(states: list[State]) -> Iterator[str]:
+    lives = [life for life in _lives(states) if life.cluster == MANAGER]
+    pods = {life.name for life in lives if life.kind == "Pod" and life.annotations.get(PARENT) == "deployment"}
+    for life in lives:
+        if life.kind == "Workload" and pods & set(life.owners):
+            yield masked(life.name)
 
 
 # Where upstream halts

@@ -15,6 +15,7 @@ from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.mirror import NotOurs, create_copy, remove, sync_job
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
+from corral.controllers.dispatch.together import Siblings
 from corral.core import conditions
 from corral.core.errors import ApiError
 from corral.core.meta import (
@@ -74,12 +75,14 @@ class DispatchWorkloads:
         self._configs = manager.informer(MULTI_KUEUE_CONFIGS)
         self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
         self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
+        self._siblings = Siblings(manager)
         self._workloads.add_index(BY_NOMINATION, nominate.nominated)
         self._workloads.add_index(BY_CHECK, lambda obj: [state["name"] for state in wl.check_states_of(obj)])
         self.controller: Controller = manager.add(
             self,
             watches=[
                 Watch(WORKLOADS),
+                Watch(WORKLOADS, map=self._siblings.keys, when=_cluster_changed),
                 Watch(ADMISSION_CHECKS, map=self._of_check),
                 Watch(MULTI_KUEUE_CONFIGS, map=self._of_config),
                 Watch(MULTI_KUEUE_CLUSTERS, map=self._of_cluster, when=_activity_changed),
@@ -337,7 +340,7 @@ class DispatchWorkloads:
                     problems.append(f"{name}: cannot be reached")
                 continue
             await self._follow_nomination(subject, remote, name in nomination.clusters, problems)
-        problems += [f"{name}: {why}" for name, why in subject.rejected.items()]
+        problems += [f"{name}: {why}" if name else why for name, why in subject.rejected.items()]
         waiting = self._waiting(key_of(workload), nomination.clusters, problems)
         if self._settings.say_why:
             await self._explain(workload, subject.check, waiting)
@@ -347,6 +350,11 @@ class DispatchWorkloads:
         workload, settings = subject.workload, self._settings
         configured = self._clusters_of(subject.check)
         usable = [name for name in configured if self._takes(name, subject.adapter.resource)]
+        leader = self._siblings.leader(subject.jobs[0]) if subject.jobs else None
+        if leader is not None:
+            chosen = str(status_of(leader).get("clusterName") or "")
+            subject.rejected = {"": "waits for the first pod of its Deployment"} if not chosen else {}
+            return Nomination((chosen,) if chosen else ())
         if settings.dispatcher == model.ALL_AT_ONCE:
             return nominate.all_at_once(workload, usable)
         if settings.dispatcher == model.LATE_BINDING:
@@ -526,6 +534,10 @@ def _not_managed(adapter: JobAdapter, job: Obj) -> str:
         return ""
     stated = get_in(job, adapter.managed_by_path) or ""
     return f'Expecting spec.managedBy to be "{names.MULTIKUEUE_CONTROLLER}" not "{stated}"'
+
+
+def _cluster_changed(old: Obj | None, new: Obj | None) -> bool:
+    return status_of(old or {}).get("clusterName") != status_of(new or {}).get("clusterName")
 
 
 def _owner_kind(workload: Obj) -> str:
