@@ -146,7 +146,12 @@ def _about_versions(versions: list[Obj], detail: str) -> Cause:
         "[]apiextensions.CustomResourceDefinitionVersion",
         "[]apiextensions/v1.CustomResourceDefinitionVersion",
     )
-    return internal.invalid("spec.versions", *types, versions, detail)
+    # What a single version says of itself is moved to the top of the definition before it is checked.
+    moved = (
+        {"schema", "subresources", "additionalPrinterColumns", "selectableFields"} if len(versions) == 1 else {"schema"}
+    )
+    shown = [{name: value for name, value in version.items() if name not in moved} for version in versions]
+    return internal.invalid("spec.versions", *types, shown, detail)
 
 
 def _check_version(version: Obj, path: str, *, single: bool) -> list[Cause]:

@@ -134,14 +134,15 @@ def unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
     return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({summary(body)})")
 
 
-def decode_object(body: bytes, content_type: str, resource: Resource) -> Obj:
-    """The object in a request body. Says what a real server says when there is none."""
+def decode_object(body: bytes, content_type: str, resource: Resource, *, typed: bool = True) -> Obj:
+    """The object in a request body; says what a real server says when there is none. Unless the endpoint is `typed`, as
+    those of Kubernetes' own kinds are, the object must say itself what it is."""
     media = media_type(content_type)
     if media in ("", JSON) or media.endswith("+json"):
-        return _decode_json_object(body, resource)
+        return _decode_json_object(body, resource, typed)
     if media == YAML:
         try:
-            return _as_object(decode_yaml(body), body, resource)
+            return _as_object(decode_yaml(body), body, resource, typed)
         except ValueError as error:
             raise unrecognized(resource.kind, str(error), body) from error
     if media == PROTOBUF:
@@ -151,15 +152,27 @@ def decode_object(body: bytes, content_type: str, resource: Resource) -> Obj:
     )
 
 
-def _decode_json_object(body: bytes, resource: Resource) -> Obj:
+def _check_type(given: Obj, body: bytes, resource: Resource) -> None:
+    """Refuse a custom object that does not say, or says wrongly, what it is."""
+    if not given.get("kind"):
+        why = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
+        raise unrecognized(resource.kind, why, body)
+    version = given.get("apiVersion") or ""
+    if version != resource.api_version:
+        raise BadRequest(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+
+
+def _decode_json_object(body: bytes, resource: Resource, typed: bool) -> Obj:
     try:
-        return _as_object(decode_json(body), body, resource)
+        return _as_object(decode_json(body), body, resource, typed)
     except ValueError as error:
         why = f"couldn't get version/kind; json parse error: {error}"
         raise unrecognized(resource.kind, why, body) from error
 
 
-def _as_object(value: Any, body: bytes, resource: Resource) -> Obj:
+def _as_object(value: Any, body: bytes, resource: Resource, typed: bool) -> Obj:
     if value is None:
         value = {}  # Go decodes null into an empty object
     if not isinstance(value, dict):
@@ -168,7 +181,9 @@ def _as_object(value: Any, body: bytes, resource: Resource) -> Obj:
         given = value.get(field)
         if given is not None and not isinstance(given, str):
             raise ValueError(f"json: cannot unmarshal {type_name(given)} into Go struct field .{field} of type string")
-    if not value.get("apiVersion") or not value.get("kind"):
+    if not typed:
+        _check_type(value, body, resource)
+    elif not value.get("apiVersion") or not value.get("kind"):
         # A typed endpoint says what its objects are.
         value = {
             **value,

@@ -139,7 +139,8 @@ class Resources:
         warnings: Warnings,
     ) -> Answer:
         options = parameters.write_options(request.query, "UpdateOptions", default_manager(request), warnings)
-        obj = _body(request, body_resource(served, info.subresource), options)
+        typed = served.kind.builtin or info.subresource == "scale"
+        obj = _body(request, body_resource(served, info.subresource), options, typed=typed)
         stored, created = await self._api.update(
             user, served.resource, info.namespace, info.name, obj, options, subresource=info.subresource
         )
@@ -204,7 +205,7 @@ class Resources:
     ) -> Answer:
         if request.method == "POST":
             options = parameters.write_options(request.query, "CreateOptions", default_manager(request), warnings)
-            obj = _body(request, served.resource, options)
+            obj = _body(request, served.resource, options, typed=served.kind.builtin)
             review = self._reviews.get(served.kind.group_resource)
             if review is not None:
                 return plain(await review(user, info.namespace, obj), 201)
@@ -367,10 +368,10 @@ def _posted(served: Served, subresource: str) -> Resource:
     return Resource(declared.group or served.kind.group, declared.version or served.version.name, "", declared.kind)
 
 
-def _body(request: Request, resource: Resource, options: WriteOptions) -> Obj:
+def _body(request: Request, resource: Resource, options: WriteOptions, *, typed: bool = True) -> Obj:
     """The object in the body; duplicate fields are refused or warned about, as the client wishes."""
     content_type = request.headers.get("content-type", "")
-    obj = bodies.decode_object(request.body, content_type, resource)
+    obj = bodies.decode_object(request.body, content_type, resource, typed=typed)
     if options.field_validation != "Ignore" and bodies.media_type(content_type) in ("", JSON):
         repeated = [f'duplicate field "{path}"' for path in bodies.duplicates(request.body, obj)]
         if repeated and options.field_validation == "Strict":
