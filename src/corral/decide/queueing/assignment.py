@@ -213,6 +213,8 @@ _POSSIBILITY = {Fit.NO_CANDIDATES: "NoCandidates", Fit.PREEMPT: "Preempt", Fit.R
 
 
 def _considered(pod_set: PodSetChoice) -> str:
+    if len(pod_set.attempts) == 1 and pod_set.attempts[0].fit is Fit.FIT and not pod_set.attempts[0].borrow:
+        return ""
     texts: list[str] = []
     for attempt in sorted(pod_set.attempts, key=lambda attempt: attempt.flavor):
         if attempt.fit is Fit.FIT and not attempt.borrow:

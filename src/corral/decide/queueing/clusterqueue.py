@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from corral.decide.queueing.topology.cluster import TopologyCluster
 
 
+_FEW = 16
+
 Rank = tuple[bool, int, float, str, Key]
 """The order in which reservations are considered for eviction: leaving ones, lower priority, newer, uid."""
 
@@ -76,6 +78,8 @@ class ClusterQueue:
     """One ClusterQueue as the cycle sees it."""
 
     __slots__ = (
+        "_ranked",
+        "_unranked",
         "generation",
         "groups",
         "has_multikueue",
@@ -84,7 +88,6 @@ class ClusterQueue:
         "name",
         "node",
         "provisioning_flavors",
-        "ranked",
         "reservations",
         "spec",
         "topology",
@@ -97,8 +100,8 @@ class ClusterQueue:
         self.node = node
         self.topology = topology
         self.reservations: dict[Key, Reservation] = {}
-        self.ranked: list[tuple[Rank, Reservation]] = []
-        """The same in the order they would be evicted."""
+        self._ranked: list[tuple[Rank, Reservation]] = []
+        self._unranked: dict[Key, Reservation] = {}
         self.usage_by_priority: dict[int, Usage] = {}
         """Sums over the reservations, to see at a glance what evicting the less important could free."""
         self.generation = 0
@@ -134,12 +137,26 @@ class ClusterQueue:
         if by > 0:
             reservation.counted_priority = reservation.info.priority
             reservation.rank = _rank(reservation.info)
-            insort(self.ranked, (reservation.rank, reservation), key=itemgetter(0))
-        else:
-            del self.ranked[bisect_left(self.ranked, reservation.rank, key=itemgetter(0))]
+            self._unranked[reservation.info.key] = reservation
+        elif self._unranked.pop(reservation.rank[-1], None) is None:
+            del self._ranked[bisect_left(self._ranked, reservation.rank, key=itemgetter(0))]
         totals = self.usage_by_priority.setdefault(reservation.counted_priority, {})
         for column, amount in reservation.usage.items():
             totals[column] = totals.get(column, 0) + by * amount
+
+    @property
+    def ranked(self) -> list[tuple[Rank, Reservation]]:
+        """Reservations in the order they would be evicted; brought up to date when somebody looks."""
+        if self._unranked:
+            fresh = [(reservation.rank, reservation) for reservation in self._unranked.values()]
+            self._unranked.clear()
+            if len(fresh) <= _FEW:
+                for entry in fresh:
+                    insort(self._ranked, entry, key=itemgetter(0))
+            else:
+                self._ranked.extend(fresh)
+                self._ranked.sort(key=itemgetter(0))
+        return self._ranked
 
     def usage_below(self, column: FlavorResource, priority: int) -> int:
         """What workloads of lower priority than `priority` hold of a column."""
