@@ -239,7 +239,7 @@ def test_noise_instead_of_http(server: Server, noise: bytes) -> None:
     ],
 )
 def test_limits(server: Server, data: bytes, code: int) -> None:
-    assert server.raw(data, wait=2.0).split(b" ", 2)[1] == str(code).encode()
+    assert server.raw(data, wait=15.0).split(b" ", 2)[1] == str(code).encode()
 
 
 def test_connections_that_never_finish_do_not_stop_others(server: Server) -> None:

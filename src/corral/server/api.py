@@ -16,7 +16,7 @@ from typing import Any
 from corral.core import errors
 from corral.core.admission import AdmissionPlugin, UserInfo
 from corral.core.errors import MethodNotAllowed, NotFound
-from corral.core.meta import Obj
+from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.kinds.definition import SUBRESOURCE_VERBS
 from corral.kinds.registry import Registry
@@ -81,6 +81,8 @@ class Api:
         self.shapes = Shapes()
         self.root_ca = ""
         """The certificate bundle that clients inside the cluster verify this server with; set by whoever serves."""
+        self.after_create: dict[str, Callable[[Key], Awaitable[object]]] = {}
+        """What is done before a create is answered, by bucket: a definition is established at once."""
         self.posts: dict[tuple[str, str], SubresourceHandler] = {}
         """POST handlers by (group-resource, subresource); others may add theirs, such as serviceaccounts/token."""
         self._reader = Reader(store, clock)
@@ -121,7 +123,11 @@ class Api:
     ) -> Stored:
         """Create an object. `namespace` may be left to the object; answers the stored object."""
         served = self._find(resource, "create")
-        return await self._writer.create(self._begin(user, served, namespace, "", options), obj)
+        stored = await self._writer.create(self._begin(user, served, namespace, "", options), obj)
+        then = self.after_create.get(served.bucket)
+        if then is not None and not options.dry_run:
+            await then(Key(stored.key.namespace, stored.key.name))
+        return stored
 
     async def update(
         self,

@@ -55,6 +55,7 @@ class Definitions:
             if (stored_one is None or self._is_shipped(stored_one)) and kind.group_resource not in self._served:
                 self._serve_native(kind)
         self._store.observe(self._changed)
+        self._api.after_create[BUCKET] = self.reconcile
         self._manager.run_task(self._ship, "shipped definitions")
 
     def _changed(self, event: Event) -> None:
