@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 from tests.simulation.member.test_works import IF_NOT_DRIFTED, job
-from tests.simulation.member.world import MemberWorld, about, config_map, in_world, reasons, told
+from tests.simulation.member.world import NAMESPACE, MemberWorld, about, config_map, in_world, reasons, told
 
 from corral.controllers.member.settings import MemberSettings
 from corral.core.meta import Obj, status_of, uid_of
 from corral.kinds.batch import JOBS
+from corral.kinds.fleet import WORKS
 from corral.kinds.kueue import WORKLOADS
 
 FRIENDLY = {"corral.dev/queue-friendly": "true"}
@@ -184,5 +185,32 @@ def test_progress_of_job_and_workload_reaches_the_hub_as_it_happens() -> None:
         await asyncio.sleep(0.2)
         report = told(await world.work())["backReportedStatus"]["observedStatus"]
         assert report["status"]["succeeded"] == 1
+
+    in_world(check)
+
+
+def test_a_work_made_anew_runs_its_job_anew() -> None:
+    async def check(world: MemberWorld) -> None:
+        await world.send(job())
+        await finish(world)
+        await asyncio.sleep(1)
+        await world.hub.client.delete(WORKS, "w", NAMESPACE)
+        await asyncio.sleep(10)
+        assert await world.live("train", JOBS) is None
+        await world.send(job())
+        assert await world.live("train", JOBS) is not None
+
+    in_world(check)
+
+
+def test_a_work_can_ask_for_peace_for_all_it_carries() -> None:
+    async def check(world: MemberWorld) -> None:
+        await world.send(job(), strategy=IF_NOT_DRIFTED)
+        await admit(world)
+        await asyncio.sleep(6)
+        assert about(await world.work())[1] == "FoundDriftsInDegradedMode"
+        await world.hub.client.patch(WORKS, "w", NAMESPACE, {"metadata": {"annotations": FRIENDLY}})
+        await asyncio.sleep(0.5)
+        assert about(await world.work())[1] == "Applied"
 
     in_world(check)

@@ -4,16 +4,26 @@ Only kinds that end are watched, and only once a Work has brought one of them.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from corral.controllers.member.discovery import Discover
-from corral.core.meta import Key, Obj, annotations_of, key_of, owner_references_of, status_of, uid_of
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    is_owned_by,
+    key_of,
+    name_of,
+    owner_references_of,
+    status_of,
+    uid_of,
+)
 from corral.core.resource import Resource
 from corral.decide.member.manifests import Manifest, hash_of, identity
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import is_applied_work
-from corral.decide.member.queue import asks_for_peace, is_finished, is_queued, progress
+from corral.decide.member.queue import asks_for_peace, is_finished, is_queued, progress, remembered
 from corral.kinds.fleet.names import SPEC_HASH
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.controller import Manager
@@ -72,20 +82,23 @@ class PlacedJobs:
         found = self._workloads.by_index("owner", uid_of(job)) if self._workloads is not None else []
         return found[0] if found else None
 
-    def ended_of(self, manifests: Iterable[Manifest], work: str) -> dict[str, Obj]:
+    def ended_of(self, manifests: Iterable[Manifest], applied_work: Obj) -> dict[str, Obj]:
         """Jobs of these manifests that were seen to end since this agent started, as `finished` writes them down."""
         found = {}
         for manifest in manifests:
-            job = self._ended.get(_name(work, manifest.key, str(manifest.obj.get("kind"))))
-            if job is not None and annotations_of(job).get(SPEC_HASH) == hash_of(manifest.obj):
+            job = self._ended.get(_name(name_of(applied_work), manifest.key, str(manifest.obj.get("kind"))))
+            # A Work that was deleted and made anew has another AppliedWork: its jobs have not run yet.
+            if job is None or not is_owned_by(job, uid_of(applied_work)):
+                continue
+            if annotations_of(job).get(SPEC_HASH) == hash_of(manifest.obj):
                 found["/".join(identity(manifest.identifier))] = _entry(job)
         return found
 
-    def finished(self, outcomes: Sequence[Outcome], work: str, before: Mapping[str, Obj]) -> dict[str, Obj]:
+    def finished(self, outcomes: Sequence[Outcome], applied_work: Obj) -> dict[str, Obj]:
         """What to remember of a Work's jobs that ran to their end: those there now, gone since, and known before."""
         if not self._remember:
             return {}
-        seen = self.ended_of([outcome.manifest for outcome in outcomes], work)
+        known = remembered(applied_work) | self.ended_of([outcome.manifest for outcome in outcomes], applied_work)
         result: dict[str, Obj] = {}
         for outcome in outcomes:
             if not self._ends(outcome):
@@ -94,7 +107,7 @@ class PlacedJobs:
             if outcome.live is not None:
                 entry = _entry(outcome.live) if is_finished(outcome.live) else None
             else:
-                entry = seen.get(name) or before.get(name)
+                entry = known.get(name)
             if entry is not None and entry["hash"] == hash_of(outcome.manifest.obj):
                 result[name] = entry
         return result

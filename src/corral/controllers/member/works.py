@@ -31,7 +31,7 @@ from corral.decide.member.backoff import Pace, next_pace
 from corral.decide.member.manifests import Manifest, group_version_kind, identify
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import reference_to
-from corral.decide.member.queue import FINISHED_JOBS, memory, remembered
+from corral.decide.member.queue import ANNOTATIONS, FINISHED_JOBS, memory, remembered
 from corral.decide.member.strategy import strategy_of
 from corral.decide.member.waves import waves
 from corral.decide.member.work_status import applied_resources, is_settled, left_over, prepared, refreshed
@@ -161,12 +161,12 @@ class WorkApplier:
         """What is known of finished jobs: what was written down, and what was seen to end since."""
         found = remembered(applied)
         if self._settings.remember_finished:
-            found |= self._jobs.ended_of(manifests, name_of(applied))
+            found |= self._jobs.ended_of(manifests, applied)
         return found
 
     async def _write_applied(self, applied: Obj, outcomes: list[Outcome]) -> None:
         status = applied_resources(outcomes)
-        note = memory(self._jobs.finished(outcomes, name_of(applied), remembered(applied)))
+        note = memory(self._jobs.finished(outcomes, applied))
         if note != annotations_of(applied).get(FINISHED_JOBS):
             patch = {"metadata": {"annotations": {FINISHED_JOBS: note}}}
             applied = await self._member.patch(APPLIED_WORKS, name_of(applied), "", patch)
@@ -178,7 +178,11 @@ def _is_new(old: Obj | None, new: Obj | None) -> bool:
     """A Work that appeared, went, was changed or is being deleted; our own reports on it do not count."""
     if old is None or new is None:
         return True
-    return generation_of(old) != generation_of(new) or is_deleting(old) != is_deleting(new)
+    return (
+        generation_of(old) != generation_of(new)
+        or is_deleting(old) != is_deleting(new)
+        or any(annotations_of(old).get(name) != annotations_of(new).get(name) for name in ANNOTATIONS)
+    )
 
 
 def _is_attempted(work: Obj) -> bool:

@@ -19,6 +19,7 @@ from corral.decide.member.compare import Difference, differences
 
 QUEUE_FRIENDLY: Final = "corral.dev/queue-friendly"
 IGNORE_DIFFERENCES: Final = "corral.dev/ignore-differences"
+ANNOTATIONS: Final = (QUEUE_FRIENDLY, IGNORE_DIFFERENCES)
 FINISHED_JOBS: Final = "corral.dev/finished-jobs"
 _QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 _TEMPLATE: Final = r"(?:/[^/]+)*/[A-Za-z]*[tT]emplate"

@@ -134,6 +134,41 @@ def test_only_the_marks_of_the_queue_are_yielded_if_only_they_are_asked_for() ->
     }
 
 
+@pytest.mark.parametrize(
+    ("spec", "started"),
+    [
+        pytest.param(
+            {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": {"Worker": {"template": {"spec": {}}}}},
+            {
+                "runPolicy": {"suspend": False},
+                "pytorchReplicaSpecs": {"Worker": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
+            },
+            id="PyTorchJob",
+        ),
+        pytest.param(
+            {"suspend": True, "replicatedJobs": [{"template": {"spec": {"parallelism": 2, "template": {"spec": {}}}}}]},
+            {
+                "suspend": False,
+                "replicatedJobs": [
+                    {"template": {"spec": {"parallelism": 1, "template": {"spec": {"tolerations": [{"key": "k"}]}}}}}
+                ],
+            },
+            id="JobSet",
+        ),
+        pytest.param(
+            {"suspend": True, "rayClusterSpec": {"headGroupSpec": {"template": {"spec": {}}}}},
+            {
+                "suspend": False,
+                "rayClusterSpec": {"headGroupSpec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
+            },
+            id="RayJob",
+        ),
+    ],
+)
+def test_every_job_kind_bends_to_the_queue(spec: dict[str, object], started: dict[str, object]) -> None:
+    assert bend({"spec": spec}, {"spec": started}, queue=True)["spec"] == started
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(["/spec/suspend", "/spec/parallelism"])))
 def test_users_name_paths_in_a_list_or_with_commas(order: tuple[str, ...]) -> None:
     as_list = {"metadata": {"annotations": {"corral.dev/ignore-differences": str(list(order)).replace("'", '"')}}}
