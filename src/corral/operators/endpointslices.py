@@ -15,6 +15,8 @@ from corral.operators.replicaset import MANAGER, typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 
+BATCH_S = 0.1
+
 
 def _slice_owner(piece: Obj) -> list[Key]:
     labels = labels_of(piece)
@@ -42,7 +44,8 @@ class EndpointsController:
         self._endpoints = manager.informer(ENDPOINTS)
         watches = [
             Watch(SERVICES),
-            Watch(PODS, map=self._services_of, when=_matters),
+            # A rollout changes many pods at once; a little patience saves looking at all of them for each.
+            Watch(PODS, map=self._services_of, when=_matters, delay=BATCH_S),
             Watch(ENDPOINT_SLICES, map=_slice_owner, when=lambda old, new: old is not None),
             Watch(ENDPOINTS, when=lambda old, new: old is not None),
         ]

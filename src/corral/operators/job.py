@@ -7,6 +7,7 @@ them. Dying between any two of them costs nothing.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from corral.client.protocol import Client
@@ -40,6 +41,8 @@ from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "kube-controller-manager"
 POD_BATCH_S = 1.0
+BATCH = 64
+"""Requests on their way at once; the API commits them together."""
 LABEL_NAME = "batch.kubernetes.io/job-name"
 LABEL_UID = "batch.kubernetes.io/controller-uid"
 
@@ -52,10 +55,15 @@ def _only_status_changed(old: Obj | None, new: Obj | None) -> bool:
     return not _spec_changed(old, new)
 
 
+def _labelled_key(pod: Obj) -> list[Key]:
+    """The Job a pod's labels name."""
+    name = labels_of(pod).get(LABEL_NAME)
+    return [Key(namespace_of(pod), name)] if name else []
+
+
 def _stray_key(pod: Obj) -> list[Key]:
     """The Job whose accounting a pod without controller still carries."""
-    name = labels_of(pod).get(LABEL_NAME)
-    return [Key(namespace_of(pod), name)] if name and is_tracked(pod) and controller_of(pod) is None else []
+    return _labelled_key(pod) if is_tracked(pod) and controller_of(pod) is None else []
 
 
 class JobController:
@@ -67,7 +75,7 @@ class JobController:
         self._client = client
         self._clock = clock
         self._backoffs: dict[Key, Backoff] = {}
-        self._released: dict[str, Key] = {}
+        self._released: dict[Key, set[str]] = {}
 
     def setup(self, manager: Manager) -> None:
         self._jobs = manager.informer(JOBS)
@@ -91,9 +99,18 @@ class JobController:
         )
 
     def _note_released(self, old: Obj | None, new: Obj | None) -> None:
+        """The cache shows a pod without the finalizer, or no longer shows it."""
         for pod in (old, new):
             if pod is not None and (new is None or uid_of(new) != uid_of(pod) or not is_tracked(new)):
-                self._released.pop(uid_of(pod), None)
+                for key in (*owner_key("Job", "batch")(pod), *_labelled_key(pod)):
+                    self._forget_release(key, uid_of(pod))
+
+    def _forget_release(self, key: Key, uid: str) -> None:
+        held = self._released.get(key)
+        if held is not None:
+            held.discard(uid)
+            if not held:
+                del self._released[key]
 
     async def reconcile(self, key: Key) -> Result | None:
         job = self._jobs.get(key)
@@ -119,7 +136,7 @@ class JobController:
             await self._claim(job),
             self._clock.now(),
             current=self._expectations.met(key),
-            released=frozenset(uid for uid, owner in self._released.items() if owner == key),
+            released=frozenset(self._released.get(key, ())),
             backoff=self._backoffs.get(key, NO_BACKOFF),
         )
         facts = assess(view)
@@ -154,13 +171,11 @@ class JobController:
         if plan.release_first:
             released = set(await self._release(key, plan.delete))
             doomed = [pod for pod in plan.delete if uid_of(pod) in released]
-        for pod in doomed:
-            self._expectations.removing(key, pod)
-            try:
-                await self._children.delete(job, pod)
-                deleted.append(pod)
-            except ApiError as error:
-                self._expectations.give_up(key, pod)
+        for start in range(0, len(doomed), BATCH):
+            batch = doomed[start : start + BATCH]
+            for pod, error in zip(batch, await self._delete(key, job, batch), strict=True):
+                if error is None:
+                    deleted.append(pod)
                 failure = failure or error
 
         async def make(body: Obj) -> Obj:
@@ -171,28 +186,45 @@ class JobController:
         created, refusal = await slow_start(plan.create, make)
         return created, deleted, failure or refusal
 
+    async def _delete(self, key: Key, job: Obj, pods: Sequence[Obj]) -> list[ApiError | None]:
+        """Delete pods side by side; for each, why it did not work."""
+
+        async def one(pod: Obj) -> ApiError | None:
+            self._expectations.removing(key, pod)
+            try:
+                await self._children.delete(job, pod)
+            except ApiError as error:
+                self._expectations.give_up(key, pod)
+                return error
+            return None
+
+        return list(await asyncio.gather(*(one(pod) for pod in pods)))
+
     async def _release(self, key: Key, pods: Sequence[Obj]) -> list[str]:
         """Remove the tracking finalizer; the uids of the pods that no longer have it."""
-        released = []
-        for pod in pods:
-            uid = uid_of(pod)
-            if is_tracked(pod) and uid not in self._released:
-                self._released[uid] = key
-                try:
-                    await self._remove_finalizer(pod)
-                except NotFound:
-                    pass
-                except ApiError:
-                    self._released.pop(uid, None)
-                    continue
-                self._forget_if_seen(pod)
-            released.append(uid)
+        released: list[str] = []
+        for start in range(0, len(pods), BATCH):
+            batch = pods[start : start + BATCH]
+            done = await asyncio.gather(*(self._release_one(key, pod) for pod in batch))
+            released += [uid_of(pod) for pod, gone in zip(batch, done, strict=True) if gone]
         return released
 
-    def _forget_if_seen(self, pod: Obj) -> None:
+    async def _release_one(self, key: Key, pod: Obj) -> bool:
+        uid = uid_of(pod)
+        if not is_tracked(pod) or uid in self._released.get(key, ()):
+            return True
+        self._released.setdefault(key, set()).add(uid)
+        try:
+            await self._remove_finalizer(pod)
+        except NotFound:
+            pass  # gone is as good as released
+        except ApiError:
+            self._forget_release(key, uid)
+            return False
         seen = self._pods.get(key_of(pod))
-        if seen is None or uid_of(seen) != uid_of(pod) or not is_tracked(seen):
-            self._released.pop(uid_of(pod), None)
+        if seen is None or uid_of(seen) != uid or not is_tracked(seen):
+            self._forget_release(key, uid)
+        return True
 
     async def _remove_finalizer(self, pod: Obj) -> None:
         kept = without_finalizer(pod, TRACKING)["metadata"].get("finalizers")
