@@ -19,7 +19,9 @@ BENCHMARKS = {
     "topology": ["queueing/cluster.py", "topology"],
     "pods": ["node/simulated_pods.py"],
     "jobs": ["node/real_jobs.py"],
+    "start": ["start/run.py"],
     "dispatch": ["dispatch/run.py"],
+    "late-binding": ["dispatch/run.py", "--dispatcher", "late-binding"],
     "fleet": ["fleet/run.py"],
 }
 

@@ -12,7 +12,9 @@ class Connection:
 
     def __init__(self, port: int, token: str, context: ssl.SSLContext) -> None:
         self._port = port
-        self._head = f"Host: 127.0.0.1:{port}\r\nUser-Agent: bench/1\r\nAuthorization: Bearer {token}\r\n"
+        self._head = f"Host: 127.0.0.1:{port}\r\nUser-Agent: bench/1\r\n"
+        if token:  # else the context has a client certificate
+            self._head += f"Authorization: Bearer {token}\r\n"
         self._context = context
 
     async def open(self) -> Connection:

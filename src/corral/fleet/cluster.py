@@ -35,7 +35,6 @@ from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.surroundings import ClusterSurroundings
 from corral.operators.setup import set_up_operators
-from corral.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +47,7 @@ class EmbeddedCluster:
     def __init__(self, fleet: FleetSpec, spec: ClusterSpec, state: Path, port: int) -> None:
         self.spec = spec
         self._state = state
-        self.metrics = Metrics()
-        self.base = EmbeddedApi(
-            state, name=f"corral-{spec.name}", host=fleet.address, port=port, metrics=self.metrics.exposition
-        )
+        self.base = EmbeddedApi(state, name=f"corral-{spec.name}", host=fleet.address, port=port)
         manager = self.base.manager
         self._configuration = load_configuration(spec)
         plugins = self.base.api.chain.plugins

@@ -5,7 +5,7 @@ It is what `corral serve` runs and what the conformance tests talk to; a whole e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from corral.core.admission import AdmissionPlugin
@@ -43,7 +43,6 @@ class EmbeddedApi:
         plugins: Sequence[AdmissionPlugin] = (),
         streams: PodStreams | None = None,
         extras: Sequence[ExtraApi] = (),
-        metrics: Callable[[], bytes] | None = None,
         audit: Path | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -65,7 +64,7 @@ class EmbeddedApi:
             port=port,
             streams=streams,
             extras=extras,
-            metrics=metrics,
+            metrics=self.manager.metrics.exposition,
             audit=audit,
         )
         set_up_lifecycle(self.api, self.manager)

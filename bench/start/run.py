@@ -1,0 +1,95 @@
+"""Starts fleets with `corral up` and prints how long that took, what it cost and what an idle fleet costs:
+
+    python bench/start/run.py [--workers N] [--idle SECONDS] [--repeat N]
+
+Each repeat starts from nothing; the second start of a fleet, whose state is there already, is printed beside it. On a
+busy machine look at the CPU seconds: they are what a start needs, wall time is what the machine gave it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+CORRAL = [sys.executable, "-m", "corral.cli.main"]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far, user and system, with that of the children it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:15]) / TICKS
+
+
+def memory_mb(pid: int) -> tuple[float, float]:
+    """Resident memory, and the part that is the process's own: code from before the fork is shared."""
+    rollup = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    kilobytes = {name: int(value.split()[0]) for name, value in rollup.items()}
+    return kilobytes["Rss"] / 1024, (kilobytes["Private_Clean"] + kilobytes["Private_Dirty"]) / 1024
+
+
+def processes(state: Path) -> dict[str, int]:
+    status = json.loads((state / "status.json").read_text())
+    return {"supervisor": status["supervisor"], **{entry["name"]: entry["pid"] for entry in status["clusters"]}}
+
+
+def start(state: Path, arguments: list[str]) -> dict[str, int]:
+    """One `corral up`: prints what it took."""
+    before = os.times()
+    began = time.monotonic()
+    subprocess.run([*CORRAL, "up", "--state", str(state), *arguments], check=True, stdout=subprocess.DEVNULL)
+    wall = time.monotonic() - began
+    command = os.times()
+    spent = command.children_user + command.children_system - before.children_user - before.children_system
+    found = processes(state)
+    parts = {name: cpu_seconds(pid) for name, pid in found.items()}
+    listed = "  ".join(f"{name} {seconds:.2f}" for name, seconds in parts.items())
+    print(f"  ready after {wall:.2f} s; CPU seconds {spent + sum(parts.values()):.2f}: command {spent:.2f}  {listed}")
+    return found
+
+
+def stop(state: Path, *arguments: str) -> None:
+    subprocess.run([*CORRAL, "down", "--state", str(state), *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def idle(found: dict[str, int], seconds: float) -> None:
+    """What the processes use while nobody asks anything of them."""
+    time.sleep(3)  # what the start left to do is not idling
+    before = {name: cpu_seconds(pid) for name, pid in found.items()}
+    time.sleep(seconds)
+    for name, pid in found.items():
+        share = (cpu_seconds(pid) - before[name]) / seconds
+        resident, private = memory_mb(pid)
+        print(f"  {name:<12} {share:7.2%} of a core   {resident:6.1f} MB resident   {private:6.1f} MB of its own")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--idle", type=float, default=20.0)
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    for _ in range(options.repeat):
+        with tempfile.TemporaryDirectory() as folder:
+            state = Path(folder, "fleet")
+            print(f"{options.workers + 1} clusters, load {os.getloadavg()[0]:.1f}; from nothing:")
+            start(state, ["--workers", str(options.workers)])
+            stop(state)
+            print("again:")
+            found = start(state, [])
+            try:
+                if options.idle:
+                    print(f"idle for {options.idle:.0f} s:")
+                    idle(found, options.idle)
+            finally:
+                stop(state)
+
+
+if __name__ == "__main__":
+    main()
