@@ -8,6 +8,7 @@ from typing import Any
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
+from corral.kinds.lws import LEADER_WORKER_SETS
 from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
@@ -88,6 +89,27 @@ def test_a_stateful_set_without_room_for_all_runs_nothing() -> None:
         await cluster.client.create(STATEFUL_SETS, serving("db", 2, serviceName="db"))
         await asyncio.sleep(20)
         assert await phases(cluster) == ["Pending"]
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+def test_replicas_of_a_leader_worker_set_are_admitted_one_by_one() -> None:
+    async def main() -> None:
+        cluster = await start(cpu="3")
+        template = serving("x", 1)["spec"]["template"]
+        obj = {
+            "metadata": {"name": "llm", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+            "spec": {
+                "replicas": 2,
+                "leaderWorkerTemplate": {"size": 2, "leaderTemplate": template, "workerTemplate": template},
+            },
+        }
+        await cluster.client.create(LEADER_WORKER_SETS, obj)
+        await asyncio.sleep(30)
+        assert (await phases(cluster)).count("Running") == 2
+        found = (await cluster.client.list(WORKLOADS)).items
+        assert [[entry["name"] for entry in each["spec"]["podSets"]] for each in found] == [["leader", "worker"]] * 2
         await cluster.stop()
 
     run_virtual(main)

@@ -15,7 +15,7 @@ from corral.controllers.queueing.pod_controller import PodController
 from corral.controllers.queueing.queue_status import ClusterQueueController, CohortController, LocalQueueController
 from corral.controllers.queueing.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.scheduler import Scheduler
-from corral.controllers.queueing.stateful_set_controller import StatefulSetController
+from corral.controllers.queueing.serving_controller import LeaderWorkerSetController, StatefulSetController
 from corral.controllers.queueing.topology_controller import NodeFailureController, TopologyUngater
 from corral.controllers.queueing.visibility import Visibility
 from corral.controllers.queueing.workload_controller import WorkloadController
@@ -98,6 +98,8 @@ class Queueing:
             PodController(context, managed, metrics).setup(manager)
         if "statefulset" in frameworks:
             StatefulSetController(context, managed).setup(manager)
+        if "leaderworkerset.x-k8s.io/leaderworkerset" in frameworks:
+            LeaderWorkerSetController(context, managed).setup(manager)
 
 
 def set_up_queueing(manager: Manager, document: Obj | None = None) -> list[AdmissionPlugin]:

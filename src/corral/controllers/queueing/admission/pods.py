@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.controllers.queueing.admission.denial import deny
 from corral.controllers.queueing.admission.plugins import NAMESPACES, Lookups
-from corral.controllers.queueing.admission.serving import PARENTS, with_queued_template
+from corral.controllers.queueing.admission.serving import LEADER_WORKER_SET, PARENTS, with_queued_template
 from corral.controllers.queueing.config import QueueingConfig
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
@@ -63,8 +63,8 @@ class QueuedPods:
             return with_queued_template(pod, parent)
         if pod is None or request.operation != "CREATE":
             return pod
-        if annotations_of(pod).get(names.POD_SUSPENDING_PARENT) == "statefulset":
-            # Its StatefulSet is what is queued; the pod only waits.
+        if annotations_of(pod).get(names.POD_SUSPENDING_PARENT) in ("statefulset", LEADER_WORKER_SET):
+            # Its set is what is queued; the pod only waits.
             return with_annotations(gated(pod), {names.ROLE_HASH: role_hash(spec_of(pod))})
         if not await self._is_managed(pod, request.namespace):
             return pod
