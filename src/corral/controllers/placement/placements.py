@@ -36,6 +36,9 @@ from corral.decide.placement.status import (
 from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX
 from corral.runtime.controller import Manager, Result, Watch
 
+GATHER_S = 0.03
+"""News of many bindings at once become one new status."""
+
 
 class PlacementController:
     """One per scope."""
@@ -58,9 +61,9 @@ class PlacementController:
             self,
             watches=[
                 Watch(self._scope.placements),
-                Watch(self._scope.policies, map=parent_key),
-                Watch(self._scope.snapshots, map=parent_key),
-                Watch(self._scope.bindings, map=parent_key),
+                Watch(self._scope.policies, map=parent_key, delay=GATHER_S),
+                Watch(self._scope.snapshots, map=parent_key, delay=GATHER_S),
+                Watch(self._scope.bindings, map=parent_key, delay=GATHER_S),
                 *self._mirror.watches(self._scope),
             ],
             workers=4,

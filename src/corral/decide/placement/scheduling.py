@@ -288,7 +288,7 @@ def _upscale(question: Question, missing: int) -> Cycle:
     decisions = {name: picked(name, score) for score, name in order}
     create, reuse, withdraw = _cross_reference(decisions, classes)
     selected = [*create, *(one.decision for one in reuse), *map(_decision_of, current)]
-    others = [*map(_not_picked, rest), *map(_filtered, filtered)]
+    others = [*map(_not_picked, rest[:MAX_UNSELECTED]), *map(_filtered, filtered[:MAX_UNSELECTED])]
     outcome = fulfilled(len(selected)) if len(selected) >= question.wanted else unfulfilled(len(selected))
     return Cycle(create, reuse, withdraw, _capped(selected, others), outcome)
 
