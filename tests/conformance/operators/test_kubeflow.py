@@ -11,6 +11,7 @@ from tests.conformance.operators.operator_stage import Stage, play, summary, tem
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.kinds.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.kubeflow import FRAMEWORKS, GROUP, JAX, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Framework
 from corral.operators.kubeflow import training_controllers
@@ -498,5 +499,29 @@ def test_template_restart_policy_is_overwritten_and_said_so() -> None:
         await stage.create(resource(JAX), job(JAX, Worker=worker))
         assert (await stage.get(PODS, "job-worker-0"))["spec"]["restartPolicy"] == "Never"
         assert "SetPodTemplateRestartPolicy" in await stage.reasons()
+
+    play(controllers, script)
+
+
+def test_elastic_job_with_metrics_is_scaled_by_an_autoscaler() -> None:
+    async def script(stage: Stage) -> None:
+        metric = {
+            "type": "Resource",
+            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+        }
+        elastic = {"minReplicas": 1, "maxReplicas": 4, "metrics": [metric]}
+        where = resource(PYTORCH)
+        await stage.create(where, job(PYTORCH, {"suspend": False}, extra={"elasticPolicy": elastic}, Worker=2))
+        scaler = await stage.get(HORIZONTAL_POD_AUTOSCALERS, "job")
+        assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (1, 4)
+        assert scaler["spec"]["scaleTargetRef"]["kind"] == "PyTorchJob"
+        await stage.run()
+        running = await stage.get(where, "job")
+        assert running["status"]["replicaStatuses"]["Worker"]["selector"].startswith(
+            "training.kubeflow.org/job-name=job"
+        )
+        await stage.patch(where, "job", {"spec": {"runPolicy": {"suspend": True}}})
+        await stage.pass_time(1)
+        assert await stage.names(HORIZONTAL_POD_AUTOSCALERS) == []
 
     play(controllers, script)
