@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Let go of what the libraries leave open, here and not in the middle of somebody else's test."""
+    yield
+    gc.collect()
+
 
 SPEC = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
 
@@ -49,6 +59,8 @@ async def test_kr8s(kubeconfig: Path, namespace: str) -> None:
     assert await api.whoami() == "kubernetes-admin"
     await made.delete()
     assert not await made.exists()
+    await api._session.aclose()
+    await asyncio.sleep(0.05)  # for its sockets to close
 
 
 async def test_lightkube(kubeconfig: Path, namespace: str) -> None:
@@ -82,3 +94,4 @@ async def test_lightkube(kubeconfig: Path, namespace: str) -> None:
     await client.deletecollection(ConfigMap)
     assert [each async for each in client.list(Deployment)] == []
     assert [each async for each in client.list(Pod)] == []
+    await client.close()
