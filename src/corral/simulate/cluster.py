@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from corral.controllers.dispatch import set_up_dispatch
 from corral.controllers.dispatch.clusters import Connect
-from corral.controllers.dispatch.remotes import Remotes
+from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
 from corral.controllers.queueing.setup import set_up_queueing
 from corral.core.errors import AlreadyExists
@@ -107,6 +107,10 @@ class SimulatedCluster:
             await self._agent.close()
         if lose_disk:
             self.store = Store(now=self.clock.now)
+
+    def remote(self, name: str) -> Remote | None:
+        """A worker as this cluster's manager knows it."""
+        return self._remotes.get(name) if self._remotes is not None else None
 
     async def stop(self) -> None:
         await self.crash()

@@ -38,6 +38,10 @@ class LinkState:
     calls: int = 0
     _changed: list[asyncio.Future[None]] = field(default_factory=list)
 
+    @property
+    def is_faulty(self) -> bool:
+        return self.cut or self.hung or self.lose_replies or self.refused or self.delay > 0
+
     def break_streams(self) -> None:
         """End every open watch now."""
         waiters, self._changed = self._changed, []

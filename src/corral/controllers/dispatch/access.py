@@ -43,7 +43,7 @@ def secret_name(cluster: Obj) -> str:
 
 def is_path(cluster: Obj) -> bool:
     """Whether a MultiKueueCluster names a file on the manager."""
-    return _source(cluster).get("locationType", "Secret") == "Path"
+    return bool(_source(cluster).get("locationType", "Secret") == "Path")
 
 
 def _source(cluster: Obj) -> Obj:
@@ -58,6 +58,8 @@ def load_document(cluster: Obj, namespace: str, secret: Callable[[Key], Obj | No
     source = _source(cluster)
     location = str(source.get("location") or "")
     if is_path(cluster):
+        if ".." in Path(location).parts:
+            raise AccessProblem(BAD, f"path {location} must not lead out of its directory")
         try:
             return Path(location).read_bytes()
         except OSError as error:

@@ -1,0 +1,358 @@
+"""Random faults on a simulated fleet, from a seed: what goes wrong when, and what must hold all the same.
+
+`run_with_faults` makes a fleet, submits jobs and lets a plan of faults loose on it. While that goes on it keeps looking:
+no job runs on two clusters outside the lost-worker window, and no quota is exceeded. Then everything is healed, and when
+the fleet has come to rest every job has ended, the manager says so, and nothing of ours is left on any worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from corral.core import conditions
+from corral.core.errors import ApiError, Conflict, NotFound
+from corral.core.meta import Obj, key_of, labels_of, name_of, namespace_of, spec_of, status_of, uid_of
+from corral.core.quantity import milli
+from corral.kinds.batch import JOBS
+from corral.kinds.core import PODS, SECRETS
+from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS, names
+from corral.runtime.random import Random
+from corral.runtime.virtual import run_virtual
+from corral.simulate.cluster import SimulatedCluster
+from corral.simulate.fleet import SimulatedFleet, kubeconfig_data, make_queue
+
+WINDOW_S = 300.0
+"""How long faults happen."""
+LOOK_S = 1.0
+GRACE_S = 12.0
+"""How long the manager may take to notice a lost or returned worker and to act on it."""
+REST_S = 3000.0
+"""How long a healed fleet may take to come to rest; the longest reconnect pause is 320 s."""
+LOST_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong at `at` and is over after `seconds`."""
+
+    at: float
+    kind: str
+    cluster: str
+    seconds: float
+
+
+LINK_FAULTS: dict[str, dict[str, Any]] = {
+    "partition": {"cut": True},
+    "hang": {"hung": True},
+    "slow link": {"delay": 2.0},
+    "lost replies": {"lose_replies": True},
+    "expired credentials": {"refused": True},
+}
+WORKER_FAULTS = ("crash", "crash without disk")
+HAND_FAULTS = ("delete copy", "delete remote job", "delete workload", "rotate credentials")
+KINDS = (*LINK_FAULTS, *WORKER_FAULTS, "manager crash", *HAND_FAULTS)
+
+
+def plan_faults(random: Random, workers: list[str], count: int, kinds: tuple[str, ...] = KINDS) -> list[Fault]:
+    """`count` faults in the order they begin."""
+    faults = [
+        Fault(
+            random.uniform(5.0, WINDOW_S),
+            random.choice(kinds),
+            random.choice(workers),
+            random.uniform(0.5, random.choice([3.0, 20.0, 100.0])),
+        )
+        for _ in range(count)
+    ]
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+@dataclass
+class Story:
+    """What happened in one run, for whoever has to understand a failure."""
+
+    seed: int
+    lines: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    def tell(self, text: str) -> None:
+        self.lines.append(f"{asyncio.get_running_loop().time():9.3f} {text}")
+
+    def breach(self, text: str) -> None:
+        self.tell(f"BROKEN: {text}")
+        self.broken.append(text)
+
+    def __str__(self) -> str:
+        return "\n".join([f"seed {self.seed}: {len(self.broken)} broken", *self.lines])
+
+
+def run_with_faults(
+    seed: int, *, max_jobs: int = 15, kinds: tuple[str, ...] = KINDS, configuration: Obj | None = None
+) -> Story:
+    """One seeded run; `broken` of the story is empty when everything held."""
+    return run_virtual(lambda: _Run(seed, max_jobs, kinds, configuration or {}).play(), seed=seed)
+
+
+class _Run:
+    def __init__(self, seed: int, max_jobs: int, kinds: tuple[str, ...], configuration: Obj) -> None:
+        self.random = Random(f"faults-{seed}")
+        self.story = Story(seed)
+        self.workers = [f"worker{number + 1}" for number in range(self.random.integer(2, 5))]
+        self.jobs = [f"j{number}" for number in range(self.random.integer(5, max_jobs))]
+        self.plan = plan_faults(self.random, self.workers, self.random.integer(1, 8), kinds)
+        dispatcher = self.random.choice(["all-at-once", "incremental", "late-binding"])
+        names_ = {"late-binding": "corral.dev/late-binding"}
+        multikueue = {
+            "workerLostTimeout": f"{LOST_S:.0f}s",
+            "gcInterval": "20s",
+            "dispatcherName": names_.get(dispatcher, f"kueue.x-k8s.io/multikueue-dispatcher-{dispatcher}"),
+            **(configuration.get("multiKueue") or {}),
+        }
+        skews = {name: self.random.uniform(-60.0, 60.0) for name in self.workers if self.random.uniform(0, 1) < 0.3}
+        self.fleet = SimulatedFleet(
+            self.workers,
+            seed=seed,
+            skews=skews,
+            configuration={
+                "integrations": {"frameworks": ["batch/job"]},
+                **configuration,
+                "multiKueue": multikueue,
+            },
+        )
+        self.fencing = bool((configuration.get("corral") or {}).get("fencing"))
+        self.manager_up = True
+        self.manager_back = asyncio.Event()
+        self.manager_back.set()
+        self.last_apart: dict[str, float] = {}
+        self.begun: dict[str, dict[str, float]] = {}
+        self.bystanders: dict[str, str] = {}
+        self.lost_disk: set[str] = set()
+        self.tasks: list[asyncio.Task[None]] = []
+        self.story.lines.append(
+            f"dispatcher {dispatcher}, workers {self.workers}, {len(self.jobs)} jobs, skews {skews}"
+        )
+
+    async def play(self) -> Story:
+        async with self.fleet:
+            await self.fleet.introduce()
+            await self.fleet.set_up_queues(manager_cpu=str(4 * len(self.workers)), worker_cpu="4")
+            for name in self.workers:
+                made = await self.fleet.workers[name].client.create(JOBS, _job("bystander", 1, queued=False))
+                self.bystanders[name] = uid_of(made)
+            await asyncio.sleep(1)
+            looking = asyncio.ensure_future(self._look())
+            self.tasks = [asyncio.ensure_future(self._submit()), *self._faults()]
+            await asyncio.gather(*self.tasks)
+            await self._heal()
+            await self._come_to_rest()
+            looking.cancel()
+            await self._judge()
+        return self.story
+
+    # What happens
+
+    async def _submit(self) -> None:
+        for name in self.jobs:
+            await asyncio.sleep(self.random.uniform(0.0, 8.0))
+            await self.manager_back.wait()
+            await self.fleet.manager.client.create(JOBS, _job(name, self.random.integer(1, 3), self._seconds()))
+
+    def _seconds(self) -> int:
+        return self.random.choice([1, 5, 20, 60])
+
+    def _faults(self) -> list[asyncio.Task[None]]:
+        return [asyncio.ensure_future(self._cause(fault)) for fault in self.plan]
+
+    async def _cause(self, fault: Fault) -> None:
+        await asyncio.sleep(fault.at)
+        self.story.tell(f"{fault.kind} at {fault.cluster} for {fault.seconds:.1f} s")
+        if fault.kind in LINK_FAULTS:
+            link = self.fleet.links[fault.cluster]
+            link.set(**LINK_FAULTS[fault.kind])
+            await asyncio.sleep(fault.seconds)
+            link.set()
+            return
+        actions: dict[str, Callable[[Fault], Coroutine[Any, Any, None]]] = {
+            "crash": self._crash,
+            "crash without disk": self._crash,
+            "manager crash": self._crash_manager,
+            "delete copy": lambda f: self._delete(self.fleet.workers[f.cluster], WORKLOADS),
+            "delete remote job": lambda f: self._delete(self.fleet.workers[f.cluster], JOBS),
+            "delete workload": lambda f: self._delete(self.fleet.manager, WORKLOADS),
+            "rotate credentials": self._rotate,
+        }
+        await actions[fault.kind](fault)
+
+    async def _crash(self, fault: Fault) -> None:
+        name = fault.cluster
+        if name in self.fleet.down:
+            return
+        worker, lose_disk = self.fleet.workers[name], fault.kind == "crash without disk"
+        self.fleet.down.add(name)
+        self.fleet.links[name].break_streams()
+        await worker.crash(lose_disk=lose_disk)
+        await asyncio.sleep(fault.seconds)
+        await worker.start()
+        if lose_disk:
+            self.lost_disk.add(name)
+            await make_queue(worker, "4")
+        self.fleet.down.discard(name)
+
+    async def _crash_manager(self, fault: Fault) -> None:
+        if not self.manager_up:
+            return
+        self.manager_up = False
+        self.manager_back.clear()
+        await self.fleet.manager.crash()
+        await asyncio.sleep(fault.seconds)
+        await self.fleet.manager.start()
+        self.manager_up = True
+        self.manager_back.set()
+        for name in self.workers:
+            self.last_apart[name] = self._now()
+
+    async def _delete(self, cluster: SimulatedCluster, resource: Any) -> None:
+        """Somebody deletes one of our objects by hand."""
+        if cluster.name in self.fleet.down or (cluster is self.fleet.manager and not self.manager_up):
+            return
+        found = [obj for obj in (await cluster.client.list(resource)).items if name_of(obj) != "bystander"]
+        if not found:
+            return
+        chosen = self.random.choice(found)
+        self.story.tell(f"deleted {resource.kind} {name_of(chosen)} at {cluster.name}")
+        try:
+            await cluster.client.delete(resource, name_of(chosen), namespace_of(chosen), propagation="Background")
+        except (NotFound, Conflict):
+            return
+
+    async def _rotate(self, fault: Fault) -> None:
+        if not self.manager_up:
+            return
+        data = {"kubeconfig": kubeconfig_data(fault.cluster, token=f"token-{fault.at:.0f}")}
+        await self.fleet.manager.client.patch(SECRETS, f"{fault.cluster}-secret", "kueue-system", {"data": data})
+        self.last_apart[fault.cluster] = self._now()
+
+    async def _heal(self) -> None:
+        for link in self.fleet.links.values():
+            link.set()
+        self.story.tell("healed")
+
+    async def _come_to_rest(self) -> None:
+        waited = 0.0
+        while waited < REST_S:
+            await asyncio.sleep(20.0)
+            waited += 20.0
+            if await self._all_ended() and not await self._left_over():
+                return
+
+    # What must hold at all times
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._note_apart()
+            try:
+                await self._check_running()
+                await self._check_quota()
+            except ApiError:
+                continue  # a cluster went down under our eyes
+
+    def _note_apart(self) -> None:
+        """Remember when each worker was last not in the manager's hands."""
+        for name in self.workers:
+            remote = self.fleet.manager.remote(name) if self.manager_up else None
+            if remote is None or not remote.connected or name in self.fleet.down or self.fleet.links[name].is_faulty:
+                self.last_apart[name] = self._now()
+
+    async def _check_running(self) -> None:
+        running: dict[str, list[str]] = {}
+        for name, worker in self.fleet.workers.items():
+            if name in self.fleet.down:
+                continue
+            for pod in (await worker.client.list(PODS)).items:
+                job = labels_of(pod).get("batch.kubernetes.io/job-name")
+                if job and job != "bystander" and status_of(pod).get("phase") == "Running":
+                    running.setdefault(job, []).append(name)
+        for job, clusters in running.items():
+            distinct = sorted(set(clusters))
+            if len(distinct) > 1 and (self.fencing or not self._in_window(distinct)):
+                self.story.breach(f"job {job} runs on {distinct} at once")
+
+    def _in_window(self, clusters: list[str]) -> bool:
+        """Whether all but one of these workers are, or just were, out of the manager's reach."""
+        within = [name for name in clusters if self._now() - self.last_apart.get(name, -1e9) > GRACE_S]
+        return len(within) <= 1
+
+    async def _check_quota(self) -> None:
+        clusters = [worker for name, worker in self.fleet.workers.items() if name not in self.fleet.down]
+        for cluster in [*clusters, *([self.fleet.manager] if self.manager_up else [])]:
+            await _check_quota(cluster, self.story)
+
+    # What must hold at the end
+
+    async def _all_ended(self) -> bool:
+        jobs = (await self.fleet.manager.client.list(JOBS)).items
+        return len(jobs) == len(self.jobs) and all(conditions.is_true(job, "Complete") for job in jobs)
+
+    async def _left_over(self) -> list[str]:
+        found = []
+        for name, worker in self.fleet.workers.items():
+            for resource in (WORKLOADS, JOBS):
+                for obj in (await worker.client.list(resource)).items:
+                    if names.MULTIKUEUE_ORIGIN in labels_of(obj):
+                        found.append(f"{resource.kind} {name_of(obj)} on {name}")
+        return found
+
+    async def _judge(self) -> None:
+        client = self.fleet.manager.client
+        jobs = {name_of(job): job for job in (await client.list(JOBS)).items}
+        for name in self.jobs:
+            if name not in jobs:
+                self.story.breach(f"job {name} is lost")
+            elif not conditions.is_true(jobs[name], "Complete"):
+                self.story.breach(f"job {name} has not ended: {status_of(jobs[name])}")
+        for workload in (await client.list(WORKLOADS)).items:
+            if not conditions.is_true(workload, names.FINISHED):
+                self.story.breach(f"workload {key_of(workload)} has not ended: {status_of(workload)}")
+        for left in await self._left_over():
+            self.story.breach(f"left behind: {left}")
+        for name, worker in self.fleet.workers.items():
+            if name in self.lost_disk:
+                continue
+            local = await worker.client.get(JOBS, "bystander", "default")
+            if uid_of(local) != self.bystanders[name] or local["metadata"]["generation"] != 1:
+                self.story.breach(f"the bystander on {name} was touched")
+
+
+async def _check_quota(cluster: SimulatedCluster, story: Story) -> None:
+    used: dict[str, int] = {}
+    for workload in (await cluster.client.list(WORKLOADS)).items:
+        if not conditions.is_true(workload, names.QUOTA_RESERVED) or conditions.is_true(workload, names.FINISHED):
+            continue
+        for entry in (status_of(workload).get("admission") or {}).get("podSetAssignments") or []:
+            for resource, amount in (entry.get("resourceUsage") or {}).items():
+                used[resource] = used.get(resource, 0) + milli(amount)
+    for queue in (await cluster.client.list(CLUSTER_QUEUES)).items:
+        for group in spec_of(queue).get("resourceGroups") or []:
+            for entry in (entry for flavor in group["flavors"] for entry in flavor["resources"]):
+                if used.get(entry["name"], 0) > milli(entry["nominalQuota"]):
+                    story.breach(f"{cluster.name} has given {used} although {queue['metadata']['name']} has less")
+
+
+def _job(name: str, cpu: int, seconds: int = 1, *, queued: bool = True) -> Obj:
+    container = {"name": "c", "image": "busybox", "command": ["true"], "resources": {"requests": {"cpu": str(cpu)}}}
+    template = {
+        "metadata": {"annotations": {"corral.dev/run-seconds": str(seconds)}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    labels = {names.QUEUE_NAME: "user-queue"} if queued else {}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {"suspend": True, "backoffLimit": 1000, "template": template},
+    }
