@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -99,8 +100,6 @@ class OverrideController:
 
 
 def _base64(text: str) -> str:
-    import base64
-
     return base64.b64encode(text.encode()).decode()
 
 

@@ -40,6 +40,8 @@ class PolicySnapshots:
         """The latest snapshot, made or brought up to date."""
         key = key_of(placement)
         latest = self._records.policy(key)
+        if latest is not None and _is_current(latest, placement):
+            return latest
         wanted = policy_hash(spec_of(placement).get("policy"))
         if latest is None or spec_of(latest).get("policyHash") != wanted:
             return await self._create(placement, latest, wanted)
@@ -72,6 +74,14 @@ class PolicySnapshots:
         if namespace_of(placement):
             metadata["namespace"] = namespace_of(placement)
         return await create_or_read(self._client, self._resource, {"metadata": metadata, "spec": spec})
+
+
+def _is_current(latest: Obj, placement: Obj) -> bool:
+    """Whether the snapshot was already compared with this generation of the placement."""
+    return (
+        annotations_of(latest).get(PLACEMENT_GENERATION) == str(generation_of(placement))
+        and labels_of(latest).get(IS_LATEST) == "true"
+    )
 
 
 def _notes(placement: Obj) -> dict[str, str]:

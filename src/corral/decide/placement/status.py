@@ -219,12 +219,10 @@ def _keep_times(unplaced: list[Obj], old: Obj) -> list[Obj]:
     result = []
     for one in unplaced:
         entry = one["conditions"][0]
-        result.append({"conditions": [{**entry, "lastTransitionTime": known.get(entry["message"], view_time(entry))}]})
+        result.append(
+            {"conditions": [{**entry, "lastTransitionTime": known.get(entry["message"], entry["lastTransitionTime"])}]}
+        )
     return result
-
-
-def view_time(entry: Obj) -> str:
-    return str(entry["lastTransitionTime"])
 
 
 # One cluster
