@@ -19,7 +19,7 @@ from corral.controllers.member.discovery import in_registry
 from corral.controllers.member.settings import member_settings
 from corral.controllers.placement import set_up_placement
 from corral.controllers.placement.settings import placement_settings
-from corral.controllers.queueing.setup import set_up_queueing
+from corral.controllers.queueing.installation import Installation
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.fleet.config import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetError, FleetSpec
@@ -54,7 +54,10 @@ class EmbeddedCluster:
         only_hub = HUB in spec.roles and not {MANAGER, WORKER} & set(spec.roles)
         if not only_hub:
             # A hub's queues are for its members: to the hub itself they are only objects.
-            plugins.extend(set_up_queueing(manager, self._configuration))
+            installation = Installation(self._configuration)
+            installation.setup(manager)
+            plugins.extend(installation.plugins)
+            self.base.server.extras.append(installation.visibility)
         plugins.extend(set_up_operators(manager))
         if HUB in spec.roles:
             settings = placement_settings(self._configuration, admit_workloads=not only_hub)

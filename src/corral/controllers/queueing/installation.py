@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import yaml
@@ -174,7 +174,7 @@ class _CurrentPlugins:
 class _CurrentVisibility:
     """The visibility API of whatever configuration is in force."""
 
-    kinds: tuple[KindDef, ...] = (CLUSTER_QUEUE, LOCAL_QUEUE)
+    kinds: Sequence[KindDef] = (CLUSTER_QUEUE, LOCAL_QUEUE)
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation

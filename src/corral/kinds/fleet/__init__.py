@@ -163,7 +163,7 @@ RESOURCE_SNAPSHOT = _kind(
     lambda version: p.resource_snapshot(),
     versions="v1beta1",
     namespaced=True,
-    short="rs",
+    # Upstream's short name is `rs`, which would make `kubectl get rs` ambiguous on every cluster.
     columns=_SNAPSHOT_COLUMNS,
 )
 CLUSTER_BINDING = _kind(
