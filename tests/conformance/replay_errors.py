@@ -148,7 +148,7 @@ def differences(case: Case, answer: Answer) -> list[str]:
     wanted = case["body"] if "body" in case else case.get("bodyText", "")
     body = case["request"].get("body")
     generated = ((body.get("metadata") or {}).get("generateName") or "") if isinstance(body, dict) else ""
-    _compare(in_order(mask(wanted, generated)), in_order(mask(answer.body, generated)), "", found)
+    compare(in_order(mask(wanted, generated)), in_order(mask(answer.body, generated)), "", found)
     recorded = case.get("headers") or {}
     for name in ("Content-Type", "Retry-After", "Allow", "X-Content-Type-Options"):
         if name in recorded and [recorded[name]] != answer.headers.get(name):
@@ -170,7 +170,7 @@ def in_order(body: Any) -> Any:
     return {**body, "message": message, "details": {**body["details"], "causes": ordered}}
 
 
-def _compare(wanted: Any, got: Any, path: str, found: list[str]) -> None:
+def compare(wanted: Any, got: Any, path: str, found: list[str]) -> None:
     if isinstance(wanted, dict) and isinstance(got, dict):
         for key in sorted({*wanted, *got}):
             here = f"{path}.{key}"
@@ -179,10 +179,10 @@ def _compare(wanted: Any, got: Any, path: str, found: list[str]) -> None:
             elif key not in wanted:
                 found.append(f"{here} is too much: {got[key]!r}")
             else:
-                _compare(wanted[key], got[key], here, found)
+                compare(wanted[key], got[key], here, found)
     elif isinstance(wanted, list) and isinstance(got, list) and len(wanted) == len(got):
         for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
-            _compare(one, other, f"{path}[{index}]", found)
+            compare(one, other, f"{path}[{index}]", found)
     elif wanted != got:
         found.append(f"{path or 'body'} is {got!r}, wanted {wanted!r}")
 
