@@ -31,7 +31,7 @@ GRACE_S = 12.0
 """How long the manager may take to notice a lost or returned worker and to act on it."""
 REST_S = 3000.0
 """How long a healed fleet may take to come to rest; the longest reconnect pause is 320 s."""
-LOST_S = 30.0
+LOST_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class _Run:
             await self.fleet.manager.client.create(JOBS, _job(name, self.random.integer(1, 3), self._seconds()))
 
     def _seconds(self) -> int:
-        return self.random.choice([1, 5, 20, 60])
+        return self.random.choice([2, 20, 60, 120])
 
     def _faults(self) -> list[asyncio.Task[None]]:
         return [asyncio.ensure_future(self._cause(fault)) for fault in self.plan]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from corral.controllers.dispatch.admission_checks import MultiKueueChecks
 from corral.controllers.dispatch.clusters import Connect, MultiKueueClusters
 from corral.controllers.dispatch.garbage import CollectGarbage
+from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.workloads import DispatchWorkloads
@@ -20,10 +21,11 @@ def set_up_dispatch(
 ) -> Remotes:
     """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops."""
     remotes = Remotes()
-    workloads = DispatchWorkloads(settings, remotes, adapters)
+    metrics = DispatchMetrics(manager.metrics)
+    workloads = DispatchWorkloads(settings, remotes, adapters, metrics)
     kinds = [adapter.resource for adapter in adapters]
     queues_changed = workloads.queues_changed if settings.dispatcher == LATE_BINDING else None
-    MultiKueueClusters(settings, remotes, connect, kinds, workloads.wake, queues_changed).setup(manager)
+    MultiKueueClusters(settings, remotes, connect, kinds, workloads.wake, metrics, queues_changed).setup(manager)
     MultiKueueChecks().setup(manager)
     workloads.setup(manager)
     CollectGarbage(settings, remotes).setup(manager)

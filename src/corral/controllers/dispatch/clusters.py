@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from corral.client.kubeconfig import Access, KubeconfigError
 from corral.client.protocol import Client
 from corral.controllers.dispatch.access import AccessProblem, is_path, load_document, safe_access, secret_name
+from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.core import conditions
@@ -42,9 +43,11 @@ class MultiKueueClusters:
         connect: Connect,
         kinds: Sequence[Resource],
         wake: Callable[[Key], None],
+        metrics: DispatchMetrics,
         queues_changed: Callable[[str], None] | None = None,
     ) -> None:
         self._queues_changed = queues_changed
+        self._metrics = metrics
         self._settings = settings
         self._remotes = remotes
         self._connect = connect
@@ -142,6 +145,7 @@ class MultiKueueClusters:
             await remote.close()
 
     async def _report(self, cluster: Obj, ok: bool, reason: str, message: str) -> None:
+        self._metrics.connection(name_of(cluster), ok)
         known = self._clusters.get(key_of(cluster)) or cluster
         entry = conditions.condition(names.ACTIVE, ok, reason, message, generation_of(known))
         now = self._manager.clock.timestamp()

@@ -17,11 +17,20 @@ class DispatchMetrics:
             "corral_dispatch_redispatched_total", "Workloads sent back for another worker", ("cluster", "reason")
         )
 
+        self._seconds = metrics.histogram(
+            "corral_dispatch_seconds", "From quota on the manager to admission by a worker", ("cluster",)
+        )
+        self._connected = metrics.gauge("corral_dispatch_connected", "Whether a worker can be reached", ("cluster",))
+
+    def connection(self, cluster: str, up: bool) -> None:
+        self._connected.labels(cluster).set(1.0 if up else 0.0)
+
     def copied(self, cluster: str) -> None:
         self._copies.labels(cluster).inc()
 
-    def admitted(self, cluster: str) -> None:
+    def admitted(self, cluster: str, seconds: float) -> None:
         self._admitted.labels(cluster).inc()
+        self._seconds.labels(cluster).observe(seconds)
 
     def redispatched(self, cluster: str, reason: str) -> None:
         self._redispatched.labels(cluster, reason.split('"')[0].strip(": ")).inc()

@@ -9,7 +9,7 @@ import logging
 
 from corral.client.protocol import Client
 from corral.controllers.dispatch.remotes import Remote
-from corral.core.errors import AlreadyExists, ApiError, Conflict, NotFound
+from corral.core.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from corral.core.meta import (
     Key,
     Obj,
@@ -37,6 +37,13 @@ class NotOurs(Exception):
             f"{resource.kind} {key} already exists on cluster {cluster} and was not created by this manager; "
             "delete it there or submit the job under another name"
         )
+
+
+class Refused(Exception):
+    """A worker does not accept the job, and will not until somebody changes something there."""
+
+    def __init__(self, cluster: str, resource: Resource, error: ApiError) -> None:
+        super().__init__(f"{cluster}: refuses the {resource.kind}: {error}")
 
 
 async def sync_job(
@@ -72,6 +79,8 @@ async def _create_job(remote: Remote, adapter: JobAdapter, job: Obj, workload: s
         return await remote.client.create(adapter.resource, wanted, manager=names.MULTIKUEUE_MANAGER)
     except AlreadyExists:
         return await remote.client.get(adapter.resource, name_of(wanted), namespace_of(wanted))
+    except (Invalid, Forbidden, BadRequest, NotFound) as error:
+        raise Refused(remote.name, adapter.resource, error) from error
 
 
 async def create_copy(remote: Remote, copy: Obj, origin: str) -> bool:

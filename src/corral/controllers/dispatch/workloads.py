@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from corral.controllers.dispatch.admission_checks import config_name
 from corral.controllers.dispatch.capacity import worker_view
 from corral.controllers.dispatch.metrics import DispatchMetrics
-from corral.controllers.dispatch.mirror import NotOurs, create_copy, remove, sync_job
+from corral.controllers.dispatch.mirror import NotOurs, Refused, create_copy, remove, sync_job
+from corral.controllers.dispatch.propagate import send_named, send_runtime
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.together import Siblings
@@ -36,6 +37,7 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
+from corral.core.timestamps import format_duration, parse_time
 from corral.decide.dispatch import binding, model, nominate
 from corral.decide.dispatch.copy import remote_workload
 from corral.decide.dispatch.machine import check_state, next_step
@@ -53,7 +55,10 @@ BY_CHECK = "admissionCheck"
 BY_NOMINATION = "nominated"
 REBIND_DELAY_S = 0.05
 DEFERRED_S = 2.0
+REFUSED_S = 10.0
 ADMISSION_MANAGER = "kueue-admission"
+HAND_BACK_S = 60
+MAX_HAND_BACK_S = 3600
 
 
 class DispatchWorkloads:
@@ -61,15 +66,21 @@ class DispatchWorkloads:
 
     name = "multikueue_workload"
 
-    def __init__(self, settings: DispatchSettings, remotes: Remotes, adapters: Sequence[JobAdapter]) -> None:
+    def __init__(
+        self,
+        settings: DispatchSettings,
+        remotes: Remotes,
+        adapters: Sequence[JobAdapter],
+        metrics: DispatchMetrics,
+    ) -> None:
         self._settings = settings
+        self._metrics = metrics
         self._remotes = remotes
         self._binding: dict[Key, str] = {}
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
 
     def setup(self, manager: Manager) -> None:
         self._manager = manager
-        self._metrics = DispatchMetrics(manager.metrics)
         self._workloads = manager.informer(WORKLOADS)
         self._checks = manager.informer(ADMISSION_CHECKS)
         self._configs = manager.informer(MULTI_KUEUE_CONFIGS)
@@ -248,6 +259,9 @@ class DispatchWorkloads:
         done = True
         for job in subject.jobs:
             assert remote is not None
+            is_new = self._settings.propagate and remote.job(subject.adapter.resource, key_of(job)) is None
+            if is_new:
+                await send_runtime(self._manager.client, remote, job, self._settings.origin)
             done &= await sync_job(
                 self._manager.client,
                 remote,
@@ -257,7 +271,14 @@ class DispatchWorkloads:
                 self._settings.origin,
                 live=live,
             )
+            if is_new:
+                await self._send_named(remote, subject.adapter, job)
         return done
+
+    async def _send_named(self, remote: Remote, adapter: JobAdapter, job: Obj) -> None:
+        key = key_of(job)
+        made = await remote.client.get(adapter.resource, key.name, key.namespace)
+        await send_named(self._manager.client, remote, job, made, self._settings.origin)
 
     async def _finish(self, subject: _Subject, cluster: str, condition: Obj) -> None:
         await self._sync(subject, cluster, live=True)
@@ -308,6 +329,10 @@ class DispatchWorkloads:
         except NotOurs as problem:
             await self._explain(subject.workload, subject.check, str(problem))
             raise
+        except Refused as problem:
+            if self._settings.say_why:
+                await self._explain(subject.workload, subject.check, str(problem))
+            return Result(REFUSED_S)
         state = check_state(subject.workload, subject.check)
         if state.get("state") not in (names.RETRY, names.REJECTED):
             await self._mark_ready(subject, cluster)
@@ -322,7 +347,9 @@ class DispatchWorkloads:
         status = {**status_of(workload), "clusterName": cluster}
         status.pop("nominatedClusterNames", None)
         await self._set_check(with_status(workload, status), subject.check, names.READY, message)
-        self._metrics.admitted(cluster)
+        reserved = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
+        waited = self._manager.clock.now() - parse_time(reserved) if reserved else 0.0
+        self._metrics.admitted(cluster, max(waited, 0.0))
         self._manager.recorder.event(workload, "Normal", "MultiKueue", message)
 
     # Nomination
@@ -342,9 +369,33 @@ class DispatchWorkloads:
             await self._follow_nomination(subject, remote, name in nomination.clusters, problems)
         problems += [f"{name}: {why}" if name else why for name, why in subject.rejected.items()]
         waiting = self._waiting(key_of(workload), nomination.clusters, problems)
+        patience = self._patience(workload)
+        if patience is not None and patience <= 0:
+            await self._hand_back(subject, waiting)
+            return None
         if self._settings.say_why:
             await self._explain(workload, subject.check, waiting)
-        return Result(nomination.again_after) if nomination.again_after is not None else None
+        again = [seconds for seconds in (nomination.again_after, patience) if seconds is not None]
+        return Result(min(again)) if again else None
+
+    def _patience(self, workload: Obj) -> float | None:
+        """Seconds until a Workload that no worker takes is handed back; None when it waits for ever."""
+        limit = self._settings.give_up_after
+        since = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
+        if limit is None or not since:
+            return None
+        return parse_time(str(since)) + limit - self._manager.clock.now()
+
+    async def _hand_back(self, subject: _Subject, waiting: str) -> None:
+        """Give the quota back to others: the check asks for another try, later each time."""
+        workload = self._workloads.get(key_of(subject.workload)) or subject.workload
+        state = check_state(workload, subject.check)
+        delay = min(HAND_BACK_S * 2 ** int(state.get("retryCount") or 0), MAX_HAND_BACK_S)
+        message = f"No worker took the workload within {format_duration(self._settings.give_up_after or 0)}"
+        message = f"{message}: {waiting}" if waiting else message
+        await self._set_check(workload, subject.check, names.RETRY, message, requeueAfterSeconds=int(delay))
+        self._metrics.redispatched("", "HandedBack")
+        self._manager.recorder.event(workload, "Warning", "HandedBack", message)
 
     def _nomination(self, subject: _Subject) -> Nomination | None:
         workload, settings = subject.workload, self._settings
@@ -488,14 +539,14 @@ class DispatchWorkloads:
         previous = check_state(workload, check).get("state")
         await self._set_check(workload, check, names.REJECTED, f'{why}, Previously: "{previous}"')
 
-    async def _set_check(self, workload: Obj, check: str, state: str, message: str) -> Obj:
+    async def _set_check(self, workload: Obj, check: str, state: str, message: str, **more: object) -> Obj:
         now = self._manager.clock.timestamp()
 
         def changed(entry: Obj) -> Obj:
             if entry.get("name") != check:
                 return entry
             since = entry.get("lastTransitionTime") if entry.get("state") == state else now
-            return {**entry, "state": state, "message": message, "lastTransitionTime": since or now}
+            return {**entry, "state": state, "message": message, "lastTransitionTime": since or now, **more}
 
         states = [changed(entry) for entry in wl.check_states_of(workload)]
         return await self._write(

@@ -1,0 +1,108 @@
+"""What Corral's dispatch does beyond MultiKueue: handing back, sending what jobs name, metrics, fencing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from corral.core import conditions
+from corral.core.meta import Obj, status_of
+from corral.kinds.batch import JOBS
+from corral.kinds.core import CONFIG_MAPS, EVENTS, SECRETS
+from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
+from corral.runtime.virtual import run_virtual
+from corral.simulate.cluster import SimulatedCluster
+from corral.simulate.fleet import SimulatedFleet
+
+Script = Callable[[SimulatedFleet], Awaitable[None]]
+
+
+def job(name: str = "a", *, cpu: str = "1", seconds: int = 100_000, **pod: object) -> Obj:
+    container = {"name": "c", "image": "busybox", "command": ["sleep"], "resources": {"requests": {"cpu": cpu}}}
+    template = {
+        "metadata": {"annotations": {"corral.dev/run-seconds": str(seconds)}},
+        "spec": {"restartPolicy": "Never", "containers": [container], **pod},
+    }
+    labels = {"kueue.x-k8s.io/queue-name": "user-queue"}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {"suspend": True, "template": template},
+    }
+
+
+def on_fleet(test: Script, **own: object) -> None:
+    configuration = {
+        "integrations": {"frameworks": ["batch/job"]},
+        "multiKueue": {"workerLostTimeout": "60s", "gcInterval": "15s"},
+        "corral": own,
+    }
+
+    async def main() -> None:
+        async with SimulatedFleet(configuration=configuration) as fleet:
+            await fleet.introduce()
+            await fleet.set_up_queues()
+            await asyncio.sleep(1)
+            await test(fleet)
+
+    run_virtual(main)
+
+
+async def the_workload(cluster: SimulatedCluster) -> Obj:
+    (found,) = (await cluster.client.list(WORKLOADS)).items
+    return found
+
+
+async def raise_quota(cluster: SimulatedCluster) -> None:
+    resources = [{"name": "cpu", "nominalQuota": "20"}, {"name": "memory", "nominalQuota": "64Gi"}]
+    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "default-flavor", "resources": resources}]}
+    await cluster.client.patch(CLUSTER_QUEUES, "cluster-queue", "", {"spec": {"resourceGroups": [group]}})
+
+
+def test_a_job_nobody_takes_gives_its_quota_back_and_is_tried_again_later() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(JOBS, job(cpu="12"))
+        await asyncio.sleep(25)
+        held = await the_workload(fleet.manager)
+        assert conditions.is_false(held, "QuotaReserved")
+        events = (await fleet.manager.client.list(EVENTS)).items
+        (message,) = (event["message"] for event in events if event["reason"] == "HandedBack")
+        assert message.startswith("No worker took the workload within 20s: worker1: couldn't assign flavors")
+        for worker in fleet.workers.values():
+            assert (await worker.client.list(WORKLOADS)).items == []
+        await raise_quota(fleet.workers["worker2"])
+        await asyncio.sleep(120)
+        assert status_of(await the_workload(fleet.manager))["clusterName"] == "worker2"
+
+    on_fleet(check, giveUpAfter="20s")
+
+
+def test_the_config_maps_and_secrets_a_job_names_go_with_it() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        client = fleet.manager.client
+        await client.create(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "default"}, "data": {"k": "v"}})
+        await client.create(SECRETS, {"metadata": {"name": "s", "namespace": "default"}, "data": {"k": "dg=="}})
+        volumes = [{"name": "c", "configMap": {"name": "c"}}, {"name": "s", "secret": {"secretName": "s"}}]
+        await client.create(JOBS, job(seconds=10, volumes=volumes))
+        await asyncio.sleep(3)
+        worker = fleet.workers[status_of(await the_workload(fleet.manager))["clusterName"]]
+        assert (await worker.client.get(CONFIG_MAPS, "c", "default"))["data"] == {"k": "v"}
+        assert (await worker.client.get(SECRETS, "s", "default"))["data"] == {"k": "dg=="}
+        await asyncio.sleep(60)
+        names = [item["metadata"]["name"] for item in (await worker.client.list(CONFIG_MAPS, "default")).items]
+        assert "c" not in names
+
+    on_fleet(check, propagateDependencies=True)
+
+
+def test_connections_and_latency_are_measured() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(JOBS, job(seconds=1))
+        await asyncio.sleep(3)
+        fleet.links["worker2"].set(cut=True)
+        await asyncio.sleep(30)
+        text = fleet.manager.manager.metrics.exposition().decode()
+        assert 'corral_dispatch_connected{cluster="worker1"} 1.0' in text
+        assert 'corral_dispatch_connected{cluster="worker2"} 0.0' in text
+        assert "corral_dispatch_seconds_count" in text
+
+    on_fleet(check)
