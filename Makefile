@@ -19,6 +19,7 @@ $(STAMP): pyproject.toml constraints.txt tools/build_schemas.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,clients]'
+	$(BIN)/python -m compileall -q src
 	touch $@
 
 demo: install    ## run jobs end to end on a manager and two workers, and exit
