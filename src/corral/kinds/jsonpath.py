@@ -1,7 +1,7 @@
 """JSONPath as printed columns, scale paths and selectable fields use it: a small part of kubectl's dialect.
 
-Supported: `.a.b`, `['a.b']`, `\\.` for a dot inside a name, `[0]`, `[-1]`, `[*]`, and filters such as
-`[?(@.type=="Ready")]` or `[?(@.ready)]`.
+Supported: `.a.b`, `['a.b']`, `\\.` for a dot inside a name, `[0]`, `[-1]`, `[*]`, slices such as `[-1:]`, and filters
+such as `[?(@.type=="Ready")]` or `[?(@.ready)]`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _TOKEN = re.compile(
   | \.?\[\?\((?P<filter>.*?)\)\]
   | \.?\[(?P<star>\*)\]
   | \.?\[(?P<index>-?\d+)\]
+  | \.?\[(?P<slice>(?:-?\d*)(?::-?\d*){1,2})\]
   | \.?(?P<name>(?:\\.|[^.\[\]\\])+)
     """,
     re.VERBOSE,
@@ -74,6 +75,9 @@ def _step(token: re.Match[str]) -> Step:
         return lambda value: value if isinstance(value, list) else _members(value)
     if token["index"] is not None:
         return _index(int(token["index"]))
+    if token["slice"] is not None:
+        cut = slice(*(int(bound) if bound else None for bound in token["slice"].split(":")))
+        return lambda value: value[cut] if isinstance(value, list) else ()
     name = re.sub(r"\\(.)", r"\1", token["quoted"] or token["double"] or token["name"])
     return lambda value: (value[name],) if isinstance(value, dict) and name in value else ()
 
