@@ -246,14 +246,17 @@ def test_managed_by_in_a_queue_that_does_not_dispatch_is_explained() -> None:
     on_fleet(check)
 
 
+def runtime(name: str) -> Obj:
+    node = {"containers": [{"name": "node", "image": "pytorch"}]}
+    step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    replicated = {"name": "node", "template": {"metadata": {"labels": step}, "spec": {"template": {"spec": node}}}}
+    spec = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [replicated]}}}
+    return {"metadata": {"name": name, "labels": {"trainer.kubeflow.org/framework": "torch"}}, "spec": spec}
+
+
 def test_the_trainer_honours_managed_by() -> None:
     async def check(fleet: SimulatedFleet) -> None:
-        node = {"containers": [{"name": "node", "image": "pytorch"}]}
-        step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-        replicated = {"name": "node", "template": {"metadata": {"labels": step}, "spec": {"template": {"spec": node}}}}
-        runtime = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [replicated]}}}
-        metadata = {"name": "plain", "labels": {"trainer.kubeflow.org/framework": "torch"}}
-        await fleet.manager.client.create(CLUSTER_TRAINING_RUNTIMES, {"metadata": metadata, "spec": runtime})
+        await fleet.manager.client.create(CLUSTER_TRAINING_RUNTIMES, runtime("plain"))
         spec = {"runtimeRef": {"name": "plain"}, "managedBy": MULTIKUEUE, "suspend": False}
         await fleet.manager.client.create(TRAIN_JOBS, {"metadata": {"name": "t", "namespace": "default"}, "spec": spec})
         await asyncio.sleep(5)
@@ -261,6 +264,23 @@ def test_the_trainer_honours_managed_by() -> None:
         assert status_of(await fleet.manager.client.get(TRAIN_JOBS, "t", "default")) == {}
 
     on_fleet(check)
+
+
+def test_a_job_its_worker_refuses_says_why_and_goes_on_when_that_is_mended() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(CLUSTER_TRAINING_RUNTIMES, runtime("plain"))
+        metadata = {"name": "t", "namespace": "default", "labels": QUEUE}
+        await fleet.manager.client.create(TRAIN_JOBS, {"metadata": metadata, "spec": {"runtimeRef": {"name": "plain"}}})
+        await asyncio.sleep(300)
+        message = status_of(await the_workload(fleet.manager))["admissionChecks"][0]["message"]
+        assert "refuses the TrainJob" in message and "clusterTrainingRuntime must be created" in message
+        assert "WaitingForWorker" in await reasons(fleet.manager)
+        for worker in fleet.workers.values():
+            await worker.client.create(CLUSTER_TRAINING_RUNTIMES, runtime("plain"))
+        await asyncio.sleep(15)
+        assert await where(fleet)
+
+    on_fleet(check, frameworks=("trainer.kubeflow.org/trainjob",))
 
 
 def test_a_missing_crd_loses_that_kind_only() -> None:
