@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def assets() -> Path | None:
     return folder if folder is not None and (folder / "kube-apiserver").exists() else None
 
 
-class Server:
+class Server(ABC):
     """A running API server."""
 
     name = ""
@@ -35,8 +36,9 @@ class Server:
         self.context: ssl.SSLContext
         self.processes: list[subprocess.Popen[bytes]] = []
 
+    @abstractmethod
     async def start(self, folder: Path) -> None:
-        raise NotImplementedError
+        """Start with its state in `folder`; serves when this returns."""
 
     def _spawn(self, folder: Path, command: Sequence[object]) -> None:
         log = (folder / f"{self.name}-{len(self.processes)}.log").open("wb")
