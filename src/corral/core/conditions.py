@@ -24,7 +24,10 @@ def conditions_of(subject: Obj | Sequence[Obj]) -> Sequence[Obj]:
 
 def find(subject: Obj | Sequence[Obj], kind: str) -> Obj | None:
     """The condition of type `kind` of an object or of a list of conditions."""
-    return next((entry for entry in conditions_of(subject) if entry.get("type") == kind), None)
+    for entry in conditions_of(subject):
+        if entry.get("type") == kind:
+            return entry
+    return None
 
 
 def is_true(subject: Obj | Sequence[Obj], kind: str) -> bool:

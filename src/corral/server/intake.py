@@ -66,6 +66,21 @@ def read(writing: Writing, sent: Obj) -> Obj:
     return complete(writing, obj)
 
 
+def read_status(writing: Writing, sent: Obj, old: Obj) -> Obj | None:
+    """The same for a status that was sent along with the rest as it is stored: only the status has to be read. None when
+    there is more to it."""
+    if writing.options.complaints or any(
+        value != old.get(field) for field, value in sent.items() if field not in ("metadata", "status")
+    ):
+        return None
+    obj = writing.shape.read_status(sent, owned=writing.options.owned)
+    if obj is None:
+        return None
+    served = writing.served
+    drop_repeated_owners(writing, obj["metadata"])
+    return {"apiVersion": served.api_version, "kind": served.kind.kind, **obj}
+
+
 def drop_repeated_owners(writing: Writing, metadata: Obj) -> None:
     """Name every owner once, and say so when somebody did not."""
     references = metadata.get("ownerReferences")

@@ -13,6 +13,7 @@ import msgspec
 
 from corral.core.errors import BadRequest, Cause
 from corral.core.meta import Obj
+from corral.core.schema.gate import gate_of
 from corral.core.schema.prune import unknown_fields as pruned_fields
 from corral.core.schema.resource import ResourceSchema
 from corral.core.schema.structural import compile_schema
@@ -71,6 +72,18 @@ class Shape:
         except DecodeError as error:
             raise self.unreadable(str(error)) from None
         return result, [f'unknown field "{path}"' for path in complaints]
+
+    def read_status(self, obj: Obj, *, owned: bool = False) -> Obj | None:
+        """Private copies of the metadata and status of a custom object when nothing about them needs a closer look."""
+        schema = None if self._go_type else self.schema.root.properties.get("status")
+        status, met = obj.get("status"), list[bool]()
+        if schema is None or not isinstance(status, dict) or not gate_of(schema, strict=True).passes(status):
+            return None
+        try:
+            metadata = self._decoder(obj.get("metadata") or {}, met)
+        except DecodeError:
+            return None
+        return None if met else {"metadata": metadata, "status": status if owned else private_copy(status)}
 
     def _clean(self, obj: Obj) -> tuple[Obj, list[str]]:
         """`obj` with defaults and without unknown fields, and what these were. Most objects only lack defaults."""

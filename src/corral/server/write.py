@@ -107,14 +107,14 @@ class Writer:
 
     async def update(self, writing: Writing, sent: Obj) -> tuple[Stored, bool]:
         """Replace an object by what was `sent`; create it where the kind allows that."""
-        if writing.options.owned:  # what was sent is read again when somebody else was faster
+        conditional = _names_version(sent)
+        if writing.options.owned and not conditional:  # what was sent is read again when somebody else was faster
             writing = replace(writing, options=replace(writing.options, owned=False))
         for _ in range(UPDATE_ATTEMPTS):
-            obj = self._read_update(writing, sent)
             current = self._store.head(writing.key)
+            obj = self._read_update(writing, sent, current)
             if current is None:
                 return await self._create_by_update(writing, obj), True
-            conditional = bool(obj["metadata"].get("resourceVersion"))
             try:
                 return await self.replace(writing, current, obj), False
             except Stale:
@@ -123,10 +123,14 @@ class Writer:
         await self._store.settled()
         raise errors.conflict(writing.served.resource, writing.name)
 
-    def _read_update(self, writing: Writing, sent: Obj) -> Obj:
+    def _read_update(self, writing: Writing, sent: Obj, current: Stored | None) -> Obj:
         if writing.subresource == "scale":
             sent = self._scaled(writing, sent)
-        obj = intake.read(writing, sent)
+        obj: Obj | None = None
+        if writing.subresource == "status" and current is not None:
+            obj = intake.read_status(writing, sent, writing.served.view(current).obj)
+        if obj is None:
+            obj = intake.read(writing, sent)
         intake.check_name(writing, obj["metadata"])
         intake.namespace_of_new(writing, obj["metadata"])
         return obj
@@ -212,6 +216,11 @@ class Writer:
         assert changed is not None
         # A foreign plug-in may leave out what has a default, or share parts that must not be worked on in place.
         return intake.reread(writing, changed) if foreign else changed
+
+
+def _names_version(sent: Obj) -> bool:
+    metadata = sent.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("resourceVersion"))
 
 
 def refused(error: StoreError) -> ApiError:
