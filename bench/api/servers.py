@@ -46,6 +46,7 @@ class Server(ABC):
 
     async def prepare(self) -> None:
         """What has to be done once before measuring, outside the measured start."""
+        return
 
     async def connect(self) -> Connection:
         return await Connection(self.port, self.token, self.context).open()

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.api.client import Connection
 from bench.start.run import CORRAL, cpu_seconds, processes, stop
+
 from corral.client.kubeconfig import Access, access, load
 
 DISPATCHERS = {
@@ -239,7 +240,9 @@ async def loaded(observer: Observer, manager: Cluster, clusters: list[Cluster], 
             calls.update(served - earlier)
         share = (served - earlier).total() / len(names)
         print(f"  {cluster.name:<9} per job: {milliseconds:6.2f} ms CPU, {writes:5.2f} writes, {share:5.2f} API calls")
-    listed = ", ".join(f"{call} {count / len(names):.2f}" for call, count in calls.most_common() if count * 20 > len(names))
+    listed = ", ".join(
+        f"{call} {count / len(names):.2f}" for call, count in calls.most_common() if count * 20 > len(names)
+    )
     print(f"  calls to workers per job: {calls.total() / len(names):.2f} ({listed})")
     own = os.times()
     print(f"  this process used {own.user + own.system:.1f} s")
