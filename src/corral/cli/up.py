@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -108,6 +109,8 @@ def _wanted(
 
 
 def _supervise(spec: config.FleetSpec, folder: FleetFolder) -> None:
+    # Nothing of what is imported is garbage; the clusters switch the collector on again.
+    gc.disable()
     from corral.fleet.process import run_cluster
     from corral.fleet.setup import introduce
     from corral.fleet.supervisor import Supervisor

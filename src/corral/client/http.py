@@ -1,24 +1,24 @@
 """The HTTPS client: any Kubernetes API, reached by kubeconfig.
 
-One keep-alive session per cluster. Every call has a deadline; reads are tried again when the connection breaks, writes are
+Keep-alive connections to one cluster. Every call has a deadline; reads are tried again when the connection breaks, writes are
 not (whether a lost write was carried out is for the caller's next look to find out).
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import aiohttp
 import msgspec
 
 from corral.client import kubeconfig
 from corral.client.credentials import Credentials
 from corral.client.protocol import ObjectList, Patch, PatchKind, Propagation, WatchEvent
+from corral.client.wire import Exchange, Wire
 from corral.core.errors import ApiError, ConnectionFailed, Expired, TooManyRequests
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
@@ -26,7 +26,6 @@ from corral.core.resource import Resource
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 30.0
-CONNECT_TIMEOUT_S = 10.0
 WATCH_TIMEOUT_S = 290.0
 WATCH_GRACE_S = 20.0
 READ_ATTEMPTS = 3
@@ -49,9 +48,9 @@ class HttpClient:
     def __init__(self, access: kubeconfig.Access, *, allow_exec: bool = False, user_agent: str = USER_AGENT) -> None:
         self.access = access
         self._credentials = Credentials(access, allow_exec=allow_exec)
-        self._ssl = access.ssl_context() if access.server.startswith("https") else None
+        context = access.ssl_context() if access.server.startswith("https") else None
+        self._wire = Wire(access.server, context, server_name=access.server_name)
         self._user_agent = user_agent
-        self._session: aiohttp.ClientSession | None = None
 
     @classmethod
     def from_kubeconfig(cls, path: Path | None = None, context: str = "", *, allow_exec: bool = True) -> HttpClient:
@@ -62,9 +61,7 @@ class HttpClient:
         return cls(found, allow_exec=allow_exec)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        self._wire.close()
 
     # The protocol
 
@@ -113,16 +110,16 @@ class HttpClient:
             resourceVersion=resource_version,
             timeoutSeconds=int(seconds) or 1,
         )
-        limits = aiohttp.ClientTimeout(total=seconds + WATCH_GRACE_S, connect=CONNECT_TIMEOUT_S)
+        limit = seconds + WATCH_GRACE_S
         try:
-            async with self._request("GET", resource.path(namespace), query, limits=limits) as response:
+            async with await self._request("GET", resource.path(namespace), query, limit=limit) as response:
                 await _raise_for_status(response)
-                async for line in _lines(response.content):
+                async for line in _lines(response.chunks()):
                     event = _decode(line)
                     if event["type"] == "ERROR":
                         raise ApiError.from_status(event["object"])
                     yield WatchEvent(event["type"], _typed(event["object"], resource))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
 
     async def create(self, resource: Resource, obj: Obj, *, manager: str = "", dry_run: bool = False) -> Obj:
@@ -209,14 +206,14 @@ class HttpClient:
             tailLines="" if tail_lines is None else tail_lines,
             sinceSeconds="" if since_seconds is None else since_seconds,
         )
-        limits = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT_S, total=None if follow else CALL_TIMEOUT_S)
         path = f"/api/v1/namespaces/{namespace}/pods/{quote(name)}/log"
+        limit = None if follow else CALL_TIMEOUT_S
         try:
-            async with self._request("GET", path, query, limits=limits) as response:
+            async with await self._request("GET", path, query, limit=limit) as response:
                 await _raise_for_status(response)
-                async for chunk in response.content.iter_any():
+                async for chunk in response.chunks():
                     yield chunk
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
 
     async def raw(self, method: str, path: str, body: Obj | None = None) -> Obj:
@@ -249,12 +246,11 @@ class HttpClient:
     async def _call(
         self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = ""
     ) -> Obj:
-        limits = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         try:
-            async with self._request(method, path, query, body, content_type, limits) as response:
+            async with await self._request(method, path, query, body, content_type) as response:
                 await _raise_for_status(response, self._credentials)
                 content = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
         try:
             decoded = _decode(content) if content else {}
@@ -262,71 +258,32 @@ class HttpClient:
             raise ConnectionFailed(f"{self.access.server} answered {path} with something that is not JSON") from error
         return decoded if isinstance(decoded, dict) else {"value": decoded}
 
-    def _request(
+    async def _request(
         self,
         method: str,
         path: str,
         query: Mapping[str, str],
         body: bytes = b"",
         content_type: str = "",
-        limits: aiohttp.ClientTimeout | None = None,
-    ) -> _Request:
+        limit: float | None = CALL_TIMEOUT_S,
+    ) -> Exchange:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if content_type:
             headers["Content-Type"] = content_type
-        return _Request(self, method, path, dict(query), body, headers, limits)
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._ssl or False, limit=0, keepalive_timeout=60)
-            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
-        return self._session
+        if self.access.username:
+            pair = f"{self.access.username}:{self.access.password}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        try:
+            headers |= await self._credentials.header()
+        except kubeconfig.KubeconfigError as error:
+            raise ConnectionFailed(str(error)) from error
+        target = f"{path}?{urlencode(query)}" if query else path
+        until = None if limit is None else asyncio.get_running_loop().time() + limit
+        return self._wire.request(method, target, headers, body, until=until)
 
     def _unreachable(self, error: BaseException) -> ConnectionFailed:
         text = str(error) or type(error).__name__
         return ConnectionFailed(f"cannot reach {self.access.server}: {text}")
-
-
-class _Request:
-    """One request as a context manager, so that streams are closed whatever happens."""
-
-    def __init__(
-        self,
-        client: HttpClient,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        body: bytes,
-        headers: dict[str, str],
-        limits: aiohttp.ClientTimeout | None,
-    ) -> None:
-        self._client = client
-        self._arguments: dict[str, Any] = {"params": query, "data": body or None, "timeout": limits}
-        self._method, self._path, self._headers = method, path, headers
-        self._response: aiohttp.ClientResponse | None = None
-
-    async def __aenter__(self) -> aiohttp.ClientResponse:
-        try:
-            headers = self._headers | await self._client._credentials.header()
-        except kubeconfig.KubeconfigError as error:
-            raise ConnectionFailed(str(error)) from error
-        access = self._client.access
-        if access.username:
-            self._arguments["auth"] = aiohttp.BasicAuth(access.username, access.password)
-        if access.server_name:
-            self._arguments["server_hostname"] = access.server_name
-        self._response = await self._client._open().request(
-            self._method, access.server + self._path, headers=headers, **self._arguments
-        )
-        return self._response
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._response is None:
-            return
-        if kind is None and self._response.content.at_eof():
-            self._response.release()
-        else:
-            self._response.close()
 
 
 def delete_options(
@@ -357,7 +314,7 @@ def _typed(obj: Obj, resource: Resource) -> Obj:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
 
 
-async def _raise_for_status(response: aiohttp.ClientResponse, credentials: Credentials | None = None) -> None:
+async def _raise_for_status(response: Exchange, credentials: Credentials | None = None) -> None:
     if response.status < 400:
         return
     content = await response.read()
@@ -375,10 +332,10 @@ async def _raise_for_status(response: aiohttp.ClientResponse, credentials: Crede
     raise ApiError.from_status(status, response.status)
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The lines of a stream, however long each is."""
     pending = b""
-    async for chunk in content.iter_any():
+    async for chunk in chunks:
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
             if line:

@@ -6,6 +6,7 @@ import http.client
 import json
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
 
 TIMEOUT_S = 30.0
+KEEP_S = 2.0
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PATCH_TYPES = {
     "json": "application/json-patch+json",
@@ -35,6 +37,8 @@ class SyncClient:
         self._host, self._port, self._prefix = parts.hostname or "", parts.port, parts.path.rstrip("/")
         self._ssl: ssl.SSLContext | None = access.ssl_context() if parts.scheme == "https" else None
         self._token = access.token
+        self._kept: http.client.HTTPConnection | None = None
+        self._kept_since = 0.0
 
     @classmethod
     def from_kubeconfig(cls, path: Path | None = None, context: str = "") -> SyncClient:
@@ -117,10 +121,10 @@ class SyncClient:
         connection, response = self._send(method, path, query or {}, body, content_type, accept, timeout=TIMEOUT_S)
         try:
             content = response.read()
-        except OSError as error:
-            raise self._unreachable(error) from error
-        finally:
+        except (OSError, http.client.HTTPException) as error:
             connection.close()
+            raise self._unreachable(error) from error
+        self._keep(connection, response)
         decoded = json.loads(content) if content.startswith((b"{", b"[")) else {"text": content.decode()}
         return decoded if isinstance(decoded, dict) else {"items": decoded}
 
@@ -144,7 +148,7 @@ class SyncClient:
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = content_type
-        connection = self._connection(timeout)
+        connection = self._take(timeout) or self._connection(timeout)
         try:
             connection.request(method, target, data, headers)
             response = connection.getresponse()
@@ -153,9 +157,22 @@ class SyncClient:
             raise self._unreachable(error) from error
         if response.status >= 400:
             content = response.read()
-            connection.close()
+            self._keep(connection, response)
             raise _error(content, response.status)
         return connection, response
+
+    def _take(self, timeout: float | None) -> http.client.HTTPConnection | None:
+        """The connection of the last call, for calls that follow closely; streams have their own."""
+        kept, self._kept = self._kept, None
+        if kept is None or timeout is None or time.monotonic() - self._kept_since > KEEP_S:
+            return None
+        return kept
+
+    def _keep(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+        if response.will_close:
+            connection.close()
+        else:
+            self._kept, self._kept_since = connection, time.monotonic()
 
     def _connection(self, timeout: float | None) -> http.client.HTTPConnection:
         if self._ssl is None:
