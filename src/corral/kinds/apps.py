@@ -89,4 +89,6 @@ CONTROLLER_REVISIONS = CONTROLLER_REVISION.resource()
 DAEMON_SETS = DAEMON_SET.resource()
 DEPLOYMENTS = DEPLOYMENT.resource()
 REPLICA_SETS = REPLICA_SET.resource()
+DISPATCHED = "Dispatched"
+"""Condition of a set whose pods run on another cluster, from where its status comes."""
 STATEFUL_SETS = STATEFUL_SET.resource()

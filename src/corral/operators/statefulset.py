@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
+from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -28,7 +29,7 @@ from corral.decide.apps.statefulset import (
     plan_stateful,
     stateful_status,
 )
-from corral.kinds.apps import CONTROLLER_REVISIONS, STATEFUL_SETS
+from corral.kinds.apps import CONTROLLER_REVISIONS, DISPATCHED, STATEFUL_SETS
 from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS
 from corral.operators.children import Children
 from corral.operators.expectations import Expectations
@@ -77,7 +78,7 @@ class StatefulSetController:
         now = self._clock.now()
         await self._act(key, stateful_set, plan_stateful(stateful_set, pods, revisions, now))
         status = stateful_status(stateful_set, pods, revisions, now)
-        if status != status_of(stateful_set):
+        if status != status_of(stateful_set) and not conditions.is_true(stateful_set, DISPATCHED):
             changed = with_status(stateful_set, status)
             await self._client.update(STATEFUL_SETS, changed, subresource="status", manager=MANAGER)
         await self._forget_claims(stateful_set, pods)
@@ -157,8 +158,8 @@ class StatefulSetController:
             self._say(stateful_set, "create", pod)
 
     def _say(self, stateful_set: Obj, verb: str, pod: Obj, error: ApiError | None = None) -> None:
-        subject = f"{verb} Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)}"
         word = verb.capitalize()
+        subject = f"{word} Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)}"
         if error is None:
             self._recorder.event(stateful_set, "Normal", f"Successful{word}", f"{subject} successful")
         else:

@@ -104,6 +104,8 @@ def _may_be_new(wanted: Expectation, aspect: Aspect, values: list[str], actual: 
         # The worker is still asked for the kinds it has, and cleaned up when another one wins.
         about = aspect._replace(what="exists")
         return aspect.kind == "Event" or actual.get(about, ["gone"])[-1] == "gone"
+    if aspect.what == "condition Dispatched":
+        return True  # Corral's own
     if aspect.what == "condition Created" and aspect.cluster == MANAGER:
         return True  # upstream's operator says so only if it was the job's manager from the beginning
     return aspect.what.startswith("condition ") and not normal(wanted, aspect, values)

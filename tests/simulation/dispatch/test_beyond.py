@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
+from corral.kinds.apps import STATEFUL_SETS
 from corral.kinds.batch import JOBS
 from corral.kinds.core import CONFIG_MAPS, EVENTS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
@@ -30,9 +31,9 @@ def job(name: str = "a", *, cpu: str = "1", seconds: int = 100_000, **pod: objec
     }
 
 
-def on_fleet(test: Script, **own: object) -> None:
+def on_fleet(test: Script, *frameworks: str, **own: object) -> None:
     configuration = {
-        "integrations": {"frameworks": ["batch/job"]},
+        "integrations": {"frameworks": ["batch/job", *frameworks]},
         "multiKueue": {"workerLostTimeout": "60s", "gcInterval": "15s"},
         "corral": own,
     }
@@ -106,3 +107,26 @@ def test_connections_and_latency_are_measured() -> None:
         assert "corral_dispatch_seconds_count" in text
 
     on_fleet(check)
+
+
+def test_the_counts_of_a_stateful_set_come_back() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        labels = {"app": "db"}
+        container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        spec = {"serviceName": "db", "replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+        queue = {"kueue.x-k8s.io/queue-name": "user-queue"}
+        metadata = {"name": "db", "namespace": "default", "labels": queue}
+        client = fleet.manager.client
+        await client.create(STATEFUL_SETS, {"metadata": metadata, "spec": spec})
+        await asyncio.sleep(20)
+        held = await client.get(STATEFUL_SETS, "db", "default")
+        assert (status_of(held)["replicas"], status_of(held)["readyReplicas"]) == (2, 2)
+        assert conditions.is_true(held, "Dispatched")
+        await client.delete(STATEFUL_SETS, "db", "default", propagation="Background")
+        await asyncio.sleep(40)
+        for worker in fleet.workers.values():
+            assert (await worker.client.list(STATEFUL_SETS)).items == []
+            assert (await worker.client.list(WORKLOADS)).items == []
+
+    on_fleet(check, "pod", "statefulset")

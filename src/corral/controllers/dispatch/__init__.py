@@ -13,6 +13,7 @@ from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.workloads import DispatchWorkloads
 from corral.decide.dispatch.model import LATE_BINDING
 from corral.jobs.adapter import JobAdapter
+from corral.jobs.stateful_set import StatefulSetJob
 from corral.runtime.controller import Manager
 
 
@@ -21,6 +22,7 @@ def set_up_dispatch(
 ) -> Remotes:
     """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops."""
     remotes = Remotes()
+    adapters = [*adapters, StatefulSetJob()]
     metrics = DispatchMetrics(manager.metrics)
     workloads = DispatchWorkloads(settings, remotes, adapters, metrics)
     kinds = [adapter.resource for adapter in adapters]

@@ -40,7 +40,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.jobs import lifecycle
 from corral.jobs import workload as wl
-from corral.jobs.adapter import queue_name, workload_priority_class
+from corral.jobs.adapter import prebuilt_workload, queue_name, workload_priority_class
 from corral.jobs.pod import is_gated, is_terminated, ungated
 from corral.jobs.podset import DEFAULT_NAME, ConflictingUpdate, PodSet, topology_request
 from corral.kinds import lws
@@ -137,6 +137,8 @@ class ServingController(ABC):
     # The Workload
 
     async def _create(self, owner: Obj, claim: Claim) -> Result | None:
+        if prebuilt_workload(owner):
+            return None  # somebody else makes it
         try:
             priority = self._priority(owner, claim)
         except PriorityClassNotFound as error:
@@ -186,10 +188,14 @@ class ServingController(ABC):
             return True
         known = {reference.get("uid") for reference in owner_references_of(workload)}
         missing = [pod for pod in claim.live if uid_of(pod) not in known]
-        if missing:
-            added = [owner_ref(pod, controller=False, block=False) for pod in missing]
+        orphans = missing if uid_of(owner) in known else [owner, *missing]
+        if orphans:
+            added = [owner_ref(pod, controller=False, block=False) for pod in orphans]
             adopted = with_metadata(workload, ownerReferences=[*owner_references_of(workload), *added])
             await self.context.client.update(WORKLOADS, adopted, manager=FIELD_MANAGER)
+            if missing:
+                message = f"Added {len(missing)} owner reference(s)"
+                self.recorder.event(workload, "Normal", "OwnerReferencesAdded", message)
             return True
         if self.context.config.wait_for_pods_ready is None:
             return False
@@ -260,7 +266,7 @@ class StatefulSetController(ServingController):
         template = spec_of(owner).get("template") or {}
         return [
             Claim(
-                name=wl.workload_name("StatefulSet", "apps", name_of(owner), uid_of(owner)),
+                name=wl.workload_name("StatefulSet", "apps", name_of(owner), _identity(owner)),
                 pod_sets=(_pod_set(DEFAULT_NAME, template, count, POD_INDEX),),
                 pods=pods,
                 roles={name_of(pod): DEFAULT_NAME for pod in pods},
@@ -308,6 +314,11 @@ class LeaderWorkerSetController(ServingController):
     def set_of_pod(self, pod: Obj) -> Iterable[Key]:
         name = labels_of(pod).get(lws.NAME)
         return (Key(namespace_of(pod), name),) if name else ()
+
+
+def _identity(owner: Obj) -> str:
+    """The uid a set had where it was submitted, so that its Workload has the same name on every cluster."""
+    return annotations_of(owner).get(names.MULTIKUEUE_ORIGIN_UID) or uid_of(owner)
 
 
 def _group_pod_sets(owner: Obj, size: int) -> tuple[tuple[PodSet, ...], bool]:
