@@ -6,17 +6,20 @@ from pathlib import Path
 
 import click
 
-from corral.cli.lookup import events_of, object_named, workload_of
+from corral.cli.lookup import PODS, events_of, object_named, pods_of, workload_of
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.client.sync import SyncClient
+from corral.core import conditions
 from corral.core.errors import ApiError, NotFound
-from corral.core.meta import Obj, name_of, spec_of
+from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.decide.explain import Surroundings
 from corral.decide.explain import explain as explain_workload
 
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 @click.command()
@@ -28,17 +31,39 @@ def explain(target: tuple[str, ...], namespace: str, context: str, kubeconfig_pa
     namespace = namespace_of(client, namespace)
     resource, obj = object_named(client, target, namespace)
     workload = workload_of(client, resource, obj, namespace)
-    if workload is None:
-        click.echo(f"{resource.kind} {name_of(obj)} has no Workload: it is not queued.")
-        for event in events_of(client, obj, namespace):
-            click.echo(f"  {event.get('reason')}: {event.get('message')}")
+    if workload is not None:
+        _tell(client, resource.kind, obj, workload, namespace)
         return
+    pods = pods_of(client, resource, obj, namespace)
+    queued = [(pod, found) for pod in pods if (found := workload_of(client, PODS, pod, namespace)) is not None]
+    for pod, found in queued:
+        _tell(client, "Pod", pod, found, namespace)
+    if not queued:
+        _tell_unqueued(client, resource.kind, obj, pods, namespace)
+
+
+def _tell(client: SyncClient, kind: str, obj: Obj, workload: Obj, namespace: str) -> None:
     found = explain_workload(workload, _surroundings(client, workload, namespace))
-    click.echo(f"{resource.kind} {name_of(obj)}: {found.headline}")
+    click.echo(f"{kind} {name_of(obj)}: {found.headline}")
     for fact in found.facts:
         click.echo(f"  {fact}")
     if found.advice:
         click.echo(f"  -> {found.advice}")
+
+
+def _tell_unqueued(client: SyncClient, kind: str, obj: Obj, pods: list[Obj], namespace: str) -> None:
+    """Without a Workload nothing waits for quota: what is left are the pods and what events say."""
+    queue = labels_of(obj).get(QUEUE_LABEL)
+    why = f"its queue is {queue}, but nothing was queued for it yet" if queue else "it names no queue"
+    click.echo(f"{kind} {name_of(obj)} has no Workload: {why}.")
+    for pod in pods:
+        scheduled = conditions.find(pod, "PodScheduled") or {}
+        waits = f" ({scheduled['message']})" if scheduled.get("status") == "False" and scheduled.get("message") else ""
+        click.echo(f"  pod {name_of(pod)}: {status_of(pod).get('phase')}{waits}")
+    for event in events_of(client, obj, namespace):
+        click.echo(f"  {event.get('reason')}: {event.get('message')}")
+    if not queue:
+        click.echo(f"  -> Set the label {QUEUE_LABEL} when you create it, and it is queued.")
 
 
 def _surroundings(client: SyncClient, workload: Obj, namespace: str) -> Surroundings:

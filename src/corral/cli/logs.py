@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import yaml
 
-from corral.cli.lookup import PODS, object_named, workload_of
+from corral.cli.lookup import PODS, object_named, pods_of, workload_of
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
@@ -21,13 +21,6 @@ MULTI_KUEUE_CLUSTERS = Resource(
     "kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", namespaced=False
 )
 SECRETS = Resource("", "v1", "secrets", "Secret")
-JOB_LABELS = (
-    "batch.kubernetes.io/job-name",
-    "training.kubeflow.org/job-name",
-    "jobset.sigs.k8s.io/jobset-name",
-    "ray.io/cluster",
-    "workload.codeflare.dev/appwrapper",
-)
 
 
 @click.command()
@@ -52,28 +45,47 @@ def logs(
     namespace = namespace_of(client, namespace)
     resource, obj = object_named(client, target, namespace)
     workload = workload_of(client, resource, obj, namespace)
-    cluster = str(status_of(workload).get("clusterName") or "") if workload else ""
-    if cluster:
-        click.echo(f"# on cluster {cluster}", err=True)
-        client = worker_client(client, cluster, kueue_namespace)
-    pods = pods_of(client, resource, obj, namespace)
-    if not pods:
-        raise click.ClickException(_no_pods(f"{resource.kind} {name_of(obj)}", workload, cluster))
+    found = _where(client, resource, obj, workload, namespace, kueue_namespace)
+    if not found:
+        raise click.ClickException(_no_pods(f"{resource.kind} {name_of(obj)}", workload))
     query = {
-        "follow": "true" if follow and len(pods) == 1 else "",
+        "follow": "true" if follow and len(found) == 1 else "",
         "tailLines": "" if tail is None else str(tail),
         "container": container,
     }
-    for pod in pods:
-        prefix = f"{name_of(pod)} | " if len(pods) > 1 else ""
+    for where, pod in found:
+        prefix = f"{name_of(pod)} | " if len(found) > 1 else ""
         path = PODS.path(namespace, name_of(pod), "log")
-        for line in client.lines(path, query):
+        for line in where.lines(path, query):
             click.echo(prefix + line.decode(errors="replace"), nl=not line.endswith(b"\n"))
 
 
-def _no_pods(job: str, workload: Obj | None, cluster: str) -> str:
-    if cluster and workload is not None and conditions.is_true(workload, "Finished"):
-        return f"{job} is finished, and its pods were removed from cluster {cluster} with it"
+def _where(
+    client: SyncClient, resource: Resource, obj: Obj, workload: Obj | None, namespace: str, kueue_namespace: str
+) -> list[tuple[SyncClient, Obj]]:
+    """The pods of an object, each with the cluster it runs on. Pods that are queued one by one may be on several."""
+    clients: dict[str, SyncClient] = {"": client}
+
+    def on(cluster: str) -> SyncClient:
+        if cluster not in clients:
+            click.echo(f"# on cluster {cluster}", err=True)
+            clients[cluster] = worker_client(client, cluster, kueue_namespace)
+        return clients[cluster]
+
+    if workload is not None:
+        there = on(_cluster_of(workload))
+        return [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
+    pods = pods_of(client, resource, obj, namespace)
+    return [(on(_cluster_of(workload_of(client, PODS, pod, namespace))), pod) for pod in pods]
+
+
+def _cluster_of(workload: Obj | None) -> str:
+    return str(status_of(workload).get("clusterName") or "") if workload else ""
+
+
+def _no_pods(job: str, workload: Obj | None) -> str:
+    if workload is not None and conditions.is_true(workload, "Finished"):
+        return f"{job} is finished, and its pods were removed from cluster {_cluster_of(workload)} with it"
     return f"{job} has no pods yet; `corral explain` says why"
 
 
@@ -89,14 +101,3 @@ def worker_client(manager: SyncClient, cluster: str, namespace: str) -> SyncClie
         raise click.ClickException(f"the kubeconfig of cluster {cluster} cannot be read: {error}") from error
     document = yaml.safe_load(base64.b64decode(secret["data"]["kubeconfig"]))
     return SyncClient(kubeconfig.access(document, origin=f"kubeconfig of cluster {cluster}"))
-
-
-def pods_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[Obj]:
-    """The pods of a job, found by the labels its operator gives them."""
-    if resource.kind == "Pod":
-        return [client.get(PODS, name_of(obj), namespace)]
-    for label in JOB_LABELS:
-        found: list[Obj] = client.list(PODS, namespace, labels=f"{label}={name_of(obj)}")["items"]
-        if found:
-            return sorted(found, key=name_of)
-    return []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import click
 
 from corral.client.sync import SyncClient
-from corral.core.errors import NotFound
+from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, is_owned_by, name_of, owner_references_of, uid_of
 from corral.core.resource import Resource
 
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 PODS = Resource("", "v1", "pods", "Pod")
+HOW_TO_NAME = "write KIND/NAME, for example job/train or pytorchjob/mnist"
 
 
 def resource_named(client: SyncClient, word: str) -> Resource:
@@ -23,6 +26,7 @@ def resource_named(client: SyncClient, word: str) -> Resource:
     raise click.ClickException(f"the server does not know a resource type {word!r}")
 
 
+@lru_cache(maxsize=8)
 def _discover(client: SyncClient) -> list[tuple[Resource, set[str]]]:
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
     found: list[tuple[Resource, set[str]]] = []
@@ -52,11 +56,52 @@ def object_named(client: SyncClient, words: tuple[str, ...], namespace: str) -> 
     elif len(words) == 2:
         kind, name = words
     elif len(words) == 1:
-        kind, name = "jobs.batch", words[0]
+        return _job_named(client, words[0], namespace)
     else:
-        raise click.UsageError("write KIND/NAME, for example job/train or pytorchjob/mnist")
+        raise click.UsageError(HOW_TO_NAME)
     resource = resource_named(client, kind)
     return resource, client.get(resource, name, namespace)
+
+
+def _job_named(client: SyncClient, name: str, namespace: str) -> tuple[Resource, Obj]:
+    resource = resource_named(client, "jobs.batch")
+    try:
+        return resource, client.get(resource, name, namespace)
+    except NotFound as error:
+        raise click.ClickException(f"{error}; {HOW_TO_NAME}") from error
+
+
+def pods_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[Obj]:
+    """The pods of an object: itself, or those it owns directly or through others.
+
+    Owners are compared by kind and name: a job has another uid on the worker it was sent to.
+    """
+    if resource.kind == "Pod":
+        return [client.get(PODS, name_of(obj), namespace)]
+    wanted = (resource.kind, name_of(obj))
+    known: dict[tuple[str, str], bool] = {wanted: True}
+
+    def belongs(child: Obj) -> bool:
+        for reference in owner_references_of(child):
+            owner = (str(reference["kind"]), str(reference["name"]))
+            if owner not in known:
+                known[owner] = False
+                parent = _owner(client, reference, namespace)
+                known[owner] = parent is not None and belongs(parent)
+            if known[owner]:
+                return True
+        return False
+
+    return sorted(filter(belongs, client.list(PODS, namespace)["items"]), key=name_of)
+
+
+def _owner(client: SyncClient, reference: Obj, namespace: str) -> Obj | None:
+    group = str(reference.get("apiVersion") or "").rpartition("/")[0]
+    try:
+        resource = resource_named(client, f"{reference['kind']}.{group}" if group else str(reference["kind"]))
+        return client.get(resource, str(reference["name"]), namespace if resource.namespaced else "")
+    except (NotFound, Forbidden, click.ClickException):
+        return None
 
 
 def workload_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> Obj | None:
@@ -68,9 +113,8 @@ def workload_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str
     if owned:
         return max(owned, key=lambda workload: str(workload["metadata"].get("creationTimestamp")))
     for reference in owner_references_of(obj):
-        try:
-            parent = client.get(resource_named(client, str(reference["kind"])), str(reference["name"]), namespace)
-        except (NotFound, click.ClickException):
+        parent = _owner(client, reference, namespace)
+        if parent is None:
             continue
         parent_resource = resource_named(client, str(reference["kind"]))
         if (workload := workload_of(client, parent_resource, parent, namespace)) is not None:

@@ -6,10 +6,14 @@ The answer starts with the one thing that matters; what follows is the evidence,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, spec_of, status_of
+
+NOT_MANAGED = "The owner is not managed by Kueue"
+REACTIVATE = "Set spec.active to true to queue it again."
+RESUBMIT = "Delete the job and create it again, now that its queue dispatches: managedBy is set when a job is created."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +36,27 @@ class Surroundings:
 
 
 def explain(workload: Obj, around: Surroundings) -> Explanation:
-    """The state of a Workload in words."""
-    facts = (*_checks(workload), *_events(around.events))
+    """The state of a Workload in words; evidence that would only repeat the headline is left out."""
+    found = _state(workload, around)
+    evidence = (*_checks(workload, found.headline), *_events(around.events, found.headline))
+    return replace(found, facts=(*found.facts, *evidence))
+
+
+def _state(workload: Obj, around: Surroundings) -> Explanation:
     finished = conditions.find(workload, "Finished")
     if finished and finished.get("status") == "True":
-        return Explanation(f"Finished ({finished.get('reason')}): {finished.get('message') or 'no message'}", facts)
+        return Explanation(f"Finished ({finished.get('reason')}): {finished.get('message') or 'no message'}")
     if spec_of(workload).get("active") is False:
         why = _message(workload, "Evicted") or "it was deactivated"
-        return Explanation(f"Deactivated: {why}", facts, "Set spec.active to true to queue it again.")
+        return Explanation(f"Deactivated: {why}", advice=RESUBMIT if NOT_MANAGED in why else REACTIVATE)
     if conditions.is_true(workload, "Admitted"):
-        return _running(workload, facts)
+        return _running(workload)
     if conditions.is_true(workload, "QuotaReserved"):
-        return _reserved(workload, facts)
-    return _waiting(workload, around, facts)
+        return _reserved(workload)
+    return _waiting(workload, around)
 
 
-def _running(workload: Obj, facts: tuple[str, ...]) -> Explanation:
+def _running(workload: Obj) -> Explanation:
     cluster = status_of(workload).get("clusterName")
     where = f"on cluster {cluster}" if cluster else "on this cluster"
     admission = status_of(workload).get("admission") or {}
@@ -57,12 +66,10 @@ def _running(workload: Obj, facts: tuple[str, ...]) -> Explanation:
         f"pod set {entry.get('name')}: {', '.join(f'{r} from {f}' for r, f in (entry.get('flavors') or {}).items())}"
         for entry in admission.get("podSetAssignments") or []
     ]
-    return Explanation(
-        f"{state.capitalize()} {where} with quota of {admission.get('clusterQueue')}.", (*flavors, *facts)
-    )
+    return Explanation(f"{state.capitalize()} {where} with quota of {admission.get('clusterQueue')}.", tuple(flavors))
 
 
-def _reserved(workload: Obj, facts: tuple[str, ...]) -> Explanation:
+def _reserved(workload: Obj) -> Explanation:
     queue = (status_of(workload).get("admission") or {}).get("clusterQueue")
     pending = [
         state for state in status_of(workload).get("admissionChecks") or [] if state.get("state") not in ("Ready", None)
@@ -72,45 +79,46 @@ def _reserved(workload: Obj, facts: tuple[str, ...]) -> Explanation:
         first = pending[0]
         text = f"Quota is reserved in {queue}; waiting for admission check {first.get('name')}"
         text += f": {first.get('message')}" if first.get("message") else "."
-        asked_fact = (f"asked clusters: {', '.join(asked)}",) if asked else ()
-        return Explanation(text, (*asked_fact, *facts))
-    return Explanation(f"Quota is reserved in {queue}; admission is being completed.", facts)
+        return Explanation(text, (f"asked clusters: {', '.join(asked)}",) if asked else ())
+    return Explanation(f"Quota is reserved in {queue}; admission is being completed.")
 
 
-def _waiting(workload: Obj, around: Surroundings, facts: tuple[str, ...]) -> Explanation:
+def _waiting(workload: Obj, around: Surroundings) -> Explanation:
     queue = spec_of(workload).get("queueName") or ""
     if not queue:
-        return Explanation("Not queued: it names no queue.", facts, "Set the label kueue.x-k8s.io/queue-name.")
+        return Explanation("Not queued: it names no queue.", advice="Set the label kueue.x-k8s.io/queue-name.")
     if around.local_queue is None:
-        return Explanation(f"Waiting: LocalQueue {queue} does not exist.", facts, f"Create LocalQueue {queue}.")
+        return Explanation(f"Waiting: LocalQueue {queue} does not exist.", advice=f"Create LocalQueue {queue}.")
     target = spec_of(around.local_queue).get("clusterQueue")
     if around.cluster_queue is None:
-        return Explanation(f"Waiting: ClusterQueue {target} does not exist.", facts, f"Create ClusterQueue {target}.")
+        return Explanation(f"Waiting: ClusterQueue {target} does not exist.", advice=f"Create ClusterQueue {target}.")
     active = conditions.find(around.cluster_queue, "Active")
     if active and active.get("status") == "False":
-        return Explanation(f"Waiting: ClusterQueue {target} is not active: {active.get('message')}", facts)
+        return Explanation(f"Waiting: ClusterQueue {target} is not active: {active.get('message')}")
     why = _message(workload, "QuotaReserved") or "it has not been looked at yet"
     place = () if around.position is None else (f"position {around.position + 1} in ClusterQueue {target}",)
     evicted = _message(workload, "Evicted")
     before = (f"evicted before: {evicted}",) if evicted else ()
-    return Explanation(f"Waiting in {name_of(around.local_queue)}: {why}", (*place, *before, *facts))
+    return Explanation(f"Waiting in {name_of(around.local_queue)}: {why}", (*place, *before))
 
 
 def _message(workload: Obj, kind: str) -> str:
     return str((conditions.find(workload, kind) or {}).get("message") or "")
 
 
-def _checks(workload: Obj) -> list[str]:
-    states = status_of(workload).get("admissionChecks") or []
-    return [
-        f"check {state.get('name')}: {state.get('state')}" + (f" ({state['message']})" if state.get("message") else "")
-        for state in states
-    ]
+def _checks(workload: Obj, said: str) -> list[str]:
+    found = []
+    for state in status_of(workload).get("admissionChecks") or []:
+        message = str(state.get("message") or "")
+        detail = f" ({message})" if message and message not in said else ""
+        found.append(f"check {state.get('name')}: {state.get('state')}{detail}")
+    return found
 
 
-def _events(events: Sequence[Obj]) -> list[str]:
+def _events(events: Sequence[Obj], said: str) -> list[str]:
+    news = [event for event in events if str(event.get("message") or "") not in said]
     ordered = sorted(
-        events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), reverse=True
+        news, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), reverse=True
     )
     return [
         f"{event.get('lastTimestamp') or event.get('eventTime')} {event.get('reason')}: {event.get('message')}"

@@ -77,8 +77,9 @@ class EmbeddedCluster:
             runtime = self._make_runtime(fleet, port)
             self._agent = NodeAgent(manager.client, manager.clock, nodes, runtime)
             self._agent.setup(manager)
-            Scheduler(manager.client, manager.clock).setup(manager)
             self.base.server.streams = runtime
+        if not only_hub:
+            Scheduler(manager.client, manager.clock).setup(manager)
 
     def _make_runtime(self, fleet: FleetSpec, port: int) -> PodRuntime:
         manager = self.base.manager

@@ -69,3 +69,19 @@ def test_the_headline_is(subject: Obj, around: Surroundings, headline: str) -> N
 def test_a_waiting_workload_knows_its_place() -> None:
     found = explain(workload(("QuotaReserved", "False", "Pending", "full")), AROUND)
     assert found.facts[0] == "position 5 in ClusterQueue cq"
+
+
+def test_evidence_does_not_repeat_the_headline() -> None:
+    checks = [{"name": "mk", "state": "Pending", "message": "w1: full; w2: full"}]
+    events = [{"reason": "WaitingForWorker", "message": "w1: full"}, {"reason": "QuotaReserved", "message": "at last"}]
+    found = explain(
+        workload(RESERVED, admission={"clusterQueue": "cq"}, admissionChecks=checks), Surroundings(events=events)
+    )
+    assert found.headline.endswith("w1: full; w2: full")
+    assert found.facts == ("check mk: Pending", "None QuotaReserved: at last")
+
+
+def test_a_job_without_managed_by_has_to_be_created_again() -> None:
+    why = 'The owner is not managed by Kueue: Expecting spec.managedBy to be "kueue.x-k8s.io/multikueue" not ""'
+    found = explain(workload(("Evicted", "True", "Deactivated", why), spec={"active": False}), AROUND)
+    assert "create it again" in found.advice
