@@ -6,76 +6,38 @@ installation with its webhooks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-
-from corral.controllers.queueing.setup import Queueing
-from corral.core.errors import ApiError
-from corral.core.meta import Obj
-from corral.core.resource import Resource
-from corral.kinds.kueue import (
-    ADMISSION_CHECKS,
-    COHORTS,
-    LOCAL_QUEUES,
-    MULTI_KUEUE_CLUSTERS,
-    MULTI_KUEUE_CONFIGS,
-    WORKLOADS,
+from validation import (
+    ADMISSION,
+    IMMUTABLE,
+    RESERVED,
+    TEMPLATE,
+    Change,
+    Start,
+    check,
+    check_change,
+    check_create,
+    cluster,
+    cohort,
+    config,
+    group,
+    make_cluster,
+    parameters,
+    pod_set,
+    quota,
+    workload,
 )
-from corral.runtime.virtual import run_virtual
-from corral.testing.cluster import VirtualCluster
 
-CONTAINER = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
+from corral.core.meta import Obj
+from corral.kinds.kueue import LOCAL_QUEUES
+from corral.runtime.virtual import run_virtual
+
 WPC = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
 POD_CLASS = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}
-IMMUTABLE = "field is immutable"
 
-
-def pod_set(name: str = "main", count: int = 1, **more: Any) -> Obj:
-    return {"name": name, "count": count, "template": TEMPLATE, **more}
-
-
-def workload(**spec: Any) -> tuple[Resource, Obj]:
-    return WORKLOADS, {
-        "metadata": {"name": "x", "namespace": "default"},
-        "spec": {"podSets": [pod_set()], "queueName": "lq", **spec},
-    }
-
-
-def cohort(**spec: Any) -> tuple[Resource, Obj]:
-    return COHORTS, {"metadata": {"name": "x"}, "spec": spec}
-
-
-def quota(**amounts: Any) -> Obj:
-    return {"name": "cpu", "nominalQuota": "5", **amounts}
-
-
-def group(*flavors: Obj, covered: tuple[str, ...] = ("cpu",)) -> Obj:
-    return {"coveredResources": list(covered), "flavors": list(flavors or [{"name": "f", "resources": [quota()]}])}
-
-
-def check(**spec: Any) -> tuple[Resource, Obj]:
-    return ADMISSION_CHECKS, {"metadata": {"name": "x"}, "spec": spec}
-
-
-def parameters(**values: Any) -> Obj:
-    return {
-        "controllerName": "c",
-        "parameters": {"apiGroup": "ref.api.group", "kind": "RefKind", "name": "ref", **values},
-    }
-
-
-def cluster(**source: Any) -> tuple[Resource, Obj]:
-    return MULTI_KUEUE_CLUSTERS, {"metadata": {"name": "x"}, "spec": {"clusterSource": source} if source else {}}
-
-
-def config(*clusters: str) -> tuple[Resource, Obj]:
-    return MULTI_KUEUE_CONFIGS, {"metadata": {"name": "x"}, "spec": {"clusters": list(clusters)}}
-
-
-CREATED: dict[str, tuple[tuple[Resource, Obj], str]] = {
+CREATED: dict[str, tuple[Start, str]] = {
     "WEB-134 kubeconfig in a Secret": (cluster(kubeConfig={"location": "s", "locationType": "Secret"}), ""),
     "WEB-135 kubeconfig at a path": (cluster(kubeConfig={"location": "/p", "locationType": "Path"}), ""),
     "WEB-136 cluster profile": (cluster(clusterProfileRef={"name": "p"}), ""),
@@ -218,58 +180,12 @@ CREATED: dict[str, tuple[tuple[Resource, Obj], str]] = {
 }
 
 
-async def attempt(cluster_: VirtualCluster, resource: Resource, obj: Obj) -> str:
-    try:
-        await cluster_.client.create(resource, obj)
-    except ApiError as error:
-        return error.message
-    return ""
-
-
-def make_cluster() -> VirtualCluster:
-    return VirtualCluster(plugins=Queueing().plugins, lifecycle=False)
-
-
 @pytest.mark.parametrize("name", CREATED)
 def test_create(name: str) -> None:
-    (resource, obj), want = CREATED[name]
-
-    async def main() -> None:
-        async with make_cluster() as cluster_:
-            message = await attempt(cluster_, resource, obj)
-            assert want in message
-            assert bool(want) == bool(message)
-
-    run_virtual(main)
+    check_create(*CREATED[name])
 
 
 # Changes
-
-RESERVED = [
-    {
-        "type": kind,
-        "status": "True",
-        "reason": kind,
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    for kind in ("QuotaReserved", "Admitted")
-]
-ADMISSION = {
-    "clusterQueue": "cq",
-    "podSetAssignments": [{"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}}],
-}
-
-
-@dataclass
-class Change:
-    """A stored object, its status, a merge patch and the answer."""
-
-    start: tuple[Resource, Obj]
-    patch: Obj
-    want: str = ""
-    status: Obj = field(default_factory=dict)
-    subresource: str = ""
 
 
 def reserved(patch: Obj, want: str = "", *, admitted: bool = False, subresource: str = "", **spec: Any) -> Change:
@@ -385,24 +301,7 @@ CHANGED: dict[str, Change] = {
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_change(name: str) -> None:
-    change = CHANGED[name]
-    resource, obj = change.start
-
-    async def main() -> None:
-        async with make_cluster() as cluster_:
-            created = await cluster_.client.create(resource, obj)
-            if change.status:
-                await cluster_.client.update(resource, {**created, "status": change.status}, subresource="status")
-            namespace = obj["metadata"].get("namespace", "")
-            try:
-                await cluster_.client.patch(resource, "x", namespace, change.patch, subresource=change.subresource)
-                message = ""
-            except ApiError as error:
-                message = error.message
-            assert change.want in message
-            assert bool(change.want) == bool(message)
-
-    run_virtual(main)
+    check_change(CHANGED[name])
 
 
 def test_defaults_of_a_pod_set() -> None:
