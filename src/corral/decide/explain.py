@@ -12,8 +12,11 @@ from corral.core import conditions
 from corral.core.meta import Obj, name_of, spec_of, status_of
 
 NOT_MANAGED = "The owner is not managed by Kueue"
+NO_ADAPTER = "No multikueue adapter found"
 REACTIVATE = "Set spec.active to true to queue it again."
 RESUBMIT = "Delete the job and create it again, now that its queue dispatches: managedBy is set when a job is created."
+
+ELSEWHERE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,18 @@ def _state(workload: Obj, around: Surroundings) -> Explanation:
         return Explanation(f"Finished ({finished.get('reason')}): {finished.get('message') or 'no message'}")
     if spec_of(workload).get("active") is False:
         why = _message(workload, "Evicted") or "it was deactivated"
-        return Explanation(f"Deactivated: {why}", advice=RESUBMIT if NOT_MANAGED in why else REACTIVATE)
+        return Explanation(f"Deactivated: {why}", advice=_remedy(why))
     if conditions.is_true(workload, "Admitted"):
         return _running(workload)
     if conditions.is_true(workload, "QuotaReserved"):
         return _reserved(workload)
     return _waiting(workload, around)
+
+
+def _remedy(why: str) -> str:
+    if NOT_MANAGED in why:
+        return RESUBMIT
+    return ELSEWHERE if NO_ADAPTER in why else REACTIVATE
 
 
 def _running(workload: Obj) -> Explanation:
