@@ -11,10 +11,12 @@ import yaml
 from click.testing import CliRunner
 
 from corral.cli.main import COMMANDS, corral
+from corral.fleet.config import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-MANIFESTS = sorted(ROOT.glob("examples/**/*.yaml"))
+FLEETS = sorted(ROOT.glob("examples/**/fleet.yaml"))
+MANIFESTS = sorted(set(ROOT.glob("examples/**/*.yaml")) - set(FLEETS))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -47,3 +49,8 @@ def test_examples_are_manifests(manifest: Path) -> None:
         assert document["apiVersion"]
         assert document["kind"]
         assert document["metadata"].get("name") or document["metadata"].get("generateName")
+
+
+@pytest.mark.parametrize("file", FLEETS, ids=lambda path: path.parent.name)
+def test_example_fleets_can_be_started(file: Path) -> None:
+    assert load(file).clusters
