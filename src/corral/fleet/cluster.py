@@ -12,6 +12,7 @@ from corral.client.http import HttpClient
 from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
 from corral.controllers.dispatch import set_up_dispatch
+from corral.controllers.dispatch.fence import Fence
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
 from corral.controllers.member import set_up_member_by_secret
@@ -57,6 +58,7 @@ class EmbeddedCluster:
             installation = Installation(self._configuration)
             installation.setup(manager)
             plugins.extend(installation.plugins)
+            Fence().setup(manager)
             self.base.server.extras.append(installation.visibility)
         plugins.extend(set_up_operators(manager))
         if HUB in spec.roles:

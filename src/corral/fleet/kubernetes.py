@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from corral.client.protocol import Client
 from corral.controllers.dispatch import set_up_dispatch
 from corral.controllers.dispatch.clusters import Connect
+from corral.controllers.dispatch.fence import Fence
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
 from corral.controllers.queueing.setup import set_up_queueing
@@ -73,6 +74,7 @@ class Controllers:
         """Watch and act until stopped."""
         manager = Manager(self._client, self._clock, Random(), metrics=self._metrics)
         set_up_queueing(manager, self._configuration)
+        Fence().setup(manager)
         if self._connect is not None:
             frameworks = (self._configuration.get("integrations") or {}).get("frameworks") or list(ADAPTERS)
             chosen = adapters([name for name in frameworks if name in ADAPTERS])

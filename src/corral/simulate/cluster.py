@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from corral.controllers.dispatch import set_up_dispatch
 from corral.controllers.dispatch.clusters import Connect
+from corral.controllers.dispatch.fence import Fence
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
 from corral.controllers.queueing.setup import set_up_queueing
@@ -78,6 +79,7 @@ class SimulatedCluster:
         if self._connect is not None:
             settings = dispatch_settings(self._configuration)
             self._remotes = set_up_dispatch(self.manager, settings, self._connect, adapters(ADAPTERS))
+        Fence().setup(self.manager)
         for register in self._extra:
             register(self.manager)
         if self._nodes:

@@ -130,3 +130,23 @@ def test_the_counts_of_a_stateful_set_come_back() -> None:
             assert (await worker.client.list(WORKLOADS)).items == []
 
     on_fleet(check, "pod", "statefulset")
+
+
+def test_a_worker_that_lost_its_manager_stops_before_the_job_starts_elsewhere() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(JOBS, job())
+        await asyncio.sleep(2)
+        first = status_of(await the_workload(fleet.manager))["clusterName"]
+        worker = fleet.workers[first]
+        fleet.links[first].set(cut=True)
+        await asyncio.sleep(45)
+        assert status_of(await the_workload(fleet.manager))["clusterName"] == first
+        assert not status_of(await worker.client.get(JOBS, "a", "default")).get("active")
+        assert "Fenced" in {event["reason"] for event in (await worker.client.list(EVENTS)).items}
+        await asyncio.sleep(30)
+        assert status_of(await the_workload(fleet.manager))["clusterName"] != first
+        fleet.links[first].set()
+        await asyncio.sleep(60)
+        assert (await worker.client.list(WORKLOADS)).items == []
+
+    on_fleet(check, fencing=True)

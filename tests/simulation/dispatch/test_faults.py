@@ -15,7 +15,7 @@ from corral.kinds.core import PODS, SECRETS
 from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
-from corral.simulate.faults import run_with_faults
+from corral.simulate.faults import KINDS, run_with_faults
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
 
 CHUNK = 5
@@ -37,6 +37,16 @@ def test_jobs_survive_random_faults(first: int) -> None:
 def test_jobs_survive_many_random_faults(first: int) -> None:
     for seed in range(first, first + 20):
         story = run_with_faults(seed, max_jobs=50)
+        assert not story.broken, str(story)
+
+
+FENCED = tuple(kind for kind in KINDS if kind not in ("crash without disk", "delete copy", "delete remote job"))
+
+
+@pytest.mark.parametrize("first", range(0, 20, CHUNK))
+def test_with_fencing_no_job_ever_runs_twice(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        story = run_with_faults(seed, kinds=FENCED, configuration={"corral": {"fencing": True}})
         assert not story.broken, str(story)
 
 

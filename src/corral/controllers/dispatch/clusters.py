@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from corral.client.kubeconfig import Access, KubeconfigError
 from corral.client.protocol import Client
 from corral.controllers.dispatch.access import AccessProblem, is_path, load_document, safe_access, secret_name
+from corral.controllers.dispatch.fence import RENEWALS, renew
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
@@ -118,11 +119,17 @@ class MultiKueueClusters:
             wake=self._wake,
             lost=lambda lost: self._controller.queue.add(Key("", lost)),
             queues_changed=self._queues_changed,
+            renew=self._renew if self._settings.fencing else None,
+            renew_interval=self._settings.worker_lost_timeout / RENEWALS,
         )
         if lost_since is not None:
             remote.lost_since = lost_since
         self._remotes.put(remote)
         return remote
+
+    async def _renew(self, client: Client) -> None:
+        settings = self._settings
+        await renew(client, self._manager.clock, settings.namespace, settings.origin, settings.worker_lost_timeout)
 
     async def _try(self, cluster: Obj, remote: Remote) -> Result | None:
         settings = self._settings

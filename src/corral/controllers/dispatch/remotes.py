@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from corral.client.protocol import Client
 from corral.core import conditions
@@ -44,7 +44,10 @@ class Remote:
         wake: Callable[[Key], None],
         lost: Callable[[str], None],
         queues_changed: Callable[[str], None] | None = None,
+        renew: Callable[[Client], Awaitable[None]] | None = None,
+        renew_interval: float = 0.0,
     ) -> None:
+        self._renew, self._renew_interval = renew, renew_interval
         self.name = name
         self.client = client
         self.fingerprint = fingerprint
@@ -115,6 +118,22 @@ class Remote:
             await self.disconnect()
             raise
         self.connected, self.attempts, self.retry_at = True, 0, 0.0
+        if self._renew is not None:
+            task = asyncio.get_running_loop().create_task(self._heartbeat(), name=f"{self.name} heartbeat")
+            self._tasks.append(task)
+
+    async def _heartbeat(self) -> None:
+        """Tell the worker that we are there, as long as we believe that it is."""
+        while self.connected and self._renew is not None:
+            try:
+                await self._renew(self.client)
+            except ApiError as error:
+                log.info("lease not renewed", extra={"cluster": self.name, "error": str(error)})
+            await self._clock.sleep(self._renew_interval)
+
+    def may_hold(self, key: Key) -> bool:
+        """Whether a worker out of reach may be running this Workload, as far as was seen of it."""
+        return not self.connected and (not self.workloads.has_synced or self.workloads.get(key) is not None)
 
     def back_off(self) -> float:
         """Seconds until the next attempt, counted from now."""
@@ -224,6 +243,9 @@ class Remotes:
 
     def pop(self, name: str) -> Remote | None:
         return self._remotes.pop(name, None)
+
+    def unreachable(self) -> list[Remote]:
+        return [self._remotes[name] for name in sorted(self._remotes) if not self._remotes[name].connected]
 
     def connected(self) -> list[Remote]:
         return [self._remotes[name] for name in sorted(self._remotes) if self._remotes[name].connected]

@@ -47,7 +47,7 @@ from corral.jobs import workload as wl
 from corral.jobs.adapter import JobAdapter, managed_by
 from corral.jobs.paths import get_in
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
-from corral.runtime.controller import Controller, Manager, Result, Watch
+from corral.runtime.controller import Controller, Manager, Result, Watch, together
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ REBIND_DELAY_S = 0.05
 DEFERRED_S = 2.0
 REFUSED_S = 10.0
 ADMISSION_MANAGER = "kueue-admission"
+WORKERS = 32  # most of a reconcile is waiting for answers of workers
 HAND_BACK_S = 60
 MAX_HAND_BACK_S = 3600
 
@@ -98,7 +99,7 @@ class DispatchWorkloads:
                 Watch(MULTI_KUEUE_CONFIGS, map=self._of_config),
                 Watch(MULTI_KUEUE_CLUSTERS, map=self._of_cluster, when=_activity_changed),
             ],
-            workers=8,
+            workers=WORKERS,
         )
         for resource in self._jobs:
             self._jobs[resource].on_change(self._job_changed)
@@ -245,8 +246,7 @@ class DispatchWorkloads:
                 await remove(remote, key, self._settings.origin)
 
     async def _clean_up(self, subject: _Subject, clusters: Sequence[str]) -> None:
-        for name in clusters:
-            await self._remove_from(subject, name)
+        await together(self._remove_from(subject, name) for name in clusters)
 
     async def _remove_from(self, subject: _Subject, cluster: str) -> None:
         remote = self._remotes.get(cluster)
@@ -355,18 +355,23 @@ class DispatchWorkloads:
     # Nomination
 
     async def _nominate(self, subject: _Subject) -> Result | None:
+        silent = self._fenced_off(key_of(subject.workload)) if self._settings.fencing else 0.0
+        if silent > 0:
+            await self._explain(subject.workload, subject.check, "waits until a lost worker has stopped its copy")
+            return Result(silent)
         nomination = self._nomination(subject)
         if nomination is None:
             return None
         workload = await self._write_nomination(subject.workload, nomination)
         problems: list[str] = []
+        following = []
         for name in self._clusters_of(subject.check):
             remote = self._remotes.get(name)
-            if remote is None or not remote.connected:
-                if name in nomination.clusters:
-                    problems.append(f"{name}: cannot be reached")
-                continue
-            await self._follow_nomination(subject, remote, name in nomination.clusters, problems)
+            if remote is not None and remote.connected:
+                following.append(self._follow_nomination(subject, remote, name in nomination.clusters, problems))
+            elif name in nomination.clusters:
+                problems.append(f"{name}: cannot be reached")
+        await together(following)
         problems += [f"{name}: {why}" if name else why for name, why in subject.rejected.items()]
         waiting = self._waiting(key_of(workload), nomination.clusters, problems)
         patience = self._patience(workload)
@@ -377,6 +382,12 @@ class DispatchWorkloads:
             await self._explain(workload, subject.check, waiting)
         again = [seconds for seconds in (nomination.again_after, patience) if seconds is not None]
         return Result(min(again)) if again else None
+
+    def _fenced_off(self, key: Key) -> float:
+        """Seconds until no worker out of reach can be running this Workload any more."""
+        now, limit = self._manager.clock.now(), self._settings.worker_lost_timeout
+        left = [remote.lost_since + limit - now for remote in self._remotes.unreachable() if remote.may_hold(key)]
+        return max(left, default=0.0)
 
     def _patience(self, workload: Obj) -> float | None:
         """Seconds until a Workload that no worker takes is handed back; None when it waits for ever."""
