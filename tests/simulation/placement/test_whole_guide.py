@@ -153,10 +153,15 @@ def test_with_the_queue_left_alone_the_placement_is_healthy_and_shows_progress()
         await apply_jobs(fleet, **{"corral.dev/queue-friendly": "true"})
         await asyncio.sleep(12)
         status = status_of(await fleet.placement("job1-placement", "compute-jobs"))
-        assert conditions(status)[-2:] == [
+        assert conditions(status)[-4:] == [
             (f"{PREFIX}Applied", "True", "ApplySucceeded"),
             (f"{PREFIX}Available", "True", "ResourceAvailable"),
+            ("corral.dev/JobsStarted", "True", "Started"),
+            ("corral.dev/JobsFinished", "False", "Running"),
         ]
+        assert status["conditions"][-1]["message"] == (
+            "cluster-3: Job mock-workload is running: 3 active, 3 ready; admitted by ClusterQueue cluster-queue"
+        )
         (one,) = status["placementStatuses"]
         assert "driftedPlacements" not in one
         report = await reported(fleet)
@@ -168,7 +173,9 @@ def test_with_the_queue_left_alone_the_placement_is_healthy_and_shows_progress()
         assert await find(fleet, "cluster-3", "mock-workload") is None
         assert conditions_of.is_true((await reported(fleet))["status"]["conditions"], "Complete")
         status = status_of(await fleet.placement("job1-placement", "compute-jobs"))
-        assert conditions(status)[-1] == (f"{PREFIX}Available", "True", "ResourceAvailable")
+        assert conditions(status)[-3] == (f"{PREFIX}Available", "True", "ResourceAvailable")
+        assert conditions(status)[-1] == ("corral.dev/JobsFinished", "True", "Succeeded")
+        assert status["conditions"][-1]["message"] == "cluster-3: Job mock-workload has succeeded: 3 succeeded"
 
     on_fleet(scenario)
 

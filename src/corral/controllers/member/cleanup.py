@@ -23,13 +23,12 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
 from corral.decide.member.ownership import is_owned, is_same, reference_to
+from corral.decide.placement.delivery import ABANDON
 from corral.kinds.fleet import APPLIED_WORKS, WORKS
 from corral.kinds.fleet.names import WORK_CLEANUP
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Result
 
-ABANDON: Final = "corral.dev/abandon"
-"""On a Work: when it is deleted, what it placed stays on the member and belongs to nobody."""
 _CHECK_S: Final = 5.0
 
 

@@ -23,27 +23,12 @@ from corral.core.resource import Resource
 from corral.decide.member.manifests import Manifest, hash_of, identity
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import is_applied_work
-from corral.decide.member.queue import asks_for_peace, is_finished, is_queued, progress, remembered
+from corral.decide.member.queue import JOB_KINDS, asks_for_peace, is_finished, is_queued, progress, remembered
 from corral.kinds.fleet.names import SPEC_HASH
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Informer
 
-_ENDING: Final = frozenset(
-    (
-        "batch/Job",
-        "jobset.x-k8s.io/JobSet",
-        "trainer.kubeflow.org/TrainJob",
-        "kubeflow.org/PyTorchJob",
-        "kubeflow.org/TFJob",
-        "kubeflow.org/XGBoostJob",
-        "kubeflow.org/PaddleJob",
-        "kubeflow.org/JAXJob",
-        "kubeflow.org/MPIJob",
-        "ray.io/RayJob",
-        "workload.codeflare.dev/AppWrapper",
-    )
-)
 _MAX_REMEMBERED: Final = 4096
 
 
@@ -58,20 +43,24 @@ class PlacedJobs:
         self.wake: Callable[[str], None] = lambda work: None
         self._watched: dict[Resource, Informer] = {}
         self._workloads: Informer | None = None
+        self._prompt: set[str] = set()
         self._ended: dict[str, Obj] = {}
         self._by_uid: dict[str, Obj] = {}
 
-    async def follow(self, manifests: Sequence[Manifest]) -> None:
-        """Watch the kinds of these manifests from now on, when they are kinds of jobs."""
+    async def follow(self, work: str, manifests: Sequence[Manifest], *, prompt: bool) -> None:
+        """Watch the kinds of these manifests from now on, when they are kinds of jobs.
+
+        `prompt` wakes the Work with every step its jobs make, as those do that ask for peace themselves."""
+        (self._prompt.add if prompt else self._prompt.discard)(work)
         for manifest in manifests:
             resource = manifest.resource
-            if resource is None or resource in self._watched or f"{resource.group}/{resource.kind}" not in _ENDING:
+            if resource is None or resource in self._watched or f"{resource.group}/{resource.kind}" not in JOB_KINDS:
                 continue
-            if not self._remember and not self._wants_progress(manifest.obj):
+            if not self._remember and not self._wants_progress(manifest.obj, work):
                 continue
             self._watched[resource] = self._manager.informer(resource)
             self._watched[resource].on_change(self._changed)
-        wants = any(is_queued(manifest.obj) and self._wants_progress(manifest.obj) for manifest in manifests)
+        wants = any(is_queued(manifest.obj) and self._wants_progress(manifest.obj, work) for manifest in manifests)
         if wants and self._workloads is None and await self._discover(WORKLOADS.group, WORKLOADS.version, "Workload"):
             self._workloads = self._manager.informer(WORKLOADS)
             self._workloads.add_index("owner", lambda obj: [str(one.get("uid")) for one in owner_references_of(obj)])
@@ -115,10 +104,10 @@ class PlacedJobs:
     @staticmethod
     def _ends(outcome: Outcome) -> bool:
         resource = outcome.manifest.resource
-        return resource is not None and f"{resource.group}/{resource.kind}" in _ENDING
+        return resource is not None and f"{resource.group}/{resource.kind}" in JOB_KINDS
 
-    def _wants_progress(self, obj: Obj) -> bool:
-        return self._friendly or asks_for_peace(obj)
+    def _wants_progress(self, obj: Obj, work: str) -> bool:
+        return self._friendly or work in self._prompt or asks_for_peace(obj)
 
     def _changed(self, old: Obj | None, new: Obj | None) -> None:
         job = new or old
@@ -137,7 +126,7 @@ class PlacedJobs:
                     del self._ended[next(iter(self._ended))]
             elif new is not None:
                 self._ended.pop(name, None)
-                if self._wants_progress(new) and old is not None and status_of(old) != status_of(new):
+                if self._wants_progress(new, work) and old is not None and status_of(old) != status_of(new):
                     self.wake(work)
 
     def _workload_changed(self, old: Obj | None, new: Obj | None) -> None:
@@ -145,9 +134,10 @@ class PlacedJobs:
         assert workload is not None
         for reference in owner_references_of(workload):
             job = self._by_uid.get(str(reference.get("uid")))
-            if job is not None and self._wants_progress(job):
+            if job is not None:
                 for work in _works(job):
-                    self.wake(work)
+                    if self._wants_progress(job, work):
+                        self.wake(work)
 
 
 def _works(job: Obj) -> list[str]:

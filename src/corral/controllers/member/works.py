@@ -31,7 +31,7 @@ from corral.decide.member.backoff import Pace, next_pace
 from corral.decide.member.manifests import Manifest, group_version_kind, identify
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import reference_to
-from corral.decide.member.queue import ANNOTATIONS, FINISHED_JOBS, memory, remembered
+from corral.decide.member.queue import ANNOTATIONS, FINISHED_JOBS, asks_for_peace, memory, remembered
 from corral.decide.member.strategy import strategy_of
 from corral.decide.member.waves import waves
 from corral.decide.member.work_status import applied_resources, is_settled, left_over, prepared, refreshed
@@ -100,7 +100,7 @@ class WorkApplier:
         if not strategy.reports_diff and not _is_attempted(work):
             await self._remove_left_overs(work, manifests, ours)
             work = await self._write_status(work, prepared(work, manifests, self._clock.timestamp()))
-        await self._jobs.follow(manifests)
+        await self._jobs.follow(name_of(work), manifests, prompt=asks_for_peace(work) or strategy.report_back)
         task = Task(work, strategy, ours, self._memory(applied, manifests))
         outcomes = await self._process(manifests, task)
         status = refreshed(

@@ -21,6 +21,7 @@ from corral.controllers.placement.scheduler import SchedulerController
 from corral.controllers.placement.scope import SCOPES
 from corral.controllers.placement.selecting import Selections
 from corral.controllers.placement.settings import PlacementSettings
+from corral.controllers.placement.templates import TemplateController
 from corral.controllers.placement.works import WorkController
 from corral.core.admission import AdmissionPlugin
 from corral.runtime.controller import Manager
@@ -42,9 +43,10 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         PlacementController(scope, settings, selections).setup(manager)
         SchedulerController(scope, settings, members, reservations).setup(manager)
         RolloutController(scope, members, overrides).setup(manager)
-        WorkController(scope, members, overrides, catalog).setup(manager)
+        WorkController(scope, members, overrides, catalog, settings).setup(manager)
         RunController(scope, settings, members, overrides, selections).setup(manager)
     EvictionController().setup(manager)
+    TemplateController().setup(manager)
     plugins: list[AdmissionPlugin] = [
         PlacementAdmission(catalog),
         OverrideAdmission(manager.client),

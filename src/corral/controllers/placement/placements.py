@@ -9,6 +9,7 @@ from corral.controllers.placement.resources import ResourceSnapshots, index_text
 from corral.controllers.placement.scope import Records, Scope, parent_key
 from corral.controllers.placement.selecting import Selections
 from corral.controllers.placement.settings import PlacementSettings
+from corral.controllers.placement.templates import is_template
 from corral.controllers.placement.writing import drop_finalizer, remove, write_status
 from corral.core.conditions import set_condition
 from corral.core.meta import (
@@ -77,6 +78,8 @@ class PlacementController:
             return None
         if is_deleting(placement):
             await self._clean_up(placement)
+            return None
+        if self._scope.namespaced and is_template(placement):
             return None
         placement = await self._adopt(placement)
         refusal = self._mirror.refusal(placement)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from typing import Final
 
 from corral.client.protocol import Client
 from corral.controllers.placement.members import Members
@@ -10,7 +12,7 @@ from corral.controllers.placement.reserving import Reservations
 from corral.controllers.placement.scope import Records, Scope, parent_key
 from corral.controllers.placement.settings import PlacementSettings
 from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove, together, write_status
-from corral.core.conditions import find, set_condition
+from corral.core.conditions import find, is_false, set_condition
 from corral.core.meta import (
     Key,
     Obj,
@@ -21,13 +23,17 @@ from corral.core.meta import (
     key_of,
     labels_of,
     name_of,
+    namespace_of,
     resource_version_of,
     spec_of,
     status_of,
     with_annotations,
 )
 from corral.decide.placement.clusters import SchedulingError, concerns_scheduling
+from corral.decide.placement.delivery import pending_limit
+from corral.decide.placement.progress import JOBS_STARTED, overdue
 from corral.decide.placement.scheduling import (
+    PICK_N,
     SCHEDULED,
     UNSCHEDULED,
     Cycle,
@@ -37,6 +43,7 @@ from corral.decide.placement.scheduling import (
     same_decisions,
     schedule,
     state_of,
+    target_of,
 )
 from corral.kinds.fleet import MEMBER_CLUSTERS
 from corral.kinds.fleet.names import (
@@ -53,6 +60,8 @@ from corral.runtime.controller import Manager, Result, Watch
 log = logging.getLogger(__name__)
 
 CACHE_WAIT_S = 0.02
+TRIED: Final = "corral.dev/tried-clusters"
+"""On a policy snapshot: clusters where the jobs of its placement have waited too long."""
 
 
 class SchedulerController:
@@ -77,7 +86,7 @@ class SchedulerController:
             watches=[
                 Watch(self._scope.policies, map=parent_key, when=_policy_concerns),
                 Watch(self._scope.placements, when=lambda old, new: new is not None and is_deleting(new)),
-                Watch(self._scope.bindings, map=parent_key, when=lambda old, new: new is None or is_deleting(new)),
+                Watch(self._scope.bindings, map=parent_key, when=_binding_concerns),
             ],
             workers=4,
         ).queue
@@ -119,12 +128,13 @@ class SchedulerController:
         if policy is None or labels_of(policy).get(IS_LATEST) != "true":
             return None
         placement = await ensure_finalizer(self._client, self._scope.placements, placement, SCHEDULER_CLEANUP)
+        wait = None
         try:
-            await self._cycle(placement, policy)
+            wait = await self._cycle(placement, policy)
         except SchedulingError as error:
             self._recorder.event(placement, "Warning", "SchedulingFailed", f"Cannot schedule: {error}")
             log.info("placement cannot be scheduled", extra={"placement": str(key), "error": str(error)})
-        return None
+        return None if wait is None else Result(requeue_after=wait)
 
     def _is_behind(self, key: Key) -> bool:
         """Whether the cache has not yet seen bindings written in the last cycle; a cycle on it would make them twice."""
@@ -140,7 +150,8 @@ class SchedulerController:
         del self._awaited[key]
         return False
 
-    async def _cycle(self, placement: Obj, policy: Obj) -> None:
+    async def _cycle(self, placement: Obj, policy: Obj) -> float | None:
+        """One cycle; returns the seconds after which the next is due by itself."""
         key = key_of(placement)
         clusters = self._members.clusters()
         classes = classify(
@@ -152,21 +163,45 @@ class SchedulerController:
         wanted = annotations_of(policy).get(NUMBER_OF_CLUSTERS)
         if (frozen or {}).get("placementType") == "PickN" and wanted is None:
             raise SchedulingError("number of clusters is missing")
-        cycle = schedule(
-            Question(
-                policy=frozen,
-                wanted=int(wanted or 0),
-                clusters=self._reservations.adjusted(key, clusters),
-                classes=classes,
-                now=self._clock.now(),
-                namespace=key.namespace,
-            )
+        question = Question(
+            policy=frozen,
+            wanted=int(wanted or 0),
+            clusters=self._reservations.adjusted(key, clusters),
+            classes=classes,
+            now=self._clock.now(),
+            namespace=key.namespace,
+            avoid=frozenset(filter(None, annotations_of(policy).get(TRIED, "").split(","))),
         )
+        if any(target_of(binding) in question.avoid for binding in classes.deleting):
+            return None  # a job that is moved leaves its old cluster first; its end brings us back
+        wait = None
+        limit = pending_limit(placement, self._settings.pending_limit)
+        if limit is not None and question.kind == PICK_N:
+            late, wait = overdue(classes.bound, limit, question.now)
+            if late and await self._move(placement, policy, late[0], question):
+                return None
+            wait = limit if late else wait
+        cycle = schedule(question)
         self._reservations.reserve(self._scope, key, [one["clusterName"] for one in cycle.create])
         await together(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
         await together(self._create(key, policy, decision) for decision in cycle.create)
         await together(self._reuse(key, policy, one) for one in cycle.reuse)
         await self._report(policy, cycle)
+        return wait
+
+    async def _move(self, placement: Obj, policy: Obj, binding: Obj, question: Question) -> bool:
+        """Take jobs that wait too long off their cluster, provided there is another one they have not tried."""
+        cluster = target_of(binding)
+        rest = replace(question.classes, bound=[one for one in question.classes.bound if one is not binding])
+        avoid = question.avoid | {cluster}
+        if not schedule(replace(question, classes=rest, avoid=avoid)).create:
+            return False
+        note = {"metadata": {"annotations": {TRIED: ",".join(sorted(avoid))}}}
+        await self._client.patch(self._scope.policies, name_of(policy), namespace_of(policy), note)
+        await remove(self._client, self._scope.bindings, binding)
+        text = f"Jobs have waited too long on cluster {cluster}; another cluster is picked"
+        self._recorder.event(placement, "Normal", "JobsMoved", text)
+        return True
 
     def _expect(self, key: Key, written: Obj) -> None:
         self._awaited.setdefault(key, {})[key_of(written)] = resource_version_of(written)
@@ -237,6 +272,13 @@ def _says(status: Obj, entry: Obj, policy: Obj) -> bool:
         and all(old.get(part) == value for part, value in entry.items())
         and status.get("observedCRPGeneration") == generation
     )
+
+
+def _binding_concerns(old: Obj | None, new: Obj | None) -> bool:
+    """A binding that goes, or whose jobs begin to wait."""
+    if new is None or is_deleting(new):
+        return True
+    return is_false(new, JOBS_STARTED) and (old is None or not is_false(old, JOBS_STARTED))
 
 
 def _policy_concerns(old: Obj | None, new: Obj | None) -> bool:

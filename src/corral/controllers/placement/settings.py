@@ -26,6 +26,8 @@ class PlacementSettings:
     """Whether pods and ReplicaSets may be created on the hub; upstream refuses them."""
     reserve: bool = True
     """Count what was placed since a member's last heartbeat as used, so that a burst of jobs spreads."""
+    pending_limit: float | None = None
+    """How long placed jobs may wait on one cluster before another is tried; for ever when None."""
 
 
 def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> PlacementSettings:
@@ -42,5 +44,6 @@ def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> 
         interval=seconds("resourceSnapshotCreationMinimumInterval", default.interval),
         force_delete_after=seconds("forceDeleteWaitTime", default.force_delete_after),
         admit_workloads=bool(part.get("enableWorkload", admit_workloads)),
+        pending_limit=seconds("pendingTimeout", 0.0) or None,
         reserve=bool(part.get("reserve", default.reserve)),
     )

@@ -9,9 +9,10 @@ from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.scope import Records, Scope, parent_key
+from corral.controllers.placement.settings import PlacementSettings
 from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove, together, write_status
 from corral.core.conditions import condition, set_condition
-from corral.core.errors import AlreadyExists, ApiError, Conflict
+from corral.core.errors import AlreadyExists, ApiError, Conflict, NotFound
 from corral.core.meta import (
     Key,
     Obj,
@@ -19,6 +20,7 @@ from corral.core.meta import (
     finalizers_of,
     generation_of,
     is_deleting,
+    key_of,
     labels_of,
     name_of,
     namespace_of,
@@ -27,6 +29,7 @@ from corral.core.meta import (
     with_annotations,
     with_labels,
 )
+from corral.decide.placement.delivery import ABANDON, PASSED_ON, Delivery, delivery_of
 from corral.decide.placement.envelopes import EnvelopeError, Order, make_works
 from corral.decide.placement.overrides import OverrideError
 from corral.decide.placement.rollout import fresh, overrides_of
@@ -56,12 +59,15 @@ def _binding_key(work: Obj) -> Iterable[Key]:
 class WorkController:
     """One per scope; its keys are bindings."""
 
-    def __init__(self, scope: Scope, members: Members, overrides: OverrideRecords, catalog: Catalog) -> None:
+    def __init__(
+        self, scope: Scope, members: Members, overrides: OverrideRecords, catalog: Catalog, settings: PlacementSettings
+    ) -> None:
         self.name = f"work-generator-{scope.word}"
         self._scope = scope
         self._members = members
         self._overrides = overrides
         self._catalog = catalog
+        self._settings = settings
 
     def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
@@ -71,12 +77,25 @@ class WorkController:
         self._works.add_index("binding", lambda work: map(str, _binding_key(work)))
         manager.add(
             self,
-            watches=[Watch(self._scope.bindings), Watch(WORKS, map=self._own_binding)],
+            watches=[
+                Watch(self._scope.bindings),
+                Watch(WORKS, map=self._own_binding),
+                Watch(self._scope.placements, map=self._bindings_of, when=self._delivers_otherwise),
+            ],
             workers=8,
         )
 
     def _own_binding(self, work: Obj) -> Iterable[Key]:
         return (key for key in _binding_key(work) if bool(key.namespace) == self._scope.namespaced)
+
+    def _bindings_of(self, placement: Obj) -> Iterable[Key]:
+        return [key_of(binding) for binding in self._records.bindings(key_of(placement))]
+
+    def _delivers_otherwise(self, old: Obj | None, new: Obj | None) -> bool:
+        return old is not None and new is not None and self._delivery(old) != self._delivery(new)
+
+    def _delivery(self, placement: Obj | None) -> Delivery:
+        return Delivery() if placement is None else delivery_of(placement, self._settings.pending_limit)
 
     async def reconcile(self, key: Key) -> Result | None:
         binding = self._records.binding(key)
@@ -103,8 +122,21 @@ class WorkController:
         if not works:
             await drop_finalizer(self._client, self._scope.bindings, binding, WORK_CLEANUP)
             return None
-        await together(remove(self._client, WORKS, work) for work in works if not is_deleting(work))
+        works = [work for work in works if not is_deleting(work)]
+        if any(ABANDON in annotations_of(work) for work in works) and await self._outlived(binding):
+            works = [await self._client.update(WORKS, with_annotations(work, {ABANDON: None})) for work in works]
+        await together(remove(self._client, WORKS, work) for work in works)
         return Result(requeue_after=DELETION_CHECK_S)
+
+    async def _outlived(self, binding: Obj) -> bool:
+        """Whether the placement is still there and only gave up this cluster. The API is asked, for nothing that should
+        stay may be deleted because a cache is behind."""
+        for key in parent_key(binding):
+            try:
+                return not is_deleting(await self._client.get(self._scope.placements, key.name, key.namespace))
+            except NotFound:
+                return False
+        return False
 
     async def _generate(self, binding: Obj, works: list[Obj]) -> Result | None:
         try:
@@ -154,6 +186,7 @@ class WorkController:
             snapshots=self._records.group(key, master),
             overrides=self._overrides.named(spec_of(binding)),
             is_namespaced=self._catalog.is_namespaced,
+            delivery=self._delivery(self._records.placements.get(key)),
         )
 
     async def _sync(self, wanted: list[Obj], works: list[Obj]) -> bool:
@@ -184,7 +217,8 @@ class WorkController:
             await self._update(old, work)
 
     async def _update(self, old: Obj, work: Obj) -> bool:
-        merged = with_annotations(with_labels(old, labels_of(work)), annotations_of(work))
+        notes = {**dict.fromkeys(PASSED_ON), **annotations_of(work)}
+        merged = with_annotations(with_labels(old, labels_of(work)), notes)
         if spec_of(old) == spec_of(work):
             if labels_of(merged) != labels_of(old) or annotations_of(merged) != annotations_of(old):
                 await self._client.update(WORKS, merged)

@@ -33,6 +33,22 @@ _MARKS: Final = re.compile(rf"{_TEMPLATE}/metadata/(?:labels|annotations)")
 _GENERATED: Final = re.compile(
     r"/spec/selector(?:/.*)?|/spec/template/metadata/labels/(?:batch\.kubernetes\.io~1)?(?:controller-uid|job-name)"
 )
+JOB_KINDS: Final = frozenset(
+    (
+        "batch/Job",
+        "jobset.x-k8s.io/JobSet",
+        "trainer.kubeflow.org/TrainJob",
+        "kubeflow.org/PyTorchJob",
+        "kubeflow.org/TFJob",
+        "kubeflow.org/XGBoostJob",
+        "kubeflow.org/PaddleJob",
+        "kubeflow.org/JAXJob",
+        "kubeflow.org/MPIJob",
+        "ray.io/RayJob",
+        "workload.codeflare.dev/AppWrapper",
+    )
+)
+"""Kinds that end, as group/kind."""
 _FINAL: Final = ("Complete", "Completed", "Succeeded", "Failed", "Finished")
 _FINAL_STATES: Final = ("SUCCEEDED", "FAILED", "STOPPED", "Succeeded", "Failed")
 
@@ -105,6 +121,14 @@ def is_finished(obj: Obj) -> bool:
         return True
     status = status_of(obj)
     return any(status.get(name) in _FINAL_STATES for name in ("jobStatus", "phase"))
+
+
+def has_failed(obj: Obj) -> bool:
+    """Whether a finished job ended badly."""
+    status = status_of(obj)
+    return conditions.is_true(obj, "Failed") or any(
+        str(status.get(name)).upper() in ("FAILED", "STOPPED") for name in ("jobStatus", "phase")
+    )
 
 
 def progress(live: Obj, workload: Obj | None) -> Obj | None:

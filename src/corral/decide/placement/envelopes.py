@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from corral.core.meta import Key, Obj, annotations_of, labels_of, name_of, namespace_of, spec_of
+from corral.decide.placement.delivery import Delivery
 from corral.decide.placement.overrides import apply_overrides
 from corral.decide.placement.rollout import overrides_of
 from corral.decide.placement.selection import ordered
@@ -78,6 +79,7 @@ class Order:
     overrides: Sequence[Obj]
     """Override snapshots named by the binding, in order of precedence."""
     is_namespaced: Callable[[Obj], bool | None]
+    delivery: Delivery = field(default_factory=Delivery)
 
 
 def work_base(placement: Key) -> str:
@@ -132,6 +134,8 @@ def _work(order: Order, snapshot: Obj, name: str, manifests: list[Obj], labels: 
     spec: Obj = {"workload": {"manifests": manifests}}
     if spec_of(binding).get("applyStrategy"):
         spec["applyStrategy"] = spec_of(binding)["applyStrategy"]
+    if order.delivery.report_back:
+        spec["reportBackStrategy"] = order.delivery.report_back
     return {
         "metadata": {
             "name": name,
@@ -141,6 +145,7 @@ def _work(order: Order, snapshot: Obj, name: str, manifests: list[Obj], labels: 
                 PARENT_SNAPSHOT_NAME: name_of(snapshot),
                 CLUSTER_OVERRIDE_HASH: sha256_of(list(chosen.cluster) or None),
                 OVERRIDE_HASH: sha256_of(namespaced or None),
+                **order.delivery.annotations,
             },
         },
         "spec": spec,

@@ -114,6 +114,8 @@ class Question:
     now: float
     namespace: str = ""
     """The namespace of a ResourcePlacement, whose clusters must have it."""
+    avoid: frozenset[str] = frozenset()
+    """Clusters that were tried and where jobs waited too long."""
 
     @property
     def kind(self) -> str:
@@ -217,6 +219,8 @@ def _unschedulable(
     reason = cluster.ineligible(question.now)
     if reason:
         return reason
+    if cluster.name in question.avoid:
+        return "jobs have waited there for too long"
     if question.namespace and cluster.namespaces is not None:
         if not cluster.namespaces:
             return "cluster has no namespace information available"

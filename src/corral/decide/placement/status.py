@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from corral.core.conditions import condition, find, set_condition
 from corral.core.meta import Obj, generation_of, spec_of, status_of
+from corral.decide.placement.progress import JOBS_FINISHED, JOBS_STARTED, all_job_conditions
 from corral.decide.placement.rollout import fresh
 from corral.decide.placement.scheduling import PICK_FIXED, PICK_N
 
@@ -180,7 +181,7 @@ def placement_status(view: View) -> Obj:
     shown = [scheduled]
     if entries:
         aggregated, status = _aggregate(view, entries, status)
-        shown += aggregated
+        shown += [*aggregated, *all_job_conditions(entries, generation_of(view.placement))]
     kept: list[Obj] = []
     for entry in shown:
         kept += set_condition([one for one in conditions if one["type"] == entry["type"]], entry, view.now)
@@ -245,6 +246,11 @@ def _cluster_status(view: View, decision: Obj, before: Obj) -> Obj:
             entry["observedResourceIndex"] = index
         if view.external or snapshot == view.snapshot:
             wanted += _copied(view, binding, generation, entry)
+            wanted += [
+                condition(kind, found["status"], found["reason"], found["message"], generation)
+                for kind in (JOBS_STARTED, JOBS_FINISHED)
+                if (found := fresh(binding, kind)) is not None
+            ]
         else:
             wanted.append(_waiting(binding, generation))
     old = before.get("conditions") or []

@@ -8,6 +8,7 @@ from typing import Final
 
 from corral.core.conditions import condition, find
 from corral.core.meta import Obj, generation_of, labels_of, name_of, status_of
+from corral.decide.placement.progress import job_conditions
 from corral.kinds.fleet.names import ENVELOPE_NAME, ENVELOPE_NAMESPACE, ENVELOPE_WORK
 
 MAX_REPORTED: Final = 100
@@ -35,8 +36,8 @@ def summarize(works: Sequence[Obj], *, report_diff: bool) -> Summary:
         return Summary(conditions, *_reports(works))
     applied = _applied(works)
     if applied["status"] != "True":
-        return Summary([applied], *_reports(works))
-    return Summary([applied, _available(works)], *_reports(works))
+        return Summary([applied, *job_conditions(works)], *_reports(works))
+    return Summary([applied, _available(works), *job_conditions(works)], *_reports(works))
 
 
 def _split(works: Sequence[Obj], kind: str) -> tuple[Obj | None, Obj | None]:
@@ -53,7 +54,9 @@ def _split(works: Sequence[Obj], kind: str) -> tuple[Obj | None, Obj | None]:
 
 def nothing_reported(works: Sequence[Obj]) -> bool:
     """Whether no member has said anything yet about these Works."""
-    return bool(works) and not any(status_of(work).get("manifestConditions") for work in works)
+    return bool(works) and not any(
+        status_of(work).get("manifestConditions") or find(work, "Applied") is not None for work in works
+    )
 
 
 def _applied(works: Sequence[Obj]) -> Obj:
