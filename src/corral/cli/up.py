@@ -16,6 +16,7 @@ from corral.fleet import config
 from corral.fleet.state import FleetFolder, FleetStatus, is_running
 
 START_TIMEOUT_S = 60.0
+GIVE_UP_AFTER = 2  # restarts of a cluster that has never been ready
 
 state_option = click.option(
     "--state", type=click.Path(path_type=Path), envvar="CORRAL_HOME", help="Folder of the fleet (default ~/.corral)."
@@ -148,16 +149,33 @@ def _await_ready(folder: FleetFolder, supervisor: int) -> FleetStatus:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         status = folder.read_status()
-        if status is not None and status.supervisor == supervisor and status.ready:
+        if status is not None and status.supervisor != supervisor:
+            status = None
+        if status is not None and status.ready:
             return status
+        failing = [cluster for cluster in status.clusters if cluster.restarts >= GIVE_UP_AFTER] if status else []
+        if failing:
+            _stop(supervisor)
+            name = failing[0].name
+            log = folder.root / "logs" / f"{name}.log"
+            raise click.ClickException(f"cluster {name} does not start: {_last_line(log)}\nIts log is {log}")
         ended, _ = os.waitpid(supervisor, os.WNOHANG)
         if ended:
-            raise click.ClickException(
-                f"the fleet did not start; see {folder.supervisor_log} and {folder.root / 'logs'}"
-            )
+            why = _last_line(folder.supervisor_log) or f"see {folder.root / 'logs'}"
+            raise click.ClickException(f"the fleet did not start: {why}")
         time.sleep(0.02)
     os.kill(supervisor, signal.SIGTERM)
     raise click.ClickException(f"the fleet was not ready within {START_TIMEOUT_S:.0f} s; see {folder.root / 'logs'}")
+
+
+def _stop(supervisor: int) -> None:
+    os.kill(supervisor, signal.SIGTERM)
+    os.waitpid(supervisor, 0)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, status: FleetStatus, seconds: float) -> None:

@@ -159,6 +159,8 @@ def load_configuration(spec: ClusterSpec) -> Obj:
         document = yaml.safe_load(Path(spec.config).read_text())
     except OSError as error:
         raise FleetError(f"cluster {spec.name}: config {spec.config}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise FleetError(f"cluster {spec.name}: config {spec.config} is not YAML: {error}") from error
     if not isinstance(document, dict):
         raise FleetError(f"cluster {spec.name}: config {spec.config} is not a mapping")
     return document

@@ -5,11 +5,15 @@ A fleet has clusters; a cluster has roles (what controllers run in it) and virtu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
+
+from corral.core.names import check_label, check_subdomain
+from corral.core.quantity import Quantity, QuantityError
 
 MANAGER = "manager"
 WORKER = "worker"
@@ -70,7 +74,25 @@ def load(path: Path) -> FleetSpec:
         raise FleetError(f"{path}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise FleetError(f"{path} is not YAML: {error}") from error
-    return parse(document, str(path))
+    return _with_files(parse(document, str(path)), path)
+
+
+def _with_files(fleet: FleetSpec, path: Path) -> FleetSpec:
+    """The files a fleet names, found beside fleet.yaml and from wherever the fleet is started again."""
+
+    def found(name: str, field: str) -> str:
+        if not name:
+            return ""
+        file = (path.parent / name).absolute()
+        if not file.is_file():
+            raise FleetError(f"{path}: {field}: there is no file {file}")
+        return str(file)
+
+    clusters = [
+        msgspec.structs.replace(cluster, config=found(cluster.config, f"cluster {cluster.name}: config"))
+        for cluster in fleet.clusters
+    ]
+    return msgspec.structs.replace(fleet, clusters=clusters, images=found(fleet.images, "images"))
 
 
 def parse(document: Any, origin: str) -> FleetSpec:
@@ -79,20 +101,40 @@ def parse(document: Any, origin: str) -> FleetSpec:
         fleet = msgspec.convert(document, FleetSpec)
     except msgspec.ValidationError as error:
         raise FleetError(f"{origin}: {error}") from error
+    for fault in faults(fleet):
+        raise FleetError(f"{origin}: {fault}")
+    return fleet
+
+
+def faults(fleet: FleetSpec) -> Iterator[str]:
+    """What is wrong with a fleet beyond the types of its fields."""
     names = [cluster.name for cluster in fleet.clusters]
     if not names:
-        raise FleetError(f"{origin}: clusters is empty; a fleet needs at least one")
+        yield "clusters is empty; a fleet needs at least one"
     if len(set(names)) != len(names):
-        raise FleetError(f"{origin}: cluster names must differ")
+        yield "cluster names must differ"
     for cluster in fleet.clusters:
-        unknown = [role for role in cluster.roles if role not in ROLES]
-        if unknown:
-            raise FleetError(
-                f"{origin}: cluster {cluster.name}: unknown role {unknown[0]!r}; roles are {', '.join(ROLES)}"
-            )
-        if cluster.runtime not in ("process", "simulated"):
-            raise FleetError(f"{origin}: cluster {cluster.name}: runtime must be process or simulated")
-    return fleet
+        yield from (f"cluster {cluster.name}: {fault}" for fault in _cluster_faults(cluster))
+
+
+def _cluster_faults(cluster: ClusterSpec) -> Iterator[str]:
+    yield from (f"name: {fault}" for fault in check_label(cluster.name))
+    for role in cluster.roles:
+        if role not in ROLES:
+            yield f"unknown role {role!r}; roles are {', '.join(ROLES)}"
+    if cluster.runtime not in ("process", "simulated"):
+        yield "runtime must be process or simulated"
+    for group in cluster.nodes:
+        yield from (f"node {group.name}: {fault}" for fault in _node_faults(group))
+
+
+def _node_faults(group: NodeGroup) -> Iterator[str]:
+    yield from check_subdomain(group.name.replace("{i}", "1"))
+    for resource, amount in {"cpu": group.cpu, "memory": group.memory, **group.resources}.items():
+        try:
+            Quantity.parse(amount)
+        except QuantityError:
+            yield f"{resource} is {amount!r}; write a quantity such as 8, 500m or 32Gi"
 
 
 def standard(
@@ -129,4 +171,7 @@ def standard(
     for number in range(1, members + 1):
         name = f"member{number}"
         clusters.append(ClusterSpec(name=name, roles=[WORKER, MEMBER], nodes=[group(name)], runtime=runtime))
-    return FleetSpec(clusters=clusters, queues=queues)
+    fleet = FleetSpec(clusters=clusters, queues=queues)
+    for fault in faults(fleet):
+        raise FleetError(fault)
+    return fleet

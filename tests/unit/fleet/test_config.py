@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from corral.fleet import config
@@ -49,6 +51,12 @@ def test_a_fleet_of_nothing_else_is_one_cluster_that_runs_jobs() -> None:
             "cluster a: unknown role 'boss'; roles are manager, worker, hub, member",
         ),
         ({"clusters": [{"name": "a", "runtime": "docker"}]}, "cluster a: runtime must be process or simulated"),
+        ({"clusters": [{"name": "A_b"}]}, "cluster A_b: name: a lowercase RFC 1123 label must"),
+        (
+            {"clusters": [{"name": "a", "nodes": [{"name": "n", "cpu": "lots"}]}]},
+            "cluster a: node n: cpu is 'lots'; write a quantity such as 8",
+        ),
+        ({"clusters": [{"name": "a", "nodes": [{"name": "n_1"}]}]}, "cluster a: node n_1: a lowercase RFC 1123"),
         ({"clusters": [{"name": "a", "ndoes": []}]}, "unknown field `ndoes`"),
         ({"clusters": [{"name": 5}]}, r"Expected `str`, got `int` - at `\$.clusters\[0\].name`"),
         ([], "Expected `object`, got `array`"),
@@ -57,3 +65,17 @@ def test_a_fleet_of_nothing_else_is_one_cluster_that_runs_jobs() -> None:
 def test_what_is_wrong_is_named(document: object, words: str) -> None:
     with pytest.raises(FleetError, match=words):
         config.parse(document, "fleet.yaml")
+
+
+def test_options_are_checked_like_files() -> None:
+    with pytest.raises(FleetError, match="memory is '32Q'; write a quantity"):
+        config.standard(workers=1, memory="32Q")
+
+
+def test_files_a_fleet_names_are_found_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("clusters: [{name: a, config: kueue.yaml}]")
+    with pytest.raises(FleetError, match=r"cluster a: config: there is no file .*kueue\.yaml"):
+        config.load(file)
+    (tmp_path / "kueue.yaml").write_text("{}")
+    assert config.load(file).cluster("a").config == str(tmp_path / "kueue.yaml")
