@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing import Process
 from pathlib import Path
@@ -207,7 +208,8 @@ async def create_queues(client: HttpClient, generator: Generator, topology: bool
         levels = [{"nodeLabel": "block"}, {"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
         await client.create(TOPOLOGIES, {"metadata": {"name": "racks"}, "spec": {"levels": levels}})
         spec = {"nodeLabels": {"pool": "tas"}, "topologyName": "racks"}
-        await asyncio.gather(*(create_node(client, number) for number in range(RACKS * HOSTS_PER_RACK)))
+        numbers = iter(range(RACKS * HOSTS_PER_RACK))
+        await asyncio.gather(*(create_nodes(client, numbers) for _ in range(16)))
     await client.create(RESOURCE_FLAVORS, {"metadata": {"name": "default"}, "spec": spec})
     names = []
     quota = {"name": "cpu", "nominalQuota": str(NOMINAL), "borrowingLimit": "100"}
@@ -227,6 +229,11 @@ async def create_queues(client: HttpClient, generator: Generator, topology: bool
             await client.create(LOCAL_QUEUES, {"metadata": metadata, "spec": {"clusterQueue": name}})
             names.append(name)
     return names
+
+
+async def create_nodes(client: HttpClient, numbers: Iterator[int]) -> None:
+    for number in numbers:
+        await create_node(client, number)
 
 
 async def create_node(client: HttpClient, number: int) -> None:

@@ -133,6 +133,9 @@ class QueueingMetrics:
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         self._gauges: dict[str, Gauge] = {}
+        # The series in use: finding one by its labels costs more than counting.
+        self._counts: dict[tuple[str, tuple[str, ...]], Counter] = {}
+        self._times: dict[tuple[str, tuple[str, ...]], Histogram] = {}
         for name, metric in COUNTERS.items():
             # The client library adds the suffix itself.
             made = metrics.counter(name.removesuffix("_total"), metric.text, (*metric.labels, "replica_role"))
@@ -146,10 +149,16 @@ class QueueingMetrics:
             self._gauges[name] = kind(name, metric.text, labels, registry=metrics.registry)
 
     def count(self, name: str, *labels: str, amount: float = 1) -> None:
-        self._counters[name].labels(*labels, self.role).inc(amount)
+        series = self._counts.get((name, labels))
+        if series is None:
+            series = self._counts[name, labels] = self._counters[name].labels(*labels, self.role)
+        series.inc(amount)
 
     def observe(self, name: str, seconds: float, *labels: str) -> None:
-        self._histograms[name].labels(*labels, self.role).observe(max(0.0, seconds))
+        series = self._times.get((name, labels))
+        if series is None:
+            series = self._times[name, labels] = self._histograms[name].labels(*labels, self.role)
+        series.observe(max(0.0, seconds))
 
     def gauge(self, name: str, value: float, *labels: str) -> None:
         self._gauges[name].labels(*labels, self.role).set(value)
@@ -166,7 +175,7 @@ class QueueingMetrics:
     def _twice(self, name: str, workload: Obj, seconds: float | None = None) -> None:
         """Count or time for the ClusterQueue and, if wanted, for the LocalQueue."""
         queue, cls = wl.cluster_queue_of(workload), class_of(workload)
-        local_name = name.replace("kueue_", "kueue_local_queue_", 1)
+        local_name = f"kueue_local_queue_{name.removeprefix('kueue_')}"
         local = (wl.queue_of(workload), namespace_of(workload), cls)
         if seconds is None:
             self.count(name, queue, cls)

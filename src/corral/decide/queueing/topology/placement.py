@@ -112,16 +112,16 @@ class Placer:
     def _find_level(self, level: int) -> tuple[int, list[Domain]]:
         """The level at which everything fits, and the domains to use there."""
         shape, counts = self.shape, self.counts
-        domains = sorted(counts.tree.by_level[level], key=self._leader_order)
         wanted = shape.pods // shape.slice_size
+        if shape.least_free:
+            first = self._first_fitting(counts.tree.by_level[level], wanted)
+            if first is not None:
+                return level, [first]
+        domains = sorted(counts.tree.by_level[level], key=self._leader_order)
         if not domains:
             raise NoPlacement(0, wanted, level)
-        if shape.least_free:
-            for domain in domains:
-                if counts.leaders[domain.index] >= shape.leaders and self._slices(domain, shape.leaders > 0) >= wanted:
-                    return level, [domain]
-            if shape.required:
-                raise NoPlacement(counts.pods[domains[-1].index], wanted, level)
+        if shape.least_free and shape.required:
+            raise NoPlacement(counts.pods[domains[-1].index], wanted, level)
         top = domains[0]
         if self._slices(top, True) >= wanted and counts.leaders[top.index] >= shape.leaders:
             return level, [self._tightest(domains, wanted, shape.leaders, self._slices) if self.best_fit else top]
@@ -130,6 +130,13 @@ class Placer:
         if level > 0 and not shape.unconstrained:
             return self._find_level(level - 1)
         return level, self._several(domains, wanted, level)
+
+    def _first_fitting(self, domains: Sequence[Domain], wanted: int) -> Domain | None:
+        """The first in order that takes everything, found without putting thousands of hosts in order."""
+        held, leaders = self.counts.leaders, self.shape.leaders
+        room = self.counts.slices_leader if leaders else self.counts.slices
+        fitting = [domain for domain in domains if room[domain.index] >= wanted and held[domain.index] >= leaders]
+        return min(fitting, key=self._leader_order, default=None)
 
     def _several(self, domains: list[Domain], wanted: int, level: int) -> list[Domain]:
         """As few domains as possible that together take everything, the leader's first."""
