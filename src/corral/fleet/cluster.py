@@ -160,7 +160,7 @@ def load_configuration(spec: ClusterSpec) -> Obj:
     except OSError as error:
         raise FleetError(f"cluster {spec.name}: config {spec.config}: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise FleetError(f"cluster {spec.name}: config {spec.config} is not YAML: {error}") from error
+        raise FleetError(f"cluster {spec.name}: config {spec.config} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict):
         raise FleetError(f"cluster {spec.name}: config {spec.config} is not a mapping")
     return document

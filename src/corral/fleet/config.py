@@ -73,7 +73,7 @@ def load(path: Path) -> FleetSpec:
     except OSError as error:
         raise FleetError(f"{path}: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise FleetError(f"{path} is not YAML: {error}") from error
+        raise FleetError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     return _with_files(parse(document, str(path)), path)
 
 
