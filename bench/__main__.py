@@ -22,7 +22,7 @@ BENCHMARKS = {
     "start": ["start/run.py"],
     "dispatch": ["dispatch/run.py"],
     "late-binding": ["dispatch/run.py", "--dispatcher", "late-binding"],
-    "fleet": ["fleet/run.py"],
+    "fleet": ["fleet/placements.py"],
 }
 
 

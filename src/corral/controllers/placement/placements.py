@@ -34,7 +34,7 @@ from corral.decide.placement.status import (
     is_complete,
     placement_status,
 )
-from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX
+from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX, SCHEDULER_CLEANUP
 from corral.runtime.controller import Manager, Result, Watch
 
 GATHER_S = 0.03
@@ -102,7 +102,8 @@ class PlacementController:
         """The placement with our finalizer; a missing strategy is written with it, as upstream's client does."""
         if PLACEMENT_CLEANUP in finalizers_of(placement):
             return placement
-        adopted = with_finalizer(placement, PLACEMENT_CLEANUP)
+        # The scheduler's finalizer comes with ours: one write instead of two.
+        adopted = with_finalizer(with_finalizer(placement, PLACEMENT_CLEANUP), SCHEDULER_CLEANUP)
         if "strategy" not in spec_of(adopted):
             adopted = {**adopted, "spec": {**spec_of(adopted), "strategy": {}}}
         return await self._client.update(self._scope.placements, adopted)

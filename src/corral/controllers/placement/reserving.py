@@ -7,7 +7,7 @@ had time to start the pods. Only Jobs are counted, so that nothing else is place
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from corral.controllers.placement.scope import Scope
@@ -53,6 +53,7 @@ class Reservations:
         self._clock = clock
         self._enabled = enabled
         self._held: dict[str, dict[Key, _Reservation]] = {}
+        self._adjusted: dict[str, tuple[Cluster, Cluster]] = {}
         self.resources: Callable[[Scope, Key], Sequence[Obj]] = lambda scope, key: ()
 
     def reserve(self, scope: Scope, key: Key, clusters: Sequence[str]) -> None:
@@ -62,7 +63,10 @@ class Reservations:
         amounts = job_requests(self.resources(scope, key))
         if amounts:
             for cluster in clusters:
-                self._held.setdefault(cluster, {})[key] = _Reservation(amounts, self._clock.now())
+                held = self._held.setdefault(cluster, {})
+                held.pop(key, None)
+                held[key] = _Reservation(amounts, self._clock.now())
+                self._adjusted.pop(cluster, None)
 
     def adjusted(self, key: Key, clusters: Sequence[Cluster]) -> Sequence[Cluster]:
         """The clusters with what others were promised taken off."""
@@ -72,14 +76,28 @@ class Reservations:
         held = self._held.get(cluster.name)
         if not held:
             return cluster
+        self._expire(cluster, held)
+        if key in held:
+            return _less(cluster, [one for other, one in held.items() if other != key])
+        known = self._adjusted.get(cluster.name)
+        if known is None or known[0] is not cluster:
+            known = self._adjusted[cluster.name] = (cluster, _less(cluster, held.values()))
+        return known[1]
+
+    def _expire(self, cluster: Cluster, held: dict[Key, _Reservation]) -> None:
+        """Drop what is over; reservations are kept in the order they were made."""
         now, seen = self._clock.now(), (cluster.agent or {}).get("lastReceivedHeartbeat")
         heartbeat = parse_time(seen) if seen else 0.0
-        for other in [one for one, reservation in held.items() if reservation.is_over(now, heartbeat)]:
-            del held[other]
-        available = {name: Quantity.parse(text) for name, text in (cluster.usage.get("available") or {}).items()}
-        for other, reservation in held.items():
-            if other != key:
-                for name, amount in reservation.amounts.items():
-                    if name in available:
-                        available[name] = available[name] - amount
-        return with_usage(cluster, {name: str(amount) for name, amount in available.items()})
+        while held and (oldest := next(iter(held))) and held[oldest].is_over(now, heartbeat):
+            del held[oldest]
+            self._adjusted.pop(cluster.name, None)
+
+
+def _less(cluster: Cluster, reservations: Iterable[_Reservation]) -> Cluster:
+    """The cluster with these reservations taken off."""
+    available = {name: Quantity.parse(text) for name, text in (cluster.usage.get("available") or {}).items()}
+    for reservation in reservations:
+        for name, amount in reservation.amounts.items():
+            if name in available:
+                available[name] = available[name] - amount
+    return with_usage(cluster, {name: str(amount) for name, amount in available.items()})

@@ -11,11 +11,22 @@ from corral.controllers.placement.resources import is_complete
 from corral.controllers.placement.scope import Records, Scope, parent_key
 from corral.controllers.placement.writing import remove, together, write_status
 from corral.core.conditions import condition, set_condition
-from corral.core.meta import Key, Obj, annotations_of, generation_of, is_deleting, key_of, name_of, spec_of, status_of
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    name_of,
+    spec_of,
+    status_of,
+    with_finalizer,
+)
 from corral.decide.placement.overrides import for_cluster
 from corral.decide.placement.rollout import BLOCKED, STARTED, Overrides, Plan, fresh, plan, target_count
 from corral.decide.placement.scheduling import BOUND, target_of
-from corral.kinds.fleet.names import NUMBER_OF_CLUSTERS
+from corral.kinds.fleet.names import NUMBER_OF_CLUSTERS, WORK_CLEANUP
 from corral.runtime.controller import Manager, Result, Watch
 
 TWIN_WAIT_S = 5.0
@@ -121,7 +132,8 @@ class RolloutController:
 
     async def _release(self, binding: Obj, snapshot: str, overrides: Overrides) -> None:
         spec = overrides.put({**spec_of(binding), "state": BOUND, "resourceSnapshotName": snapshot})
-        written = await self._client.update(self._scope.bindings, {**binding, "spec": spec})
+        released = with_finalizer({**binding, "spec": spec}, WORK_CLEANUP)  # for the work generator, one write less
+        written = await self._client.update(self._scope.bindings, released)
         await self._mark(written, True)
 
     async def _mark(self, binding: Obj, started: bool) -> None:

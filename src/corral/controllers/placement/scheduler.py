@@ -9,6 +9,7 @@ from typing import Final
 from corral.client.protocol import Client
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.reserving import Reservations
+from corral.controllers.placement.rollouts import apply_strategy
 from corral.controllers.placement.scope import Records, Scope, parent_key
 from corral.controllers.placement.settings import PlacementSettings
 from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove, together, write_status
@@ -184,7 +185,7 @@ class SchedulerController:
         cycle = schedule(question)
         self._reservations.reserve(self._scope, key, [one["clusterName"] for one in cycle.create])
         await together(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
-        await together(self._create(key, policy, decision) for decision in cycle.create)
+        await together(self._create(placement, policy, decision) for decision in cycle.create)
         await together(self._reuse(key, policy, one) for one in cycle.reuse)
         await self._report(policy, cycle)
         return wait
@@ -206,7 +207,8 @@ class SchedulerController:
     def _expect(self, key: Key, written: Obj) -> None:
         self._awaited.setdefault(key, {})[key_of(written)] = resource_version_of(written)
 
-    async def _create(self, key: Key, policy: Obj, decision: Obj) -> None:
+    async def _create(self, placement: Obj, policy: Obj, decision: Obj) -> None:
+        key = key_of(placement)
         cluster = decision["clusterName"]
         name = f"{key.name[:26]}-{cluster[:27]}-{self._random.uid()[:8]}"
         metadata: Obj = {
@@ -216,13 +218,15 @@ class SchedulerController:
         }
         if key.namespace:
             metadata["namespace"] = key.namespace
-        spec = {
+        spec: Obj = {
             "state": SCHEDULED,
             "resourceSnapshotName": "",
             "schedulingPolicySnapshotName": name_of(policy),
             "targetCluster": cluster,
             "clusterDecision": decision,
         }
+        if (spec_of(placement).get("strategy") or {}).get("type") != "External":
+            spec["applyStrategy"] = apply_strategy(placement)
         self._expect(key, await self._client.create(self._scope.bindings, {"metadata": metadata, "spec": spec}))
 
     async def _reuse(self, key: Key, policy: Obj, reuse: Reuse) -> None:

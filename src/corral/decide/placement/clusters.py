@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from corral.core.conditions import find
@@ -34,9 +34,16 @@ class Cluster:
     agent: Obj | None
     namespaces: dict[str, str] | None
     """Namespaces the member has; None when it does not report them."""
+    _read: dict[str, Quantity | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Properties that were asked for before: every placement asks every member."""
 
     def property(self, name: str) -> Quantity | None:
         """A property's value, or None when the member does not have it."""
+        if name not in self._read:
+            self._read[name] = self._property(name)
+        return self._read[name]
+
+    def _property(self, name: str) -> Quantity | None:
         if name.startswith(RESOURCE_PROPERTY):
             kind, _, resource = name.removeprefix(RESOURCE_PROPERTY).partition("-")
             if kind not in _USAGE or not resource:
