@@ -28,6 +28,8 @@ CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "Clu
 CLUSTER_ROLE_BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 MULTI_KUEUE_CLUSTERS = Resource(
     "kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", namespaced=False
 )
@@ -75,6 +77,12 @@ def prepare_worker(worker: SyncClient, *, dependencies: bool = False) -> str:
     worker.apply(CLUSTER_ROLES, {"metadata": {"name": ACCOUNT}, "rules": rules})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
     worker.apply(CLUSTER_ROLE_BINDINGS, {"metadata": {"name": ACCOUNT}, "roleRef": role, "subjects": [subject]})
+    # For fencing the manager renews a Lease here.
+    own = {"name": ACCOUNT, "namespace": NAMESPACE}
+    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "patch"]}
+    worker.apply(ROLES, {"metadata": own, "rules": [leases]})
+    local = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT}
+    worker.apply(ROLE_BINDINGS, {"metadata": own, "roleRef": local, "subjects": [subject]})
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

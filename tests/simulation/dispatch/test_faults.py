@@ -43,7 +43,7 @@ def test_jobs_survive_many_random_faults(first: int) -> None:
 FENCED = tuple(kind for kind in KINDS if kind not in ("crash without disk", "delete copy", "delete remote job"))
 
 
-@pytest.mark.parametrize("first", range(0, 20, CHUNK))
+@pytest.mark.parametrize("first", range(0, 10, CHUNK))
 def test_with_fencing_no_job_ever_runs_twice(first: int) -> None:
     for seed in range(first, first + CHUNK):
         story = run_with_faults(seed, kinds=FENCED, configuration={"corral": {"fencing": True}})
