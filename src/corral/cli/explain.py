@@ -11,7 +11,7 @@ from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError, NotFound
-from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of
+from corral.core.meta import Obj, annotations_of, labels_of, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.decide.explain import Surroundings
 from corral.decide.explain import explain as explain_workload
@@ -19,6 +19,10 @@ from corral.decide.explain import explain as explain_workload
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
 
+CLUSTER_PLACEMENTS = Resource(
+    "placement.kubernetes-fleet.io", "v1beta1", "clusterresourceplacements", "ClusterResourcePlacement", False
+)
+PLACEMENTS = Resource("placement.kubernetes-fleet.io", "v1beta1", "resourceplacements", "ResourcePlacement")
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -53,7 +57,13 @@ def _tell(client: SyncClient, kind: str, obj: Obj, workload: Obj, namespace: str
 
 def _tell_unqueued(client: SyncClient, kind: str, obj: Obj, pods: list[Obj], namespace: str) -> None:
     """Without a Workload nothing waits for quota: what is left are the pods and what events say."""
-    queue = labels_of(obj).get(QUEUE_LABEL)
+    placed = _placements(client, kind, obj, namespace)
+    if placed:
+        click.echo(f"{kind} {name_of(obj)} is placed, not run here.")
+        for line in placed:
+            click.echo(f"  {line}")
+        return
+    queue = labels_of(obj).get(QUEUE_LABEL) or annotations_of(obj).get(QUEUE_LABEL)
     why = f"its queue is {queue}, but nothing was queued for it yet" if queue else "it names no queue"
     click.echo(f"{kind} {name_of(obj)} has no Workload: {why}.")
     for pod in pods:
@@ -64,6 +74,28 @@ def _tell_unqueued(client: SyncClient, kind: str, obj: Obj, pods: list[Obj], nam
         click.echo(f"  {event.get('reason')}: {event.get('message')}")
     if not queue:
         click.echo(f"  -> Set the label {QUEUE_LABEL} when you create it, and it is queued.")
+
+
+def _placements(client: SyncClient, kind: str, obj: Obj, namespace: str) -> list[str]:
+    """On a hub: the placements that took an object, and where to."""
+    found = []
+    for resource in (CLUSTER_PLACEMENTS, PLACEMENTS):
+        try:
+            items = client.list(resource, namespace if resource.namespaced else "")["items"]
+        except NotFound:
+            continue  # not a hub
+        for item in items:
+            selected = [(entry.get("kind"), entry.get("name"), entry.get("namespace") or "") for entry in _taken(item)]
+            if (kind, name_of(obj), namespace) in selected:
+                clusters = [str(entry.get("clusterName")) for entry in status_of(item).get("placementStatuses") or []]
+                where = ", ".join(clusters) or "no cluster yet"
+                found.append(f"{resource.kind} {name_of(item)}: {where}; `corral fleet describe` says more")
+    return found
+
+
+def _taken(placement: Obj) -> list[Obj]:
+    taken: list[Obj] = status_of(placement).get("selectedResources") or []
+    return taken
 
 
 def _surroundings(client: SyncClient, workload: Obj, namespace: str) -> Surroundings:
