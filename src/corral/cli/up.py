@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -65,10 +66,13 @@ def up(
     spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, file, simulated, bare)
     folder.create()
     folder.write_spec(spec)
-    if foreground:
-        _supervise(spec, folder)
-        return
     started = time.monotonic()
+    if foreground:
+        try:
+            _supervise(spec, folder, lambda ready: _print_next_steps(spec, folder, ready, time.monotonic() - started))
+        except OSError as error:
+            raise click.ClickException(f"the fleet did not start: {error}") from error
+        return
     supervisor = _spawn(spec, folder)
     status = _await_ready(folder, supervisor)
     _print_next_steps(spec, folder, status, time.monotonic() - started)
@@ -109,7 +113,9 @@ def _wanted(
         raise click.ClickException(str(error)) from error
 
 
-def _supervise(spec: config.FleetSpec, folder: FleetFolder) -> None:
+def _supervise(
+    spec: config.FleetSpec, folder: FleetFolder, on_ready: Callable[[FleetStatus], None] = lambda status: None
+) -> None:
     # Nothing of what is imported is garbage; the clusters switch the collector on again.
     gc.disable()
     from corral.fleet.process import run_cluster
@@ -118,7 +124,9 @@ def _supervise(spec: config.FleetSpec, folder: FleetFolder) -> None:
     from corral.runtime import logs
 
     logs.set_up(verbosity=1)
-    Supervisor(spec, folder, run_cluster, introduce).run()
+    supervisor = Supervisor(spec, folder, run_cluster, introduce)
+    supervisor.on_ready = on_ready
+    supervisor.run()
 
 
 def _spawn(spec: config.FleetSpec, folder: FleetFolder) -> int:
@@ -190,7 +198,9 @@ def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, status: Fleet
     if spec.queues and spec.with_role(config.MANAGER):
         click.echo("  kubectl create -f examples/job.yaml     # queued on the manager, run on a worker")
         click.echo("  corral explain job/NAME                 # where it went, or why it waits")
-    click.echo("  corral status | corral down")
+    which = "" if folder.root == FleetFolder.default().root else f" --state {folder.root}"
+    click.echo(f"  corral status{which}")
+    click.echo(f"  corral down{which}")
 
 
 @click.command()

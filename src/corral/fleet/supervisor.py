@@ -55,6 +55,7 @@ class Supervisor:
         self._folder = folder
         self._run = run
         self._introduce = introduce
+        self.on_ready: Callable[[FleetStatus], None] = lambda status: None
         previous = folder.last_status()
         known = {entry.name: entry.port for entry in (previous.clusters if previous else [])}
         self._children = [
@@ -185,11 +186,13 @@ class Supervisor:
             log.exception("setting up the fleet failed")
             self._problem = f"setting up the fleet failed: {error}"
         self._ready = True
-        self._write_status()
+        self.on_ready(self._write_status())
 
-    def _write_status(self) -> None:
+    def _write_status(self) -> FleetStatus:
         clusters = [child.status() for child in self._children]
-        self._folder.write_status(FleetStatus(os.getpid(), self._ready, self._problem, clusters))
+        status = FleetStatus(os.getpid(), self._ready, self._problem, clusters)
+        self._folder.write_status(status)
+        return status
 
     def _stop_all(self) -> None:
         running = [child for child in self._children if child.pid]
