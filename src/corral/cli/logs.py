@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -49,15 +52,36 @@ def logs(
     if not found:
         raise click.ClickException(_no_pods(f"{resource.kind} {name_of(obj)}", workload))
     query = {
-        "follow": "true" if follow and len(found) == 1 else "",
+        "follow": "true" if follow else "",
         "tailLines": "" if tail is None else str(tail),
         "container": container,
     }
-    for where, pod in found:
+
+    def show(where: SyncClient, pod: Obj) -> None:
         prefix = f"{name_of(pod)} | " if len(found) > 1 else ""
-        path = PODS.path(namespace, name_of(pod), "log")
-        for line in where.lines(path, query):
+        for line in where.lines(PODS.path(namespace, name_of(pod), "log"), query):
             click.echo(prefix + line.decode(errors="replace"), nl=not line.endswith(b"\n"))
+
+    def follow_one(where: SyncClient, pod: Obj) -> None:
+        try:
+            show(where, pod)
+        except ApiError as error:
+            click.echo(f"# {name_of(pod)}: {error}", err=True)
+
+    if follow and len(found) > 1:
+        _all_at_once([partial(follow_one, SyncClient(where.access), pod) for where, pod in found])
+    else:
+        for where, pod in found:
+            show(where, pod)
+
+
+def _all_at_once(readers: Sequence[Callable[[], None]]) -> None:
+    """Follow several pods; Ctrl-C ends all of them, and the end of the last one ends the command."""
+    threads = [threading.Thread(target=reader, daemon=True) for reader in readers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _where(
