@@ -5,12 +5,14 @@ The catalogue below is the documentation of what is exported. Every series also 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import platform
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric as Family
 
+from corral import __version__
 from corral.core import conditions
 from corral.core.meta import Obj, metadata_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import parse_time
@@ -117,6 +119,10 @@ GAUGES = {
 }
 
 
+Series = tuple[str, tuple[str, ...]]
+"""A gauge and the values of its labels."""
+
+
 class _SharedNameGauge(Gauge):
     """A gauge whose name is also the stem of a counter, which upstream has and the registry would refuse."""
 
@@ -133,6 +139,9 @@ class QueueingMetrics:
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         self._gauges: dict[str, Gauge] = {}
+        self._shown: dict[Hashable, Mapping[Series, float]] = {}
+        self.ancestors: Callable[[str], Iterable[str]] = lambda _: ()
+        """Cohorts above a ClusterQueue."""
         # The series in use: finding one by its labels costs more than counting.
         self._counts: dict[tuple[str, tuple[str, ...]], Counter] = {}
         self._times: dict[tuple[str, tuple[str, ...]], Histogram] = {}
@@ -147,6 +156,8 @@ class QueueingMetrics:
             kind = _SharedNameGauge if f"{name}_total" in COUNTERS else Gauge
             labels = (*metric.labels, "replica_role")
             self._gauges[name] = kind(name, metric.text, labels, registry=metrics.registry)
+        build = (__version__, "", "", "", platform.python_implementation(), platform.system().lower())
+        self.gauge("kueue_build_info", 1, *build)
 
     def count(self, name: str, *labels: str, amount: float = 1) -> None:
         series = self._counts.get((name, labels))
@@ -163,9 +174,17 @@ class QueueingMetrics:
     def gauge(self, name: str, value: float, *labels: str) -> None:
         self._gauges[name].labels(*labels, self.role).set(value)
 
-    def forget(self, name: str, *labels: str) -> None:
-        """Remove a series of an object that is gone."""
-        self._gauges[name].remove(*labels, self.role)
+    def show(self, owner: Hashable, values: Mapping[Series, float]) -> None:
+        """Set all gauges that tell about `owner`; those it had before and has no more disappear."""
+        before = self._shown.pop(owner, {})
+        for name, labels in before:
+            if (name, labels) not in values:
+                self._gauges[name].remove(*labels, self.role)
+        for (name, labels), value in values.items():
+            if before.get((name, labels)) != value:
+                self.gauge(name, value, *labels)
+        if values:
+            self._shown[owner] = values
 
     # What happens to workloads
 
@@ -193,6 +212,8 @@ class QueueingMetrics:
     def admitted(self, workload: Obj, queued_at: float, now: float) -> None:
         self._twice("kueue_admitted_workloads_total", workload)
         self._twice("kueue_admission_wait_time_seconds", workload, now - queued_at)
+        for cohort in self.ancestors(wl.cluster_queue_of(workload)):
+            self.count("kueue_cohort_subtree_admitted_workloads_total", cohort, class_of(workload))
         if wl.check_states_of(workload):
             reserved_at = transition_time(workload, names.QUOTA_RESERVED) or now
             self._twice("kueue_admission_checks_wait_time_seconds", workload, now - reserved_at)
@@ -224,6 +245,17 @@ class QueueingMetrics:
 
     def finished(self, workload: Obj) -> None:
         self._twice("kueue_finished_workloads_total", workload)
+
+    def workload_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """Keeps the number of finished workloads that still exist."""
+        for workload, by in ((old, -1), (new, 1)):
+            if workload is None or not wl.is_finished(workload):
+                continue
+            if queue := wl.cluster_queue_of(workload):
+                self._gauges["kueue_finished_workloads"].labels(queue, self.role).inc(by)
+            if self.local_queues and (local := wl.queue_of(workload)):
+                labels = (local, namespace_of(workload), self.role)
+                self._gauges["kueue_local_queue_finished_workloads"].labels(*labels).inc(by)
 
 
 def class_of(workload: Obj) -> str:

@@ -5,10 +5,10 @@ Finalizers keep a ClusterQueue until no workload holds its quota.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from corral.controllers.queueing.context import BY_CLUSTER_QUEUE, BY_COHORT, BY_FLAVOR, FIELD_MANAGER, Context
-from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.controllers.queueing.metrics import QueueingMetrics, Series
 from corral.core.conditions import condition, conditions_of, set_condition
 from corral.core.meta import (
     Key,
@@ -28,7 +28,7 @@ from corral.core.quantity import Quantity
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
 from corral.decide.queueing.state import QueueingState
-from corral.decide.queueing.views import ClusterQueueView, LocalQueueView
+from corral.decide.queueing.views import ClusterQueueView, CohortView, LocalQueueView
 from corral.jobs import workload as wl
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
@@ -44,6 +44,7 @@ from corral.runtime.informer import ChangeHandler, Informer
 
 BATCH_S = 1.0
 QUEUES_PER_SECOND = 100
+INFINITE_SHARE = 2**63 - 1
 
 
 def counts_changed(old: Obj | None, new: Obj | None) -> bool:
@@ -98,7 +99,6 @@ class ClusterQueueController:
         self.state = state
         self.metrics = metrics
         self.caches = context.caches
-        self._measured: dict[str, ClusterQueueView] = {}
 
     def setup(self, manager: Manager) -> None:
         workers = self.context.config.workers.get("ClusterQueue.kueue.x-k8s.io", 5)
@@ -109,7 +109,7 @@ class ClusterQueueController:
                 Watch(RESOURCE_FLAVORS, map=lambda flavor: self._users(BY_FLAVOR, name_of(flavor))),
                 Watch(ADMISSION_CHECKS, map=lambda check: self._users("check", name_of(check))),
                 Watch(TOPOLOGIES, map=self._of_topology),
-                Watch(COHORTS, map=lambda cohort: self._users(BY_COHORT, name_of(cohort))),
+                Watch(COHORTS, map=self._below),
             ],
             workers=workers,
         )
@@ -117,6 +117,11 @@ class ClusterQueueController:
 
     def _users(self, index: str, value: str) -> list[Key]:
         return [key_of(queue) for queue in self.caches.cluster_queues.by_index(index, value)]
+
+    def _below(self, cohort: Obj) -> Iterable[Key]:
+        _, queues = self.state.members(name_of(cohort))
+        direct = self._users(BY_COHORT, name_of(cohort))
+        return [*direct, *(key for name in queues if (key := Key("", name)) not in direct)]
 
     def _of_topology(self, topology: Obj) -> Iterable[Key]:
         flavors = self.caches.flavors.by_index("topology", name_of(topology))
@@ -132,7 +137,7 @@ class ClusterQueueController:
     async def reconcile(self, key: Key) -> Result | None:
         queue = self.caches.cluster_queues.get(key)
         if queue is None:
-            self._measured.pop(key.name, None)
+            self.metrics.show((self.name, key), {})
             return None
         view = self.state.cluster_queue(key.name)
         if view is None:
@@ -142,9 +147,7 @@ class ClusterQueueController:
                 CLUSTER_QUEUES, without_finalizer(queue, names.RESOURCE_IN_USE), manager=FIELD_MANAGER
             )
             return None
-        if self._measured.get(key.name) != view:
-            self._measured[key.name] = view
-            self._measure(queue, view)
+        self.metrics.show((self.name, key), self._gauges(queue, view))
         status = self._status(queue, view)
         if status != status_of(queue):
             await self.context.client.update(
@@ -169,44 +172,57 @@ class ClusterQueueController:
         active = view.active and not is_deleting(queue)
         return _with_active(queue, status, active, reason, message, self.context.now())
 
-    def _measure(self, queue: Obj, view: ClusterQueueView) -> None:
+    def _gauges(self, queue: Obj, view: ClusterQueueView) -> dict[Series, float]:
         name, cohort = name_of(queue), str(spec_of(queue).get("cohortName") or "")
-        metrics = self.metrics
-        metrics.gauge("kueue_pending_workloads", view.active_pending, name, "active")
-        metrics.gauge("kueue_pending_workloads", view.pending - view.active_pending, name, "inadmissible")
-        metrics.gauge("kueue_reserving_active_workloads", view.reserving, name)
-        metrics.gauge("kueue_admitted_active_workloads", view.admitted, name)
         state = "terminated" if is_deleting(queue) else "active" if view.active else "pending"
-        for status in ("pending", "active", "terminated"):
-            metrics.gauge("kueue_cluster_queue_status", float(status == state), name, status)
-        if self.context.config.fair_sharing is not None:
-            metrics.gauge("kueue_cluster_queue_weighted_share", view.weighted_share, name, cohort)
-        if self.context.config.cluster_queue_resource_metrics:
-            self._measure_resources(queue, view, name, cohort)
-
-    def _measure_resources(self, queue: Obj, view: ClusterQueueView, name: str, cohort: str) -> None:
-        usages = {"reservation": view.flavors_reservation, "usage": view.flavors_usage}
-        for kind, flavors in usages.items():
-            for flavor in flavors:
-                for resource in flavor["resources"]:
-                    labels = (cohort, name, flavor["name"], resource["name"])
-                    amount = Quantity.parse(resource["total"]).nanos / 1e9
-                    self.metrics.gauge(f"kueue_cluster_queue_resource_{kind}", amount, *labels)
-        for group in spec_of(queue).get("resourceGroups") or []:
-            for flavor in group["flavors"]:
-                for resource in flavor["resources"]:
-                    self._measure_quota(resource, (cohort, name, flavor["name"], resource["name"]))
-
-    def _measure_quota(self, resource: Obj, labels: tuple[str, ...]) -> None:
-        fields = {
-            "nominalQuota": "nominal_quota",
-            "borrowingLimit": "borrowing_limit",
-            "lendingLimit": "lending_limit",
+        config = self.context.config
+        gauges: dict[Series, float] = {
+            ("kueue_pending_workloads", (name, "active")): view.active_pending,
+            ("kueue_pending_workloads", (name, "inadmissible")): view.pending - view.active_pending,
+            ("kueue_reserving_active_workloads", (name,)): view.reserving,
+            ("kueue_admitted_active_workloads", (name,)): view.admitted,
+            ("kueue_cluster_queue_info", (name, cohort, view.root_cohort)): 1,
         }
-        for field, metric in fields.items():
-            value = resource.get(field)
-            amount = float("inf") if value is None else Quantity.parse(value).nanos / 1e9
-            self.metrics.gauge(f"kueue_cluster_queue_{metric}", amount, *labels)
+        for status in ("pending", "active", "terminated"):
+            gauges["kueue_cluster_queue_status", (name, status)] = status == state
+        for resource, amount in view.pending_requests:
+            gauges["kueue_cluster_queue_resource_pending", (name, resource)] = _number(amount)
+        if config.fair_sharing is not None:
+            gauges["kueue_cluster_queue_weighted_share", (name, cohort)] = _share(view.weighted_share)
+        if config.cluster_queue_resource_metrics:
+            gauges.update(_usage_gauges("kueue_cluster_queue", (cohort, name), view))
+            gauges.update(_quota_gauges(queue, (cohort, name)))
+        return gauges
+
+
+def _number(quantity: str) -> float:
+    return Quantity.parse(quantity).nanos / 1e9
+
+
+def _share(weighted: int) -> float:
+    """A queue of weight zero that borrows has no share that could be compared."""
+    return float("nan") if weighted == INFINITE_SHARE else weighted
+
+
+def _usage_gauges(
+    prefix: str, labels: tuple[str, ...], view: ClusterQueueView | LocalQueueView
+) -> Iterator[tuple[Series, float]]:
+    for kind, flavors in (("reservation", view.flavors_reservation), ("usage", view.flavors_usage)):
+        for flavor in flavors:
+            for resource in flavor["resources"]:
+                series = (f"{prefix}_resource_{kind}", (*labels, flavor["name"], resource["name"]))
+                yield series, _number(resource["total"])
+
+
+def _quota_gauges(queue: Obj, labels: tuple[str, ...]) -> Iterator[tuple[Series, float]]:
+    fields = {"nominalQuota": "nominal_quota", "borrowingLimit": "borrowing_limit", "lendingLimit": "lending_limit"}
+    for group in spec_of(queue).get("resourceGroups") or []:
+        for flavor in group["flavors"]:
+            for resource in flavor["resources"]:
+                for field, metric in fields.items():
+                    value = resource.get(field)
+                    series = (f"kueue_cluster_queue_{metric}", (*labels, flavor["name"], resource["name"]))
+                    yield series, float("inf") if value is None else _number(value)
 
 
 class LocalQueueController:
@@ -219,7 +235,6 @@ class LocalQueueController:
         self.state = state
         self.metrics = metrics
         self.caches = context.caches
-        self._measured: dict[Key, LocalQueueView] = {}
 
     def setup(self, manager: Manager) -> None:
         workers = self.context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
@@ -244,11 +259,10 @@ class LocalQueueController:
         queue = self.caches.local_queues.get(key)
         view = self.state.local_queue(key) if queue is not None else None
         if queue is None or view is None:
-            self._measured.pop(key, None)
+            self.metrics.show((self.name, key), {})
             return None
-        if self._measured.get(key) != view:
-            self._measured[key] = view
-            self._measure(key, view)
+        if self.metrics.local_queues:
+            self.metrics.show((self.name, key), self._gauges(queue, view))
         status = self._status(queue, key, view)
         if status != status_of(queue):
             await self.context.client.update(
@@ -281,16 +295,20 @@ class LocalQueueController:
             }
         return share
 
-    def _measure(self, key: Key, view: LocalQueueView) -> None:
-        if not self.metrics.local_queues:
-            return
-        labels = (key.name, key.namespace)
-        self.metrics.gauge("kueue_local_queue_pending_workloads", view.pending, *labels, "active")
-        self.metrics.gauge("kueue_local_queue_reserving_active_workloads", view.reserving, *labels)
-        self.metrics.gauge("kueue_local_queue_admitted_active_workloads", view.admitted, *labels)
-        for active in (True, False):
-            value = "True" if active else "False"
-            self.metrics.gauge("kueue_local_queue_status", float(view.active == active), *labels, value)
+    def _gauges(self, queue: Obj, view: LocalQueueView) -> dict[Series, float]:
+        labels = (name_of(queue), namespace_of(queue))
+        gauges: dict[Series, float] = {
+            ("kueue_local_queue_pending_workloads", (*labels, "active")): view.pending,
+            ("kueue_local_queue_reserving_active_workloads", labels): view.reserving,
+            ("kueue_local_queue_admitted_active_workloads", labels): view.admitted,
+            ("kueue_local_queue_status", (*labels, "True")): view.active,
+            ("kueue_local_queue_status", (*labels, "False")): not view.active,
+            **dict(_usage_gauges("kueue_local_queue", labels, view)),
+        }
+        if self.state.settings.admission_fair_sharing is not None:
+            cluster_queue = str(spec_of(queue).get("clusterQueue") or "")
+            gauges["kueue_local_queue_admission_fair_sharing_usage", (*labels, cluster_queue)] = view.usage_share
+        return gauges
 
 
 def _activity_changed(old: Obj | None, new: Obj | None) -> bool:
@@ -300,7 +318,10 @@ def _activity_changed(old: Obj | None, new: Obj | None) -> bool:
 
 
 class CohortController:
-    """Keeps the share in statuses of Cohorts when fair sharing is on."""
+    """Counts what is below cohorts, and keeps the share in statuses of Cohorts when fair sharing is on.
+
+    A cohort that is only mentioned, without an object of its own, is counted as well.
+    """
 
     name = "kueue-cohort-controller"
     resource: Resource = COHORTS
@@ -312,13 +333,22 @@ class CohortController:
         self.caches = context.caches
 
     def setup(self, manager: Manager) -> None:
-        watches = [Watch(COHORTS)]
-        if self.context.config.fair_sharing is not None:
-            watches.append(Watch(CLUSTER_QUEUES, map=self._ancestors, delay=BATCH_S))
+        watches = [
+            Watch(COHORTS),
+            Watch(COHORTS, map=self._tree, when=not_only_status, delay=BATCH_S),
+            Watch(CLUSTER_QUEUES, map=self._ancestors, delay=BATCH_S),
+        ]
         manager.add(self, watches=watches, workers=1)
 
+    def _tree(self, cohort: Obj) -> Iterable[Key]:
+        below, _ = self.state.members(name_of(cohort))
+        above = self._upwards(str(spec_of(cohort).get("parentName") or ""))
+        return [*(Key("", name) for name in below), *above]
+
     def _ancestors(self, queue: Obj) -> Iterable[Key]:
-        name = str(spec_of(queue).get("cohortName") or "")
+        return self._upwards(str(spec_of(queue).get("cohortName") or ""))
+
+    def _upwards(self, name: str) -> Iterable[Key]:
         seen: dict[str, None] = {}
         while name and name not in seen:
             seen[name] = None
@@ -328,12 +358,29 @@ class CohortController:
 
     async def reconcile(self, key: Key) -> Result | None:
         cohort, view = self.caches.cohorts.get(key), self.state.cohort(key.name)
-        if cohort is None or view is None or self.context.config.fair_sharing is None:
+        fair = self.context.config.fair_sharing is not None
+        self.metrics.show((self.name, key), self._gauges(key.name, view, fair) if view is not None else {})
+        if cohort is None or view is None or not fair:
             return None
-        self.metrics.gauge("kueue_cohort_weighted_share", view.weighted_share, key.name)
         status = {**status_of(cohort), "fairSharing": {"weightedShare": view.weighted_share}}
         if status != status_of(cohort):
             await self.context.client.update(
                 COHORTS, with_status(cohort, status), subresource="status", manager=FIELD_MANAGER
             )
         return None
+
+    def _gauges(self, name: str, view: CohortView, fair: bool) -> dict[Series, float]:
+        gauges: dict[Series, float] = {}
+        if fair:
+            gauges["kueue_cohort_weighted_share", (name,)] = _share(view.weighted_share)
+        if not self.context.config.gates["MetricsForCohorts"]:
+            return gauges
+        gauges["kueue_cohort_info", (name, view.parent, view.root)] = 1
+        gauges["kueue_cohort_subtree_admitted_active_workloads", (name,)] = view.subtree_admitted
+        for flavor in view.subtree_quota:
+            for resource in flavor["resources"]:
+                series = ("kueue_cohort_subtree_quota", (name, flavor["name"], resource["name"]))
+                gauges[series] = _number(resource["total"])
+        for *column, amount in view.subtree_reserved:
+            gauges["kueue_cohort_subtree_resource_reservations", (name, *column)] = _number(amount)
+        return gauges

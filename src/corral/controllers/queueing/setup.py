@@ -56,6 +56,8 @@ class Queueing:
         self._workloads = context.caches.workloads
         if metrics is None:
             metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
+        metrics.ancestors = self.state.ancestors
+        context.caches.workloads.on_change(metrics.workload_changed)
         scheduler = Scheduler(context, self.state, metrics)
         topology = self.config.gates["TopologyAwareScheduling"]
         Feed(self.state, scheduler.wake).connect(

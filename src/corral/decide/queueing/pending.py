@@ -13,8 +13,9 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from corral.core.meta import Key
+from corral.decide.queueing.amounts import add_into
 from corral.decide.queueing.assignment import Cursor
-from corral.decide.queueing.model import WorkloadInfo
+from corral.decide.queueing.model import Amounts, WorkloadInfo
 
 Rank = tuple[int, float, str, int]
 
@@ -104,6 +105,8 @@ class PendingQueue:
         self.preemptor: Key | None = None
         self.by_local_queue: dict[str, int] = {}
         """How many wait per LocalQueue."""
+        self.requests: Amounts = {}
+        """What all that wait ask for together."""
         self.usage_of: Callable[[str], float] | None = None
         """Usage of a LocalQueue, when admission fair sharing orders this queue."""
         self._lanes: dict[object, Lane] = {}
@@ -155,6 +158,8 @@ class PendingQueue:
     def _count(self, item: Pending, by: int) -> None:
         name = item.info.queue_key
         self.by_local_queue[name] = self.by_local_queue.get(name, 0) + by
+        for pod_set in item.info.pod_sets:
+            add_into(self.requests, pod_set.requests, by)
 
     def release(self, key: Key) -> None:
         """Forget that `key` is preempting."""

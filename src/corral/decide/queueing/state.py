@@ -15,6 +15,7 @@ from msgspec import structs
 from corral.core.conditions import is_true
 from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, name_of, spec_of, uid_of
 from corral.decide.queueing.activity import READY
+from corral.decide.queueing.amounts import format_amount
 from corral.decide.queueing.checks import required_checks
 from corral.decide.queueing.clusterqueue import ClusterQueue
 from corral.decide.queueing.decode import (
@@ -31,7 +32,8 @@ from corral.decide.queueing.explain import explain
 from corral.decide.queueing.fairness import share_of
 from corral.decide.queueing.intake import Intake, is_open, same_queue
 from corral.decide.queueing.limits import NO_LIMITS, namespace_limits
-from corral.decide.queueing.model import Amounts, LocalQueueSpec, PodUsage
+from corral.decide.queueing.model import Amounts, LocalQueueSpec, PodUsage, Usage
+from corral.decide.queueing.pending import PendingQueue
 from corral.decide.queueing.plan import CyclePlan, PodSetAssignment
 from corral.decide.queueing.requests import pod_requests
 from corral.decide.queueing.tally import flavor_usage
@@ -341,7 +343,28 @@ class QueueingState(Intake):
             weighted_share=share_of(queue.node).rounded if self.settings.fair_sharing else 0,
             reason=reason,
             message=message,
+            root_cohort=queue.node.root().name if queue.node.parent is not None else "",
+            pending_requests=_requests(waiting, queue),
         )
+
+    def ancestors(self, cluster_queue: str) -> list[str]:
+        """Cohorts above a ClusterQueue, nearest first."""
+        queue = self.world.queues.get(cluster_queue)
+        if queue is None:
+            return []
+        self._settle_structure()
+        return [node.name for node in queue.node.path()]
+
+    def members(self, cohort: str) -> tuple[list[str], list[str]]:
+        """Cohorts and ClusterQueues below a cohort at any depth, the cohort itself among the first."""
+        node = self.world.forest.cohorts.get(cohort)
+        if node is None:
+            return [], []
+        self._settle_structure()
+        cohorts = [node]
+        for member in cohorts:
+            cohorts.extend(member.cohorts.values())
+        return [member.name for member in cohorts], [queue.name for queue in node.subtree_queues()]
 
     def local_queue(self, key: Key) -> LocalQueueView | None:
         spec = self.world.local_queues.get(key)
@@ -370,11 +393,23 @@ class QueueingState(Intake):
         if node is None:
             return None
         self._settle_structure()
+        tallies = [self.world.tally(queue.name) for queue in node.subtree_queues()]
+        reserved: Usage = {}
+        for tally in tallies:
+            for column, amount in tally.reserved.items():
+                reserved[column] = reserved.get(column, 0) + amount
         return CohortView(
             weighted_share=share_of(node).rounded if self.settings.fair_sharing else 0,
             subtree_quota=flavor_usage(node.subtree, node.subtree),
             subtree_usage=flavor_usage(node.subtree, node.usage),
             broken=self.world.forest.is_broken(node),
+            parent=node.parent.name if node.parent is not None else "",
+            root=node.root().name,
+            subtree_reserved=tuple(
+                (column.flavor, column.resource, format_amount(column.resource, reserved.get(column, 0)))
+                for column in node.subtree
+            ),
+            subtree_admitted=sum(tally.admitted for tally in tallies),
         )
 
     def required_checks(
@@ -416,6 +451,14 @@ class QueueingState(Intake):
     def local_queue_history(self, key: Key) -> tuple[Amounts, float | None]:
         """Consumed resources (billionths) and when they were last sampled, for the LocalQueue's status."""
         return self.world.ledger.consumed(str(key))
+
+
+def _requests(waiting: PendingQueue, queue: ClusterQueue) -> tuple[tuple[str, str], ...]:
+    """Sums of what waits; resources the queue has quota for are there even when nobody asks for them."""
+    names = {column.resource for column in queue.spec.quotas} | {
+        name for name, amount in waiting.requests.items() if amount
+    }
+    return tuple((name, format_amount(name, waiting.requests.get(name, 0))) for name in sorted(names))
 
 
 def _local_queue_activity(spec: LocalQueueSpec, queue: ClusterQueue | None) -> tuple[bool, str, str]:

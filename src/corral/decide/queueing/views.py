@@ -21,6 +21,10 @@ class ClusterQueueView(msgspec.Struct, frozen=True):
     """0 unless fair sharing is on; 2^63-1 for a borrowing queue of weight zero."""
     reason: str
     message: str
+    root_cohort: str = ""
+    """The top of the tree it is in."""
+    pending_requests: tuple[tuple[str, str], ...] = ()
+    """What those that wait ask for together, by resource."""
 
     @property
     def active(self) -> bool:
@@ -48,6 +52,13 @@ class CohortView(msgspec.Struct, frozen=True):
     subtree_usage: list[Obj]
     broken: bool
     """Part of a cycle."""
+    parent: str = ""
+    root: str = ""
+    """The top of the tree, itself when nothing is above it."""
+    subtree_reserved: tuple[tuple[str, str, str], ...] = ()
+    """Flavor, resource and how much of it the queues below hold."""
+    subtree_admitted: int = 0
+    """Admitted workloads of the queues below."""
 
 
 class PendingView(msgspec.Struct, frozen=True):
