@@ -35,6 +35,7 @@ from corral.node.runtime import PodRuntime
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.surroundings import ClusterSurroundings
+from corral.node.usage import PodUsage
 from corral.operators.setup import set_up_operators
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ class EmbeddedCluster:
             self._agent = NodeAgent(manager.client, manager.clock, nodes, runtime)
             self._agent.setup(manager)
             self.base.server.streams = runtime
+            if isinstance(runtime, ProcessRuntime):
+                self.base.server.extras.append(PodUsage(manager, runtime.connection.runs))
         if not only_hub:
             Scheduler(manager.client, manager.clock).setup(manager)
 
@@ -160,7 +163,9 @@ def load_configuration(spec: ClusterSpec) -> Obj:
     except OSError as error:
         raise FleetError(f"cluster {spec.name}: config {spec.config}: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise FleetError(f"cluster {spec.name}: config {spec.config} is not YAML: {' '.join(str(error).split())}") from error
+        raise FleetError(
+            f"cluster {spec.name}: config {spec.config} is not YAML: {' '.join(str(error).split())}"
+        ) from error
     if not isinstance(document, dict):
         raise FleetError(f"cluster {spec.name}: config {spec.config} is not a mapping")
     return document

@@ -7,6 +7,7 @@ import select
 from pathlib import Path
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def children_of(pid: int) -> list[int]:
@@ -52,6 +53,21 @@ def exceeds(pid: int, limit: int) -> bool:
     """
     processes = descendants_of(pid)
     return sum(map(_resident, processes)) > limit and sum(map(_proportional, processes)) > limit
+
+
+def spent(pid: int) -> tuple[float, int]:
+    """Seconds of CPU that a program and its children have used, and the bytes they hold now."""
+    processes = descendants_of(pid)
+    return sum(map(_cpu_seconds, processes)), sum(map(_resident, processes))
+
+
+def _cpu_seconds(pid: int) -> float:
+    try:
+        # The name in parentheses may contain blanks; times of children that ended are the third and fourth number.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(int(field) for field in fields[11:15]) / TICKS
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _resident(pid: int) -> int:
