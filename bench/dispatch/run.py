@@ -4,7 +4,7 @@
 
 Every cluster has room for all jobs. First one job at a time, then all of them as fast as the manager takes them. This
 process only creates jobs and watches: a job is admitted when a worker's copy of its Workload says so, running when its
-pod on the worker is ready, finished when the manager's Job is complete. Beside wall time the CPU time of every process is
+pod on the worker runs, finished when the manager's Job is complete. Beside wall time the CPU time of every process is
 printed: on a busy machine that is the figure to compare.
 """
 
@@ -28,7 +28,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.api.client import Connection
-from bench.start.run import CORRAL, cpu_seconds, processes, stop
+from bench.start.run import CORRAL, as_installed, cpu_seconds, processes, stop
 
 from corral.client.kubeconfig import Access, access, load
 
@@ -40,6 +40,7 @@ DISPATCHERS = {
 STAGES = ("admitted", "running", "finished")
 CREATORS = 8
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
 
 
@@ -51,11 +52,12 @@ class Condition(msgspec.Struct):
 class Metadata(msgspec.Struct):
     name: str = ""
     uid: str = ""
+    labels: dict[str, str] = {}
 
 
 class Status(msgspec.Struct):
     conditions: list[Condition] = []
-    ready: int = 0
+    phase: str = ""
 
     def has(self, type_: str) -> bool:
         return any(entry.type == type_ and entry.status == "True" for entry in self.conditions)
@@ -142,7 +144,7 @@ class Observer:
         await self._watch(manager, JOBS, self._manager_job)
         for worker in workers:
             await self._watch(worker, WORKLOADS, self._copy)
-            await self._watch(worker, JOBS, self._remote_job)
+            await self._watch(worker, PODS, self._pod)
 
     async def wait(self, stage: str, count: int, timeout: float = 300) -> None:
         async with asyncio.timeout(timeout):
@@ -176,9 +178,9 @@ class Observer:
             # A Job's Workload is named job-NAME-HASH.
             self._reach("admitted", event.object.metadata.name.removeprefix("job-").rpartition("-")[0])
 
-    def _remote_job(self, event: Event) -> None:
-        if event.object.status.ready or event.object.status.has("Complete"):
-            self._reach("running", event.object.metadata.name)
+    def _pod(self, event: Event) -> None:
+        if event.object.status.phase in ("Running", "Succeeded"):
+            self._reach("running", event.object.metadata.labels["batch.kubernetes.io/job-name"])
 
     def _manager_job(self, event: Event) -> None:
         if event.object.status.has("Complete"):
@@ -272,6 +274,7 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{options.workers} workers, {options.dispatcher}, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
+        as_installed(str(Path(folder, "bytecode")))
         state = Path(folder, "fleet")
         file = fleet_file(Path(folder), options.workers, options.jobs + options.samples + 100, options.dispatcher)
         subprocess.run([*CORRAL, "up", "--state", str(state), "-f", str(file)], check=True, stdout=subprocess.DEVNULL)

@@ -95,7 +95,7 @@ class JobController:
                 Watch(PODS, map=owner_key("Job", "batch"), delay=POD_BATCH_S),
                 Watch(PODS, map=_stray_key),
             ],
-            workers=5,
+            workers=16,
         )
 
     def _note_released(self, old: Obj | None, new: Obj | None) -> None:

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 EVENTS = Resource("", "v1", "events", "Event")
 MAX_PENDING = 10_000
+BATCH = 32
 MAX_REMEMBERED = 4096
 MAX_MESSAGE = 1024
 
@@ -83,11 +84,21 @@ class Recorder:
             await self._wake.wait()
             self._wake.clear()
             while self._pending:
-                identity, reference, component = self._pending.popleft()
-                try:
-                    await self._write(identity, reference, component)
-                except ApiError as error:
-                    log.debug("event not written", extra={"reason": identity.reason, "error": str(error)})
+                await asyncio.gather(*(self._try(*entry) for entry in self._batch()))
+
+    def _batch(self) -> list[tuple[_Identity, Obj, str]]:
+        """The next events, to be written together; a repeat waits, because it counts up what the first one made."""
+        batch: dict[_Identity, tuple[_Identity, Obj, str]] = {}
+        while self._pending and len(batch) < BATCH and self._pending[0][0] not in batch:
+            entry = self._pending.popleft()
+            batch[entry[0]] = entry
+        return list(batch.values())
+
+    async def _try(self, identity: _Identity, reference: Obj, component: str) -> None:
+        try:
+            await self._write(identity, reference, component)
+        except ApiError as error:
+            log.debug("event not written", extra={"reason": identity.reason, "error": str(error)})
 
     async def _write(self, identity: _Identity, reference: Obj, component: str) -> None:
         namespace = identity.namespace or "default"

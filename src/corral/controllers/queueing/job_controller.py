@@ -62,6 +62,7 @@ from corral.jobs.adapter import (
     workload_priority_class,
 )
 from corral.jobs.podset import ConflictingUpdate, PodSet, same_shape
+from corral.kinds.batch import JOBS
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Manager, Result, Watch
 from corral.runtime.informer import Reader
@@ -69,6 +70,8 @@ from corral.runtime.informer import Reader
 log = logging.getLogger(__name__)
 
 COMPOSE_RETRY_S = 10.0
+# Of plain Jobs there may be thousands at once, and most of a reconcile is waiting for writes to be durable.
+FEW_WORKERS, MANY_WORKERS = 5, 16
 """How soon to look again for a class or runtime a job names and nobody has made yet."""
 
 OUT_OF_SYNC = "The prebuilt workload is out of sync with its user job"
@@ -124,7 +127,8 @@ class JobController:
         self.lookups = {resource: manager.informer(resource) for resource in self.adapter.reads}
         self.managed.add_kind(self.adapter, self.jobs)
         resource = self.adapter.resource
-        workers = self.context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), 5)
+        usual = MANY_WORKERS if resource == JOBS else FEW_WORKERS
+        workers = self.context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), usual)
         self._controller = manager.add(self, watches=[Watch(resource)], workers=workers)
 
     def wake(self, key: Key) -> None:
