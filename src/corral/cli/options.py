@@ -34,7 +34,11 @@ def kubeconfig_file(path: Path | None) -> Path:
     if default.exists():
         return default
     local = FleetFolder.default().kubeconfig
-    return local if local.exists() else default
+    if not local.exists():
+        raise click.ClickException(
+            f"there is no kubeconfig {default}; name one with --kubeconfig, or start with `corral up`"
+        )
+    return local
 
 
 def client_of(path: Path | None, context: str) -> SyncClient:
