@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from corral.core.meta import Key
 from corral.decide.queueing.candidates import Preemptor, candidate_order, satisfies_policy
@@ -149,3 +150,28 @@ def test_candidates_of_different_queues_are_sorted_by_priority_and_time() -> Non
     assert ordered(
         (workload("a", 1), OTHER), (workload("b", 0, reserved=1), third), (workload("c", 0, reserved=2), OTHER)
     ) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "expected"),
+    [
+        pytest.param((5, None, 0), (1, "4", 60), True, id="POL-12 a boost makes equal, older may preempt newer"),
+        pytest.param((1, "4", 60), (5, None, 0), False, id="POL-13 a boost makes equal, newer may not preempt older"),
+    ],
+)
+def test_boosts_make_equal(
+    mine: tuple[int, str | None, float], theirs: tuple[int, str | None, float], expected: bool
+) -> None:
+    asking, candidate = (
+        structs.replace(boosted(priority, boost), created=at, order_time=at) for priority, boost, at in (mine, theirs)
+    )
+    policy = "LowerOrNewerEqualPriority"
+    assert satisfies_policy(Preemptor(asking, OWN, frozenset(), {}, NOW), candidate, policy) is expected
+
+
+def test_candidates_are_sorted_by_boosted_priority() -> None:
+    """PRE-40"""
+    low, high = boosted(1, "10"), boosted(5, None)
+    names = {"boosted": low, "plain": high}
+    found = ordered(*((structs.replace(info, key=Key("ns", name)), OWN) for name, info in names.items()))
+    assert found == ["plain", "boosted"]

@@ -98,7 +98,7 @@ def test_quota_is_shown_on_request() -> None:
 
 
 def test_a_tree_of_cohorts() -> None:
-    """IPR-51, IPR-55, IPR-61: sums of the whole tree, at every level of it."""
+    """IPR-51, IPR-61: sums of the whole tree, at every level of it."""
 
     async def main() -> None:
         async with World() as world:
