@@ -6,3 +6,4 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "simulation" / "placement"))
+sys.path.insert(0, str(Path(__file__).parent))
