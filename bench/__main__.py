@@ -23,6 +23,7 @@ BENCHMARKS = {
     "dispatch": ["dispatch/run.py"],
     "late-binding": ["dispatch/run.py", "--dispatcher", "late-binding"],
     "fleet": ["fleet/placements.py"],
+    "fleet-burst": ["fleet/burst.py"],
 }
 
 
