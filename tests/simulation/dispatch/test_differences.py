@@ -78,10 +78,11 @@ def other(cluster: str) -> str:
 
 
 def test_every_row_names_a_test_that_exists() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "differences.md").read_text()
+    root = Path(__file__).parents[3]
+    text = (root / "docs" / "differences.md").read_text()
     named = [row.split("`")[-2] for row in text.splitlines() if row.startswith("| ") and row.endswith("` |")]
     assert len(named) > 10
-    assert [name for name in named if name not in globals()] == []
+    assert [name for name in named if name not in globals() and not (root / name).is_file()] == []
 
 
 def test_a_stale_copy_on_a_returning_worker_never_beats_the_live_run() -> None:
