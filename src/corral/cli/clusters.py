@@ -118,6 +118,7 @@ def remove(
 ) -> None:
     """Remove a worker: take it out of the config, delete its MultiKueueCluster and Secret."""
     manager = client_of(kubeconfig_path, context)
+    manager.get(join.MULTI_KUEUE_CLUSTERS, name)
     busy = _running(manager).get(name, 0)
     if busy and not force:
         raise click.ClickException(
