@@ -88,8 +88,8 @@ def hosts_text(entries: Iterable[Record], namespace: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def pod_hosts(pod: Obj, address: str, shared: str) -> str:
-    """The whole hosts file of one pod."""
+def pod_hosts(pod: Obj, address: str, shared: str, services: Iterable[Obj] = ()) -> str:
+    """The whole hosts file of one pod. Headless `services` that select it lead to itself from its first moment on."""
     hostname = pod_hostname(pod)
     names = [hostname]
     if subdomain := spec_of(pod).get("subdomain"):
@@ -100,7 +100,8 @@ def pod_hosts(pod: Obj, address: str, shared: str) -> str:
     aliases = "".join(
         f"{entry['ip']}\t{' '.join(entry.get('hostnames') or ())}\n" for entry in spec_of(pod).get("hostAliases") or ()
     )
-    return own + aliases + shared
+    itself = [(namespace_of(pod), name_of(service), address) for service in services if is_headless(service)]
+    return own + aliases + hosts_text(itself, namespace_of(pod)) + shared
 
 
 def rewrite(value: str, table: Mapping[str, str]) -> str:

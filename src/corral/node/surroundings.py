@@ -113,6 +113,10 @@ class ClusterSurroundings:
     def lookup(self, namespace: str) -> Mapping[str, str]:
         return names.lookup_table(self._all(), namespace)
 
+    def services_of(self, pod: Obj) -> list[Obj]:
+        """The Services that select a pod."""
+        return [service for service in self._services.list(namespace_of(pod)) if names.selects(service, pod)]
+
     def pods_of(self, service: Obj) -> list[Obj]:
         """The pods a Service selects, by way of one of its labels."""
         selector = spec_of(service).get("selector") or {}

@@ -67,6 +67,10 @@ class Surroundings(Protocol):
         """Lines of a hosts file for the pods of a namespace."""
         ...
 
+    def services_of(self, pod: Obj) -> list[Obj]:
+        """The Services that select a pod."""
+        ...
+
     def lookup(self, namespace: str) -> Mapping[str, str]:
         """The same as a table."""
         ...
@@ -307,7 +311,8 @@ class ProcessRuntime(ProcessStreams):
     # Names
 
     def _write_names(self, pod: Obj, folder: PodFolder, address: str) -> None:
-        text = names.pod_hosts(pod, address, self.around.hosts(namespace_of(pod)))
+        around = self.around
+        text = names.pod_hosts(pod, address, around.hosts(namespace_of(pod)), around.services_of(pod))
         if self._hosts.get(folder.uid) != text or not folder.hosts.exists():
             # In place: the file is mounted into running containers, and a mount follows the file, not its name.
             folder.hosts.write_text(text)
