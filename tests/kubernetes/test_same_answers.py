@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
 from cluster import TOKEN, ControlPlane, programs
-from replay_errors import Answer, compare, mask
+from replay_errors import Answer, compare, in_order, mask
 
 from corral.fleet.embedded_api import EmbeddedApi
 
@@ -68,7 +68,7 @@ def _differences(ours: Answer, theirs: Answer) -> list[str]:
     found = [] if ours.status == theirs.status else [f"status {ours.status}, not {theirs.status}"]
     refusals = [each.body for each in (ours, theirs) if isinstance(each.body, str) or each.body.get("kind") == "Status"]
     if refusals:
-        compare(mask(theirs.body), mask(ours.body), "", found)
+        compare(in_order(mask(theirs.body)), in_order(mask(ours.body)), "", found)
     return found
 
 
