@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from corral.controllers.dispatch.admission_checks import MultiKueueChecks
 from corral.controllers.dispatch.clusters import Connect, MultiKueueClusters
 from corral.controllers.dispatch.garbage import CollectGarbage
 from corral.controllers.dispatch.metrics import DispatchMetrics
+from corral.controllers.dispatch.remote_pods import RemotePods
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.workloads import DispatchWorkloads
@@ -32,3 +33,17 @@ def set_up_dispatch(
     workloads.setup(manager)
     CollectGarbage(settings, remotes).setup(manager)
     return remotes
+
+
+def set_up_remote_pods(
+    manager: Manager,
+    settings: DispatchSettings,
+    remotes: Remotes,
+    adapters: Sequence[JobAdapter],
+    revision: Callable[[], int],
+) -> RemotePods:
+    """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
+    kinds = [adapter.resource for adapter in (*adapters, StatefulSetJob())]
+    pods = RemotePods(remotes, kinds, settings.origin, revision)
+    pods.setup(manager)
+    return pods

@@ -1,0 +1,90 @@
+"""What the rooms of dispatching share: the manager's caches, the workers, and how a Workload's check is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from corral.controllers.dispatch.admission_checks import config_name
+from corral.controllers.dispatch.metrics import DispatchMetrics
+from corral.controllers.dispatch.remotes import Remote, Remotes
+from corral.controllers.dispatch.settings import DispatchSettings
+from corral.core.errors import ApiError
+from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
+from corral.decide.dispatch.machine import check_state
+from corral.jobs import workload as wl
+from corral.jobs.adapter import JobAdapter
+from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
+from corral.runtime.controller import Manager
+
+ADMISSION_MANAGER = "kueue-admission"
+
+
+class Subject:
+    """A Workload with all that was found out about it."""
+
+    __slots__ = ("adapter", "check", "job_key", "jobs", "rejected", "workload")
+
+    def __init__(self, workload: Obj, check: str, adapter: JobAdapter, job_key: Key, jobs: list[Obj]) -> None:
+        self.workload, self.check, self.adapter, self.job_key, self.jobs = workload, check, adapter, job_key, jobs
+        self.rejected: Mapping[str, str] = {}
+
+
+class Context:
+    """One manager's dispatching."""
+
+    def __init__(
+        self, manager: Manager, settings: DispatchSettings, remotes: Remotes, metrics: DispatchMetrics
+    ) -> None:
+        self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
+        self.workloads = manager.informer(WORKLOADS)
+        self.checks = manager.informer(ADMISSION_CHECKS)
+        self.configs = manager.informer(MULTI_KUEUE_CONFIGS)
+        self.clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
+
+    def check_of(self, workload: Obj) -> str:
+        for state in wl.check_states_of(workload):
+            check = self.checks.get(Key("", state["name"]))
+            if check is not None and spec_of(check).get("controllerName") == names.MULTIKUEUE_CONTROLLER:
+                return str(state["name"])
+        return ""
+
+    def clusters_of(self, check: str) -> list[str]:
+        found = self.checks.get(Key("", check))
+        config = self.configs.get(Key("", config_name(found))) if found else None
+        return list(spec_of(config).get("clusters") or []) if config else []
+
+    def connected(self, cluster: str) -> Remote:
+        remote = self.remotes.get(cluster)
+        if remote is None or not remote.connected:
+            raise ApiError(f"cluster {cluster}: no remote client for nominated cluster")
+        return remote
+
+    async def explain(self, workload: Obj, check: str, message: str) -> None:
+        """Show on the Workload and in an Event what keeps it waiting."""
+        workload = self.workloads.get(key_of(workload)) or workload
+        state = check_state(workload, check)
+        if not message or state.get("state") != names.PENDING or state.get("message") == message:
+            return
+        await self.set_check(workload, check, names.PENDING, message)
+        self.manager.recorder.event(workload, "Normal", "WaitingForWorker", message)
+
+    async def reject(self, workload: Obj, check: str, why: str) -> None:
+        previous = check_state(workload, check).get("state")
+        await self.set_check(workload, check, names.REJECTED, f'{why}, Previously: "{previous}"')
+
+    async def set_check(self, workload: Obj, check: str, state: str, message: str, **more: object) -> Obj:
+        now = self.manager.clock.timestamp()
+
+        def changed(entry: Obj) -> Obj:
+            if entry.get("name") != check:
+                return entry
+            since = entry.get("lastTransitionTime") if entry.get("state") == state else now
+            return {**entry, "state": state, "message": message, "lastTransitionTime": since or now, **more}
+
+        states = [changed(entry) for entry in wl.check_states_of(workload)]
+        return await self.write(
+            with_status(workload, {**status_of(workload), "admissionChecks": states}), ADMISSION_MANAGER
+        )
+
+    async def write(self, workload: Obj, manager: str) -> Obj:
+        return await self.manager.client.update(WORKLOADS, workload, subresource="status", manager=manager)

@@ -1,0 +1,97 @@
+"""Late binding: the one worker that can start a Workload now or soonest, by what every worker's queues have free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.controllers.dispatch.capacity import worker_view
+from corral.controllers.dispatch.context import Context, Subject
+from corral.core import conditions
+from corral.core.meta import Key, Obj, key_of, labels_of, metadata_of
+from corral.decide.dispatch import binding, nominate
+from corral.decide.dispatch.nominate import Nomination
+from corral.jobs import workload as wl
+from corral.kinds.kueue import names
+
+BY_NOMINATION = "nominated"
+
+
+class LateBinding:
+    """Binds Workloads, and remembers the bindings that do not show in the caches yet."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._binding: dict[Key, str] = {}
+        context.workloads.add_index(BY_NOMINATION, nominate.nominated)
+
+    def forget(self, key: Key) -> None:
+        """The Workload is gone or has its cluster."""
+        self._binding.pop(key, None)
+
+    def bind(self, subject: Subject, configured: Sequence[str]) -> Nomination:
+        """The one worker that can start the Workload now or soonest; it stays where a worker has reserved quota for it."""
+        workload = subject.workload
+        current = next(iter(nominate.nominated(workload)), "")
+        if current and not self._is_refused(current, key_of(workload)):
+            return Nomination((current,))
+        views = [self._worker_view(name, subject) for name in configured]
+        choice = binding.choose(workload, subject.jobs[0] if subject.jobs else None, views)
+        chosen = binding.rebind(choice, current)
+        subject.rejected = choice.rejected
+        self._binding[key_of(workload)] = chosen
+        return Nomination((chosen,) if chosen else ())
+
+    def _is_refused(self, cluster: str, key: Key) -> bool:
+        """Whether a worker has looked at its copy and could not take it, or is gone."""
+        remote = self._context.remotes.get(cluster)
+        if remote is None or not remote.connected:
+            return True
+        copy = remote.workload(key)
+        return copy is not None and conditions.is_false(copy, names.QUOTA_RESERVED)
+
+    def _has_reserved(self, cluster: str, key: Key) -> bool:
+        remote = self._context.remotes.get(cluster)
+        copy = remote.workload(key) if remote is not None else None
+        return copy is not None and conditions.is_true(copy, names.QUOTA_RESERVED)
+
+    def _worker_view(self, cluster: str, subject: Subject) -> binding.WorkerView:
+        described = self._context.clusters.get(Key("", cluster))
+        remote = self._context.remotes.get(cluster)
+        if remote is None or not remote.connected or remote.local_queues is None or remote.cluster_queues is None:
+            return binding.WorkerView(cluster, connected=False)
+        queue = remote.local_queues.get(wl.local_queue_key(subject.workload))
+        return worker_view(
+            cluster,
+            labels_of(described) if described else {},
+            queue,
+            remote.cluster_queues,
+            serves=remote.supports(subject.adapter.resource),
+            promised=self._promised(cluster, subject.workload),
+        )
+
+    def _promised(self, cluster: str, workload: Obj) -> dict[str, int]:
+        """What was bound to a worker and does not show in its usage yet.
+
+        For one that is bound already only older ones count: two that made way for each other would never come to rest.
+        """
+        total: dict[str, int] = {}
+        is_bound = bool(nominate.nominated(workload))
+        for key in self._bound_to(cluster):
+            other = self._context.workloads.get(key)
+            if other is None or key == key_of(workload) or self._has_reserved(cluster, key):
+                continue
+            if is_bound and _age(other) > _age(workload):
+                continue
+            for resource, amount in binding.requests_of(other).items():
+                total[resource] = total.get(resource, 0) + amount
+        return total
+
+    def _bound_to(self, cluster: str) -> list[Key]:
+        """Workloads bound to a worker, those included whose nomination is being written right now."""
+        written = [key_of(other) for other in self._context.workloads.by_index(BY_NOMINATION, cluster)]
+        kept = [key for key in written if self._binding.get(key, cluster) == cluster]
+        return list(dict.fromkeys((*kept, *(key for key, name in self._binding.items() if name == cluster))))
+
+
+def _age(workload: Obj) -> tuple[str, Key]:
+    return str(metadata_of(workload).get("creationTimestamp")), key_of(workload)

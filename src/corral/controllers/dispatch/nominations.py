@@ -1,0 +1,156 @@
+"""Nomination: which workers are asked for a Workload, the copies that follow, and why each of them does not take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from corral.controllers.dispatch.context import ADMISSION_MANAGER, Context, Subject
+from corral.controllers.dispatch.late_binding import LateBinding
+from corral.controllers.dispatch.mirror import NotOurs, create_copy
+from corral.controllers.dispatch.remotes import Remote
+from corral.controllers.dispatch.runs import Runs
+from corral.controllers.dispatch.together import Siblings
+from corral.core import conditions
+from corral.core.errors import ApiError
+from corral.core.meta import Key, Obj, key_of, status_of, with_status
+from corral.core.resource import Resource
+from corral.core.timestamps import format_duration, parse_time
+from corral.decide.dispatch import model, nominate
+from corral.decide.dispatch.copy import remote_workload
+from corral.decide.dispatch.machine import check_state
+from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
+from corral.kinds.kueue import WORKLOADS, names
+from corral.runtime.controller import Result, together
+
+HAND_BACK_S = 60
+MAX_HAND_BACK_S = 3600
+
+
+class Nominations:
+    """Names workers for Workloads that have none yet, and makes the copies follow."""
+
+    def __init__(
+        self, context: Context, runs: Runs, siblings: Siblings, late: LateBinding, retry: Callable[[Key], None]
+    ) -> None:
+        self._context, self._runs, self._siblings, self._late, self._retry = context, runs, siblings, late, retry
+
+    async def nominate(self, subject: Subject) -> Result | None:
+        silent = self._fenced_off(key_of(subject.workload)) if self._context.settings.fencing else 0.0
+        if silent > 0:
+            await self._context.explain(
+                subject.workload, subject.check, "waits until a lost worker has stopped its copy"
+            )
+            return Result(silent)
+        nomination = self._nomination(subject)
+        if nomination is None:
+            return None
+        workload = await self._write_nomination(subject.workload, nomination)
+        problems: list[str] = []
+        following = []
+        for name in self._context.clusters_of(subject.check):
+            remote = self._context.remotes.get(name)
+            if remote is not None and remote.connected:
+                following.append(self._follow_nomination(subject, remote, name in nomination.clusters, problems))
+            elif name in nomination.clusters:
+                problems.append(f"{name}: cannot be reached")
+        await together(following)
+        problems += [f"{name}: {why}" if name else why for name, why in subject.rejected.items()]
+        waiting = self._waiting(key_of(workload), nomination.clusters, problems)
+        patience = self._patience(workload)
+        if patience is not None and patience <= 0:
+            await self._hand_back(subject, waiting)
+            return None
+        if self._context.settings.say_why:
+            await self._context.explain(workload, subject.check, waiting)
+        again = [seconds for seconds in (nomination.again_after, patience) if seconds is not None]
+        return Result(min(again)) if again else None
+
+    def _fenced_off(self, key: Key) -> float:
+        """Seconds until no worker out of reach can be running this Workload any more."""
+        now, limit = self._context.manager.clock.now(), self._context.settings.worker_lost_timeout
+        left = [
+            remote.lost_since + limit - now for remote in self._context.remotes.unreachable() if remote.may_hold(key)
+        ]
+        return max(left, default=0.0)
+
+    def _patience(self, workload: Obj) -> float | None:
+        """Seconds until a Workload that no worker takes is handed back; None when it waits for ever."""
+        limit = self._context.settings.give_up_after
+        since = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
+        if limit is None or not since:
+            return None
+        return parse_time(str(since)) + limit - self._context.manager.clock.now()
+
+    async def _hand_back(self, subject: Subject, waiting: str) -> None:
+        """Give the quota back to others: the check asks for another try, later each time."""
+        workload = self._context.workloads.get(key_of(subject.workload)) or subject.workload
+        state = check_state(workload, subject.check)
+        delay = min(HAND_BACK_S * 2 ** int(state.get("retryCount") or 0), MAX_HAND_BACK_S)
+        message = f"No worker took the workload within {format_duration(self._context.settings.give_up_after or 0)}"
+        message = f"{message}: {waiting}" if waiting else message
+        await self._context.set_check(workload, subject.check, names.RETRY, message, requeueAfterSeconds=int(delay))
+        self._context.metrics.redispatched("", "HandedBack")
+        self._context.manager.recorder.event(workload, "Warning", "HandedBack", message)
+
+    def _nomination(self, subject: Subject) -> Nomination | None:
+        workload, settings = subject.workload, self._context.settings
+        configured = self._context.clusters_of(subject.check)
+        usable = [name for name in configured if self._takes(name, subject.adapter.resource)]
+        leader = self._siblings.leader(subject.jobs[0]) if subject.jobs else None
+        if leader is not None:
+            chosen = str(status_of(leader).get("clusterName") or "")
+            subject.rejected = {"": "waits for the first pod of its Deployment"} if not chosen else {}
+            return Nomination((chosen,) if chosen else ())
+        if settings.dispatcher == model.ALL_AT_ONCE:
+            return nominate.all_at_once(workload, usable)
+        if settings.dispatcher == model.LATE_BINDING:
+            return self._late.bind(subject, configured)
+        if settings.dispatcher == model.INCREMENTAL:
+            now = self._context.manager.clock.now()
+            return nominate.incremental(workload, configured, now, step=settings.step, round_s=settings.round_s)
+        return Nomination(nominate.nominated(workload))
+
+    def _takes(self, cluster: str, resource: Resource) -> bool:
+        remote = self._context.remotes.get(cluster)
+        return remote is not None and remote.connected and remote.supports(resource)
+
+    async def _write_nomination(self, workload: Obj, nomination: Nomination) -> Obj:
+        if nomination.new_round:
+            patch = {"metadata": {"annotations": {ROUND_ANNOTATION: self._context.manager.clock.timestamp()}}}
+            key = key_of(workload)
+            workload = await self._context.manager.client.patch(
+                WORKLOADS, key.name, key.namespace, patch, manager=ADMISSION_MANAGER
+            )
+        if nomination.clusters == nominate.nominated(workload):
+            return workload
+        status = {**status_of(workload), "nominatedClusterNames": list(nomination.clusters)}
+        return await self._context.write(with_status(workload, status), ADMISSION_MANAGER)
+
+    async def _follow_nomination(self, subject: Subject, remote: Remote, wanted: bool, problems: list[str]) -> None:
+        held = remote.workload(key_of(subject.workload))
+        if not wanted:
+            if held is not None:
+                await self._runs.remove_from(subject, remote.name)
+            return
+        if held is not None:
+            return
+        try:
+            copy = remote_workload(subject.workload, self._context.settings.origin)
+            if await create_copy(remote, copy, self._context.settings.origin):
+                self._context.metrics.copied(remote.name)
+        except NotOurs as problem:
+            problems.append(str(problem))
+        except ApiError as error:
+            problems.append(f"{remote.name}: {error}")
+            self._retry(key_of(subject.workload))
+
+    def _waiting(self, key: Key, clusters: Iterable[str], problems: Sequence[str]) -> str:
+        """Why each asked worker has not taken the Workload, one sentence each."""
+        reasons = list(problems)
+        for name in clusters:
+            remote = self._context.remotes.get(name)
+            copy = remote.workload(key) if remote is not None else None
+            entry = conditions.find(copy, names.QUOTA_RESERVED) if copy else None
+            if entry is not None and entry.get("status") == "False" and entry.get("message"):
+                reasons.append(f"{name}: {entry['message']}")
+        return "; ".join(sorted(reasons))

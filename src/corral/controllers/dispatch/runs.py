@@ -1,0 +1,142 @@
+"""A Workload on its worker: the job made and mirrored there, its end brought back, and nothing left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.controllers.dispatch.context import ADMISSION_MANAGER, Context, Subject
+from corral.controllers.dispatch.mirror import NotOurs, Refused, remove, sync_job
+from corral.controllers.dispatch.propagate import send_named, send_runtime
+from corral.controllers.dispatch.remotes import Remote
+from corral.core import conditions
+from corral.core.meta import Key, Obj, key_of, name_of, status_of, with_status
+from corral.core.timestamps import parse_time
+from corral.decide.dispatch.machine import check_state
+from corral.jobs import lifecycle
+from corral.jobs.adapter import JobAdapter
+from corral.kinds.kueue import WORKLOADS, names
+from corral.runtime.controller import Result, together
+
+DEFERRED_S = 2.0
+REFUSED_S = 10.0
+
+
+class Runs:
+    """What is done on workers for Workloads that have one, and for those that have none any more."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def remove_everywhere(self, key: Key) -> None:
+        for remote in self._context.remotes.connected():
+            if remote.workloads.get(key) is not None or remote.jobs_of(key):
+                await remove(remote, key, self._context.settings.origin)
+
+    async def clean_up(self, subject: Subject, clusters: Sequence[str]) -> None:
+        await together(self.remove_from(subject, name) for name in clusters)
+
+    async def remove_from(self, subject: Subject, cluster: str) -> None:
+        remote = self._context.remotes.get(cluster)
+        if remote is not None and remote.connected:
+            await remove(
+                remote, key_of(subject.workload), self._context.settings.origin, subject.adapter, subject.job_key
+            )
+
+    async def sync(self, subject: Subject, cluster: str, *, live: bool = False) -> bool:
+        """Make or mirror the job on `cluster`; True when nothing is left to copy."""
+        remote = self._context.connected(cluster) if subject.jobs else None
+        done = True
+        for job in subject.jobs:
+            assert remote is not None
+            is_new = self._context.settings.propagate and remote.job(subject.adapter.resource, key_of(job)) is None
+            if is_new:
+                await send_runtime(self._context.manager.client, remote, job, self._context.settings.origin)
+            done &= await sync_job(
+                self._context.manager.client,
+                remote,
+                subject.adapter,
+                job,
+                name_of(subject.workload),
+                self._context.settings.origin,
+                live=live,
+            )
+            if is_new:
+                await self._send_named(remote, subject.adapter, job)
+        return done
+
+    async def _send_named(self, remote: Remote, adapter: JobAdapter, job: Obj) -> None:
+        key = key_of(job)
+        made = await remote.client.get(adapter.resource, key.name, key.namespace)
+        await send_named(self._context.manager.client, remote, job, made, self._context.settings.origin)
+
+    async def finish(self, subject: Subject, cluster: str, condition: Obj) -> None:
+        await self.sync(subject, cluster, live=True)
+        now = self._context.manager.clock.timestamp()
+        reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
+        await self._context.write(lifecycle.finish(subject.workload, reason, message, now), ADMISSION_MANAGER)
+        recorder = self._context.manager.recorder.named(f"{subject.adapter.framework}-kueue-controller")
+        for job in subject.jobs:
+            text = f"Workload '{key_of(subject.workload)}' is declared finished"
+            recorder.event(job, "Normal", "FinishedWorkload", text)
+
+    async def send_back(self, subject: Subject, message: str, event_type: str, event_message: str) -> None:
+        await self._context.set_check(subject.workload, subject.check, names.RETRY, message)
+        self._context.metrics.redispatched(status_of(subject.workload).get("clusterName") or "", message.split(",")[0])
+        if event_type:
+            self._context.manager.recorder.event(subject.workload, event_type, "MultiKueue", event_message)
+
+    async def deactivate(self, subject: Subject, cluster: str, message: str) -> Result | None:
+        remote = self._context.connected(cluster)
+        copy = remote.workload(key_of(subject.workload))
+        if copy is not None and not conditions.is_true(copy, names.DEACTIVATION_TARGET):
+            now = self._context.manager.clock.timestamp()
+            target = lifecycle.deactivation_target(copy, "EvictedOnManagerCluster", message, now)
+            await remote.client.update(WORKLOADS, target, subresource="status", manager=names.MULTIKUEUE_MANAGER)
+        return None if await self.sync(subject, cluster) else Result(DEFERRED_S)
+
+    async def settle(self, subject: Subject) -> None:
+        """Say in the job's status that it has stopped, once queueing has suspended it."""
+        adapter = subject.adapter
+        for job in subject.jobs:
+            if not adapter.is_suspended(job) or not adapter.is_active(job):
+                continue
+            stopped = with_status(job, adapter.stopped_status(job, self._context.manager.clock.timestamp()))
+            await self._context.manager.client.update(
+                adapter.resource, stopped, subresource="status", manager=names.MULTIKUEUE_MANAGER
+            )
+
+    async def update_spec(self, subject: Subject, cluster: str, spec: Obj) -> None:
+        key = key_of(subject.workload)
+        await self._context.connected(cluster).client.patch(
+            WORKLOADS, key.name, key.namespace, {"spec": spec}, manager=names.MULTIKUEUE_MANAGER
+        )
+
+    async def run(self, subject: Subject, cluster: str, drop: Sequence[str]) -> Result | None:
+        await self.clean_up(subject, drop)
+        try:
+            done = await self.sync(subject, cluster)
+        except NotOurs as problem:
+            await self._context.explain(subject.workload, subject.check, str(problem))
+            raise
+        except Refused as problem:
+            if self._context.settings.say_why:
+                await self._context.explain(subject.workload, subject.check, str(problem))
+            return Result(REFUSED_S)
+        state = check_state(subject.workload, subject.check)
+        if state.get("state") not in (names.RETRY, names.REJECTED):
+            await self._mark_ready(subject, cluster)
+        return Result(self._context.settings.worker_lost_timeout if done else DEFERRED_S)
+
+    async def _mark_ready(self, subject: Subject, cluster: str) -> None:
+        workload = self._context.workloads.get(key_of(subject.workload)) or subject.workload
+        state = check_state(workload, subject.check)
+        if state.get("state") == names.READY and status_of(workload).get("clusterName") == cluster:
+            return
+        message = f'The workload was admitted on "{cluster}"'
+        status = {**status_of(workload), "clusterName": cluster}
+        status.pop("nominatedClusterNames", None)
+        await self._context.set_check(with_status(workload, status), subject.check, names.READY, message)
+        reserved = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
+        waited = self._context.manager.clock.now() - parse_time(reserved) if reserved else 0.0
+        self._context.metrics.admitted(cluster, max(waited, 0.0))
+        self._context.manager.recorder.event(workload, "Normal", "MultiKueue", message)
