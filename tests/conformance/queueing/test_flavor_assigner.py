@@ -1,128 +1,24 @@
-"""Which flavors a workload gets, with what mode, and what it is told, one sentence per case.
-
-A case names the ClusterQueue, what it and its neighbour use, the workload, and the assignment that must come out:
-`pod set: resource@flavor mode` with mode fit, preempt or none, plus the reasons when there are any.
-"""
+"""Which flavors a workload gets, with what mode, and what it is told, one sentence per case."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from flavor_notation import Case, check, over, pods, require, short
 from scenario import Scenario
 
-from corral.core.meta import Obj
-from corral.decide.queueing.assignment import Assignment, Fit, Mode
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.flavors import FlavorAssigner, Rank, is_preferred, tries_next
-from corral.decide.queueing.model import FlavorResource, Fungibility, Usage, WorkloadInfo
+from corral.decide.queueing.assignment import Fit
+from corral.decide.queueing.flavors import Rank, is_preferred, tries_next
+from corral.decide.queueing.model import Fungibility
 from corral.decide.queueing.partial import reduced_counts
-from corral.decide.queueing.plan import PodSetAssignment
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.settings import QueueingSettings
 from corral.decide.queueing.workload import WorkloadDecoder
 from corral.testing.queueing import make_pod_set, make_workload
-
-MODES = {Mode.FIT: "fit", Mode.PREEMPT: "preempt", Mode.NO_FIT: "none"}
-
-
-@dataclass
-class Case:
-    queue: str
-    """Quota of queue `q`, in the notation of scenarios."""
-    pod_sets: list[Obj]
-    want: str
-    """`main: cpu@default fit`; several separated by `; `."""
-    reasons: list[str] = field(default_factory=list)
-    used: str = ""
-    """`default cpu=3`, on queue `q`."""
-    neighbour: str = ""
-    """Quota of queue `other` in the same cohort."""
-    neighbour_used: str = ""
-    flavors: str = ""
-    oracle: dict[str, Fit] = field(default_factory=dict)
-    """What preempting in a flavor would give; the default is preemption in the own queue."""
-    borrows: int = 0
-    tried: int | None = None
-    fair: bool = False
-    features: dict[str, bool] = field(default_factory=dict)
-    replaced: dict[str, tuple[str, int]] = field(default_factory=dict)
-    reclaimable: dict[str, int] = field(default_factory=dict)
-    granular: str = ""
-
-
-def usage(text: str) -> Usage:
-    found: Usage = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        flavor, quota = part.split()
-        resource, _, amount = quota.partition("=")
-        found[FlavorResource(flavor, resource)] = int(amount) * (1000 if resource == "cpu" else 1)
-    return found
-
-
-def assign(case: Case) -> Assignment:
-    cohort = " in co" if case.neighbour else ""
-    text = "\n".join(
-        [*case.flavors.split("; "), f"queue q{cohort}: {case.queue}"]
-        + ([f"queue other in co: {case.neighbour}"] if case.neighbour else [])
-    )
-    features = Features(**{"granular_reasons": True, **case.features})
-    scenario = Scenario(text + "\n->", QueueingSettings(fair_sharing=case.fair, features=features))
-    world = scenario.state.world
-    scenario.state._settle()
-    world.queues["q"].node.add(usage(case.used))
-    if case.neighbour_used:
-        world.queues["other"].node.add(usage(case.neighbour_used))
-    obj = make_workload("w", "lq-q", *case.pod_sets)
-    obj["status"] = {"reclaimablePods": [{"name": name, "count": count} for name, count in case.reclaimable.items()]}
-    info = WorkloadDecoder(scenario.settings).decode(obj)
-
-    def oracle(queue: ClusterQueue, info: WorkloadInfo, column: FlavorResource, amount: int) -> tuple[Fit, int]:
-        return case.oracle.get(column.flavor, Fit.PREEMPT), 0
-
-    replaced = _replaced(case, info, world.queues["q"])
-    assigner = FlavorAssigner(world.queues["q"], info, world.flavors, scenario.settings, oracle, replaced=replaced)
-    return assigner.assign(1)
-
-
-def _replaced(case: Case, info: WorkloadInfo, queue: ClusterQueue) -> Reservation | None:
-    if not case.replaced:
-        return None
-    entries = [
-        PodSetAssignment("main", amount // 1000, {"cpu": flavor}, {"cpu": amount})
-        for flavor, amount in case.replaced.values()
-    ]
-    return Reservation(info, queue, tuple(entries), {}, {})
-
-
-def pods(name: str = "main", count: int = 1, **extra: Any) -> Obj:
-    spec = {key: extra.pop(key) for key in ("tolerations", "nodeSelector", "affinity") if key in extra}
-    group = extra.pop("group", None)
-    topology = {"podSetGroupName": group} if group else None
-    return make_pod_set(
-        name, count, {key.replace("__", "/"): value for key, value in extra.items()}, topology=topology, **spec
-    )
-
-
-def require(key: str, *values: str) -> Obj:
-    term = {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-
 
 TAINTED = "flavor tainted taint instance=spot:NoSchedule; flavor one label type=one; flavor two label type=two"
 TOLERATES = [{"key": "instance", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}]
 LABELS = "flavor a label x=a; flavor b label x=b label y=k; flavor one label type=one; flavor two label type=two"
-
-
-def short(n: int, flavor: str = "default", resource: str = "cpu") -> str:
-    return f"insufficient unused quota for {resource} in flavor {flavor}, {n} more needed"
-
-
-def over(a: str, b: str, c: str, flavor: str = "default", resource: str = "cpu") -> str:
-    return (
-        f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests ({a}) + "
-        f"current podset request ({b}) > maximum capacity ({c})"
-    )
 
 
 CASES = {
@@ -461,21 +357,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES, ids=list(CASES))
 def test_assign_flavors(name: str) -> None:
-    case = CASES[name]
-    assignment = assign(case)
-    found = []
-    for pod_set in assignment.pod_sets:
-        flavors = " ".join(
-            f"{resource}@{choice.flavor} {MODES[choice.mode]}" for resource, choice in sorted(pod_set.flavors.items())
-        )
-        found.append(f"{pod_set.name}: {flavors or 'none'}")
-    assert "; ".join(found) == case.want
-    if case.reasons:
-        assert sorted(assignment.pod_sets[-1].reasons) == sorted(case.reasons)
-    assert assignment.borrows == case.borrows
-    if case.tried is not None:
-        assert {choice.tried for pod_set in assignment.pod_sets for choice in pod_set.flavors.values()} == {case.tried}
-    assert assignment.no_fit_reason == case.granular
+    check(CASES[name])
 
 
 FIT, PREEMPT, NONE, NO_FIT = Fit.FIT, Fit.PREEMPT, Fit.NO_CANDIDATES, Fit.NO_FIT
@@ -531,6 +413,9 @@ def pod_set_infos(*sizes: tuple[int, int | None]) -> tuple[Any, ...]:
         pytest.param(((5, 1), (4, None)), 6, [2, 4], id="one partial available"),
         pytest.param(((5, 1), (4, None)), 5, [1, 4], id="to min"),
         pytest.param(((5, 1), (4, None)), 4, None, id="below min"),
+        pytest.param(((5, 3), (5, 4), (5, 1), (5, 2)), 20, [5, 5, 5, 5], id="to max"),
+        pytest.param(((5, 3), (5, 4), (5, 1), (5, 2)), 21, [5, 5, 5, 5], id="more than max"),
+        pytest.param(((150_000, 1), *[(1, None)] * 7), 150_000, [149_993, *[1] * 7], id="max pods on 1.27"),
         pytest.param(((100_000, 1), (100_000, 1)), 100_000, [50_000, 50_000], id="no overflow"),
         pytest.param(((0, None), (4, 1)), 2, [0, 2], id="podset with replica count 0"),
     ],

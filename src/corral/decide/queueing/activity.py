@@ -23,6 +23,7 @@ def refresh_activity(
     topology: TopologyCluster,
     *,
     broken: bool,
+    topology_aware: bool = True,
 ) -> None:
     """Bring everything that depends on other objects up to date: checks, topology flavors, activity."""
     spec = queue.spec
@@ -36,7 +37,7 @@ def refresh_activity(
         if rule.name in checks and checks[rule.name].controller == PROVISIONING
         for flavor in (rule.on_flavors or every)
     )
-    in_trees = [name for name in every if name in flavors and flavors[name].topology]
+    in_trees = [name for name in every if topology_aware and name in flavors and flavors[name].topology]
     queue.topology_flavors = {name: topology.capacities[name] for name in in_trees if name in topology.capacities}
     queue.is_topology_only = bool(every) and len(in_trees) == len(every)
     problems = _problems(queue, flavors, checks, in_trees, multikueue)

@@ -105,6 +105,15 @@ class PodSetChoice:
         for choice in self.flavors.values():
             choice.mode = mode
 
+    def refuse(self, flavor: str, reason: str) -> None:
+        """A flavor that quota would allow turned out not to do; `reason` is the granular one."""
+        self.attempts = [
+            Attempt(flavor, Fit.NO_FIT, attempt.borrow, attempt.reasons, reason)
+            if attempt.flavor == flavor
+            else attempt
+            for attempt in self.attempts
+        ]
+
     def publish(self) -> PodSetAssignment:
         return PodSetAssignment(
             name=self.name,

@@ -330,7 +330,7 @@ class FlavorAssigner:
         self, name: str, members: list[tuple[int, PodSetInfo, PodSetChoice]], group: ResourceGroup, resource: str
     ) -> str | None:
         """Why a flavor is out of the question for these pods, whatever the quota."""
-        if self.nominated is not None and any(self.nominated[index].get(resource) != name for index, _, _ in members):
+        if self.nominated is not None and all(self.nominated[index].get(resource) != name for index, _, _ in members):
             return f"skipping flavor {name} as it is not found in the nomination mapping for resource {resource}"
         if self.info.allowed_flavors is not None and name not in self.info.allowed_flavors:
             return f"skipping flavor {name} due to WorkloadAllowedResourceFlavorAnnotation annotation"

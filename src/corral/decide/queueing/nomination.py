@@ -70,7 +70,7 @@ class Nominator:
             nominated=nominated,
         )
         full = assigner.assign(self.number)
-        if queue.topology_flavors:
+        if self._needs_places(queue, info):
             self._place(full, queue, info, replaced)
         if full.mode is Mode.FIT:
             return full, replaced_target
@@ -91,7 +91,7 @@ class Nominator:
 
         def attempt(counts: list[int]) -> tuple[Assignment, list[Target]] | None:
             assignment = assigner.assign(self.number, counts)
-            if queue.topology_flavors:
+            if self._needs_places(queue, info):
                 self._place(assignment, queue, info, replaced)
             if assignment.mode is Mode.FIT:
                 return assignment, []
@@ -172,6 +172,15 @@ class Nominator:
     def _local_queue_usage(self, info: WorkloadInfo) -> float:
         return self._world.ledger.usage(info.queue_key)
 
+    def _needs_places(self, queue: ClusterQueue, info: WorkloadInfo) -> bool:
+        """Do nodes matter: to the queue's flavors, or because the workload says so?"""
+        if queue.topology_flavors:
+            return True
+        for pod_set in info.pod_sets:
+            if pod_set.topology is not None and pod_set.topology.explicit:
+                return self._world.settings.features.topology
+        return False
+
     def _place(
         self, assignment: Assignment, queue: ClusterQueue, info: WorkloadInfo, replaced: Reservation | None
     ) -> None:
@@ -194,9 +203,11 @@ class Nominator:
             if result.failure is None:
                 assignment.set_mode(Mode.PREEMPT, *names)
             else:
-                assignment.set_mode(Mode.NO_FIT, result.failure.pod_set)
-                if settings.features.granular_reasons:
-                    assignment.no_fit_reason = no_fit_reason(assignment, queue) or TOPOLOGY_FAILED
+                failed = assignment.pod_set(result.failure.pod_set)
+                assignment.set_mode(Mode.NO_FIT, failed.name)
+                failed.refuse(result.failure.flavor, TOPOLOGY_FAILED)
+        if settings.features.granular_reasons:
+            assignment.no_fit_reason = no_fit_reason(assignment, queue)
 
     def _settle_topology(self, entry: Entry, assignment: Assignment, targets: list[Target]) -> None:
         """Where a workload that waits for preemption will go, so that others leave that room alone."""

@@ -13,7 +13,8 @@ from corral.decide.queueing.topology.capacity import PodSetPlacement
 from corral.decide.queueing.topology.cluster import PlacementRequests, PlacementResult
 from corral.decide.queueing.topology.matching import is_topology_implied, is_topology_requested
 
-NO_TOPOLOGY_FLAVOR = "workload requires Topology, but there is no TAS flavor assigned"
+NO_TOPOLOGY = "workload requires Topology, but there is no TAS cache information"
+NO_TOPOLOGY_FLAVOR = "no TAS flavor assigned"
 ELASTIC_REQUIRED = "required topology is not supported with ElasticJobsViaWorkloadSlices"
 ELASTIC_PREFERRED = "preferred topology is not supported with ElasticJobsViaWorkloadSlices"
 
@@ -41,6 +42,9 @@ def placement_requests(
             if refused:
                 assignment.fail(choice, refused)
                 continue
+        if not queue.topology_flavors:
+            assignment.fail(choice, NO_TOPOLOGY)
+            continue
         flavors = sorted({found.flavor for found in choice.flavors.values() if found.flavor in queue.topology_flavors})
         if len(flavors) != 1:
             problem = f"more than one TAS flavor assigned: {', '.join(flavors)}" if flavors else NO_TOPOLOGY_FLAVOR
