@@ -86,6 +86,8 @@ class Scenario:
                 spec.setdefault("nodeTaints", []).append({"key": key, "value": amount, "effect": effect})
             elif kind == "tolerates":
                 spec.setdefault("tolerations", []).append({"key": key, "operator": "Exists"})
+            elif kind == "topology":
+                spec["topologyName"] = value
         self.flavors.add(name)
         self.state.upsert_flavor(make_flavor(name, **spec))
 
@@ -115,7 +117,7 @@ class Scenario:
                 label, _, wanted = value.partition(":")
                 extra["namespaceSelector"] = {"matchLabels": {label: wanted}}
             elif key == "checks":
-                extra["admissionChecksStrategy"] = {"admissionChecks": [{"name": check} for check in value.split(",")]}
+                extra["admissionChecksStrategy"] = {"admissionChecks": [_check(check) for check in value.split(",")]}
             else:
                 extra[key] = value
         groups = [self._flavors(group) for group in quotas.split("|") if group.strip()]
@@ -145,7 +147,8 @@ class Scenario:
         self._version += 1
         workload["metadata"]["resourceVersion"] = str(self._version)
         if assignments:
-            workload = reserve(workload, queue, *assignments, at=at)
+            admitted = not any(entry.get("delayedTopologyRequest") == "Pending" for entry in assignments)
+            workload = reserve(workload, queue, *assignments, at=at, admitted=admitted)
             workload["status"]["conditions"] = [*workload["status"]["conditions"], *self._evicted]
         self.state.upsert_workload(workload)
 
@@ -263,6 +266,8 @@ class Scenario:
                 getattr(want, kind)[head] = value
                 if not value:
                     quiet.add(head)
+            elif kind == "evict":
+                want.evicted[head] = value
         for place in (got.left, got.parked):
             for name in quiet & place.keys():
                 place[name] = ""
@@ -270,6 +275,11 @@ class Scenario:
 
     def explain(self, name: str, namespace: str = "default") -> Any:
         return self.state.explain(Key(namespace, name))
+
+
+def _check(text: str) -> Obj:
+    name, _, flavors = text.partition("@")
+    return {"name": name, **({"onFlavors": flavors.split("+")} if flavors else {})}
 
 
 def _times(quantity: str, count: int) -> str:

@@ -88,7 +88,7 @@ class Intake:
             world.reservations[key].info = info
         else:
             self._release(key)
-            world.not_ready.discard(key)
+            self._pods_ready(key)
             world.second_pass.pop(key, None)
             world.unplaced.pop(key, None)
             self._requeue(info, old)
@@ -142,7 +142,7 @@ class Intake:
             self._flush_tree(queue)
         if info.admitted:
             world.ledger.settle(info.queue_key, info.key, self._now)
-        if info.admitted and self.settings.block_on_pods_ready and not info.pods_ready and not info.evicted:
+        if self.settings.block_on_pods_ready and not info.pods_ready:
             world.not_ready.add(info.key)
         else:
             self._pods_ready(info.key)
@@ -266,7 +266,8 @@ class Intake:
         world = self.world
         was = queue.inactive
         broken = world.forest.is_broken(queue.node)
-        refresh_activity(queue, world.flavors, world.checks, world.topology, broken=broken)
+        aware = self.settings.features.topology
+        refresh_activity(queue, world.flavors, world.checks, world.topology, broken=broken, topology_aware=aware)
         if was is not None and queue.inactive is None:
             self._to_flush[queue.name] = None
 

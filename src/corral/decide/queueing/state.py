@@ -260,6 +260,7 @@ class QueueingState(Intake):
             return
         info = reservation.info
         self._release(key)
+        self._pods_ready(key)
         self.world.ledger.forgive(info.queue_key, key)
         current = self.world.workloads.get(key)
         if current is None or gone:
