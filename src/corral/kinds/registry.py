@@ -20,7 +20,19 @@ BUILTIN_MODULES = (
 )  # fmt: skip
 """Modules with Kubernetes' own kinds, in the order discovery lists their groups."""
 
-NATIVE_MODULES = ("kueue", "kubeflow", "trainer", "jobset", "mpi", "ray", "appwrapper", "lws", "fleet")
+NATIVE_MODULES = (
+    "kueue",
+    "kubeflow",
+    "trainer",
+    "jobset",
+    "mpi",
+    "ray",
+    "appwrapper",
+    "lws",
+    "podgroups",
+    "provisioning",
+    "fleet",
+)
 """Modules with the custom kinds Corral ships."""
 
 

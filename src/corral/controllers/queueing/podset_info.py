@@ -44,7 +44,7 @@ def _start_info(workload: Obj, pod_set: Obj, assignment: Obj, flavor: Flavors, q
         scheduling_gates=({"name": names.TOPOLOGY_GATE},) if has_topology else (),
     )
     for flavor_name in dict.fromkeys((assignment.get("flavors") or {}).values()):
-        info = info.merged(_flavor_info(name, flavor_name, flavor))
+        info = info.merged(flavor_info(name, flavor_name, flavor))
     for state in wl.check_states_of(workload):
         for update in state.get("podSetUpdates") or []:
             if update.get("name") == name:
@@ -52,7 +52,8 @@ def _start_info(workload: Obj, pod_set: Obj, assignment: Obj, flavor: Flavors, q
     return info
 
 
-def _flavor_info(name: str, flavor_name: str, flavor: Flavors) -> PodSetInfo:
+def flavor_info(name: str, flavor_name: str, flavor: Flavors) -> PodSetInfo:
+    """What one flavor wants in the templates of the pod sets it was assigned to; raises FlavorGone."""
     found = flavor(flavor_name)
     if found is None:
         raise FlavorGone(f'ResourceFlavor.kueue.x-k8s.io "{flavor_name}" not found')

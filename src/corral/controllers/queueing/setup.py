@@ -12,6 +12,7 @@ from corral.controllers.queueing.job_controller import JobController, WorkloadOw
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.pod_controller import PodController
+from corral.controllers.queueing.provisioning import ProvisioningChecks
 from corral.controllers.queueing.queue_status import ClusterQueueController, CohortController, LocalQueueController
 from corral.controllers.queueing.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.scheduler import Scheduler
@@ -73,6 +74,7 @@ class Queueing:
         LocalQueueController(context, self.state, metrics).setup(manager)
         CohortController(context, self.state, metrics).setup(manager)
         PriorityClassController(context).setup(manager)
+        ProvisioningChecks(context).setup(manager)
         for controller in in_use_controllers(context):
             controller.setup(manager)
         if topology:
