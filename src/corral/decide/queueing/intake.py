@@ -19,7 +19,7 @@ from corral.decide.queueing.pending import Pending, PendingQueue
 from corral.decide.queueing.plan import PodSetAssignment
 from corral.decide.queueing.settings import QueueingSettings
 from corral.decide.queueing.topology.assigning import recorded_usage
-from corral.decide.queueing.workload import WorkloadDecoder
+from corral.decide.queueing.workload import WorkloadDecoder, priority_changed
 from corral.decide.queueing.world import World
 
 
@@ -54,7 +54,12 @@ class Intake:
         return True
 
     def _new_pending(self, queue: ClusterQueue) -> PendingQueue:
-        pending = PendingQueue(strict=queue.spec.strict_fifo, hashing=self.settings.features.scheduling_hash)
+        features = self.settings.features
+        pending = PendingQueue(
+            strict=queue.spec.strict_fifo,
+            hashing=features.scheduling_hash,
+            resuming=features.preserve_scan_progress,
+        )
         if queue.spec.admission_fair_sharing and self.settings.admission_fair_sharing is not None:
             pending.usage_of = self.world.ledger.usage
         return pending
@@ -137,8 +142,7 @@ class Intake:
         if before is not None and before.queue is not queue:
             self._flush_tree(before.queue)
         shrunk = before is not None and any(usage.get(column, 0) < held for column, held in before.usage.items())
-        lowered = old is not None and info.priority < old.priority
-        if shrunk or lowered:
+        if shrunk or (old is not None and priority_changed(old, info)):
             self._flush_tree(queue)
         if info.admitted:
             world.ledger.settle(info.queue_key, info.key, self._now)

@@ -95,9 +95,11 @@ REMEMBERED = frozenset({"NoFit", "PreemptionNoCandidates"})
 class PendingQueue:
     """Order and parking of one ClusterQueue's waiting workloads."""
 
-    def __init__(self, *, strict: bool = False, hashing: bool = True) -> None:
+    def __init__(self, *, strict: bool = False, hashing: bool = True, resuming: bool = True) -> None:
         self.strict = strict
         self.hashing = hashing
+        self.resuming = resuming
+        """Do new versions of a workload go on with the flavor search where the old one stopped?"""
         self.items: dict[Key, Pending] = {}
         self.in_flight: dict[Key, Pending] = {}
         self.sticky: Key | None = None
@@ -131,7 +133,8 @@ class PendingQueue:
         self._sequence += 1
         item = Pending(info, self._sequence)
         if old is not None and old.info.shape == info.shape:
-            item.cursor, item.verdict = old.cursor, old.verdict
+            item.verdict = old.verdict
+            item.cursor = old.cursor if self.resuming else None
         self.items[info.key] = item
         self._count(item, 1)
         if backoff:
@@ -143,6 +146,8 @@ class PendingQueue:
     def replace(self, item: Pending, info: WorkloadInfo) -> None:
         """Take over a new version that changes nothing about order or shape."""
         item.info = info
+        if not self.resuming:
+            item.cursor = None
 
     def delete(self, key: Key) -> Pending | None:
         item = self.items.pop(key, None)
@@ -205,7 +210,7 @@ class PendingQueue:
         self.release(key)
         if cause in REMEMBERED and self.hashing and not self.strict:
             lane = self._lane_of(item)
-            lane.parked = verdict or Verdict(cause, "Pending", "")
+            lane.parked = verdict or Verdict(cause, "PendingEvaluation", "")
             lane.push(item)
         else:
             self._set_aside(item, cause)
@@ -248,6 +253,13 @@ class PendingQueue:
         if item.lane is not None and item.lane.parked is not None:
             return item.lane.parked
         return item.verdict
+
+    def no_fit_reason(self, key: Key) -> str | None:
+        """Why workloads of its shape are known not to fit; None when it would be tried."""
+        item = self.items.get(key)
+        if item is None or item.lane is None or item.lane.parked is None:
+            return None
+        return item.lane.parked.reason
 
     def ordered(self) -> list[Pending]:
         """All waiting workloads, parked or not, in queue order."""

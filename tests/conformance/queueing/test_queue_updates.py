@@ -1,0 +1,242 @@
+"""What becomes of waiting workloads when they, their queues, or their equals change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from test_queue_manager import NO_FIT, drain, info, key, requeue_at, requeued, small_world, with_conditions
+
+from corral.core.meta import Obj
+from corral.decide.queueing.assignment import Cursor
+from corral.decide.queueing.pending import PendingQueue, Verdict
+from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.testing.queueing import (
+    EPOCH,
+    QueueingWorld,
+    make_cluster_queue,
+    make_flavor,
+    make_local_queue,
+    make_workload,
+)
+
+
+def park(queue: PendingQueue, cause: str = "Generic", verdict: Verdict | None = NO_FIT) -> str:
+    """Try the head and put it aside; its name."""
+    item = queue.pop()
+    assert item is not None
+    assert not queue.requeue(item, cause, verdict)
+    return item.info.key.name
+
+
+def queue_of(world: QueueingWorld) -> PendingQueue:
+    return world.state.world.pending["cq"]
+
+
+# -- one queue --------------------------------------------------------------------------------------------------------
+
+
+def test_add_update_delete() -> None:
+    queue = PendingQueue()
+    queue.add(info("a", created=1))
+    queue.add(info("b", cpu=2, created=2))
+    queue.add(info("late", cpu=3), backoff=True)
+    queue.add(info("a", created=1, queue="another"))
+    assert queue.by_local_queue == {"default/lq": 2, "default/another": 1}
+    queue.delete(key("a"))
+    assert len(queue) == 2
+    assert drain(queue) == ["b"]
+
+
+def test_a_workload_that_did_not_fit_is_tried_again_once_it_may() -> None:
+    queue = PendingQueue()
+    queue.add(info("first", cpu=2, created=1))
+    queue.add(info("second", created=2))
+    queue.add(info("late", cpu=3), backoff=True)
+    assert park(queue) == "first"
+    queue.add(info("first", cpu=2, created=1))
+    queue.add(info("late", cpu=3), backoff=True)
+    assert len(queue) == 3
+    assert drain(queue) == ["first", "second"]
+
+
+def test_a_parked_workload_that_is_deleted_does_not_come_back_with_a_flush() -> None:
+    queue = PendingQueue()
+    queue.add(info("a", created=1))
+    queue.add(info("b", cpu=2, created=2))
+    assert park(queue) == "a"
+    queue.delete(key("a"))
+    assert not queue.flush()
+    assert len(queue) == 1
+    assert drain(queue) == ["b"]
+    assert queue.by_local_queue == {"default/lq": 1}
+
+
+def test_a_verdict_without_equals_moves_nobody() -> None:
+    queue = PendingQueue()
+    for number, name in enumerate(("odd", "a", "b")):
+        queue.add(info(name, cpu=number + 1, created=number))
+    park(queue, "NoFit")
+    queue.delete(key("odd"))
+    assert queue.active == 2
+    assert not any(queue.is_parked(key(name)) for name in ("a", "b"))
+    assert drain(queue) == ["a", "b"]
+
+
+# Cause and reason of the verdict, whether the equal one is gone; what is known then.
+REASONS: dict[str, tuple[str, str | None, bool, str | None]] = {
+    "QUE-60 did not fit": ("NoFit", "ExceedsMaxQuota", False, "ExceedsMaxQuota"),
+    "QUE-61 nobody to preempt": ("PreemptionNoCandidates", "WaitingForQuota", False, "WaitingForQuota"),
+    "QUE-62 nothing was said": ("NoFit", None, False, "PendingEvaluation"),
+    "QUE-63 not waiting": ("NoFit", "ExceedsMaxQuota", True, None),
+    "QUE-64 another reason than capacity": ("NamespaceMismatch", "ExceedsMaxQuota", False, None),
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_equals_know_why_they_are_not_tried(name: str) -> None:
+    cause, reason, gone, wanted = REASONS[name]
+    queue = PendingQueue()
+    queue.add(info("w", created=1))
+    queue.add(info("twin", created=2))
+    park(queue, cause, None if reason is None else Verdict(cause, reason, "failed"))
+    if gone:
+        queue.delete(key("twin"))
+    assert queue.no_fit_reason(key("twin")) == wanted
+
+
+# -- through the state ------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_spec_does_not_end_a_back_off() -> None:
+    world = small_world()
+    world.put(make_workload("w", requests={"cpu": 5}))
+    world.cycle()
+    changed = make_workload("w", requests={"cpu": 1}, priority=300)
+    world.put(with_conditions(changed, requeued("False"), requeueState=requeue_at(3600)))
+    assert not world.state.plan_cycle(EPOCH).decisions
+    assert queue_of(world).is_parked(key("w"))
+    assert len(queue_of(world)) == 1
+
+
+def test_a_count_of_tries_without_a_time_is_no_back_off() -> None:
+    world = small_world()
+    world.put(with_conditions(make_workload("w", requests={"cpu": 1}), requeueState={"count": 10}))
+    assert [admission.key.name for admission in world.state.plan_cycle(EPOCH).admissions] == ["w"]
+
+
+def test_a_workload_that_was_told_to_wait_is_queued() -> None:
+    world = small_world()
+    told = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": ""}
+    world.put(with_conditions(make_workload("w", requests={"cpu": 1}), told))
+    assert [view.key.name for view in world.state.pending("cq")] == ["w"]
+
+
+def test_empty_queues_have_no_heads() -> None:
+    world = small_world()
+    plan = world.state.plan_cycle(EPOCH)
+    assert (plan.decisions, plan.rounds, plan.more, plan.next_at) == ((), 0, False, None)
+    assert not world.state.needs_cycle(EPOCH)
+
+
+def resync(world: QueueingWorld) -> None:
+    """The LocalQueue comes again, unchanged but for what does not matter to its workloads."""
+    queue = make_local_queue("lq", "cq", fairSharing={"weight": "2"})
+    queue["metadata"]["labels"] = {"seen": "again"}
+    world.state.upsert_local_queue(queue)
+
+
+def after_a_resync(then: Callable[[QueueingWorld], None] | None = None) -> tuple[int, bool, int, int]:
+    """How many wait, whether it is parked, how many will be tried, and cpus asked for."""
+    world = small_world()
+    world.put(make_workload("w", requests={"cpu": 5}))
+    world.cycle()
+    resync(world)
+    if then is not None:
+        then(world)
+    queue = queue_of(world)
+    return len(queue), queue.is_parked(key("w")), queue.active, queue.requests.get("cpu", 0)
+
+
+def flush(world: QueueingWorld) -> None:
+    queue_of(world).flush()
+
+
+def test_a_parked_workload_stays_parked_when_its_local_queue_comes_again() -> None:
+    assert after_a_resync() == (1, True, 0, 5000)
+
+
+def test_a_flush_after_that_brings_it_back_once() -> None:
+    assert after_a_resync(flush) == (1, False, 1, 5000)
+
+
+def test_deleting_it_after_that_leaves_nothing() -> None:
+    assert after_a_resync(lambda world: world.delete("w")) == (0, False, 0, 0)
+
+
+def test_a_workload_in_flight_stays_so_when_its_local_queue_comes_again() -> None:
+    world = small_world()
+    world.put(make_workload("w", requests={"cpu": 1}))
+    queue = queue_of(world)
+    assert queue.pop() is not None
+    resync(world)
+    assert list(queue.in_flight) == [key("w")]
+    assert (len(queue), queue.active, queue.requests["cpu"]) == (1, 1, 1000)
+    assert queue.pop() is None
+
+
+def test_queues_of_one_tree_are_flushed_once_together() -> None:
+    world = QueueingWorld()
+    world.state.upsert_flavor(make_flavor("f"))
+    for name in ("a", "b"):
+        world.state.upsert_cluster_queue(make_cluster_queue(name, {"f": {"cpu": 1}}, cohort="co"))
+        world.state.upsert_local_queue(make_local_queue(f"l{name}", name))
+        world.put(make_workload(name, f"l{name}", requests={"cpu": 9}))
+    world.settle()
+    queues = world.state.world.queues
+    before = {name: queue.generation for name, queue in queues.items()}
+    world.state.flush_cluster_queue("a")
+    world.state.flush_cluster_queue("b")
+    world.state._settle()
+    assert {name: queue.generation - before[name] for name, queue in queues.items()} == {"a": 1, "b": 1}
+    assert not any(world.state.world.pending[name].is_parked(key(name)) for name in ("a", "b"))
+
+
+# -- progress of the flavor search ------------------------------------------------------------------------------------
+
+
+def recorded(place: str, preserve: bool, change: Obj) -> Cursor | None:
+    """The search is left after the first flavor; then the workload changes."""
+    world = small_world(QueueingSettings(features=Features(preserve_scan_progress=preserve)))
+    workload = make_workload("w", requests={"cpu": 5})
+    world.put(workload)
+    queue = queue_of(world)
+    item = queue.items[key("w")]
+    item.cursor = Cursor(3, 7, item.info.shape)
+    item.cursor.tried = [{"cpu": -1 if place == "parked" else 1}]
+    if place != "waiting":
+        assert queue.pop() is item
+    if place == "parked":
+        assert not queue.requeue(item, "NoFit", NO_FIT)
+    world.put({**workload, "metadata": {**workload["metadata"], "labels": {"updated": "true"}}, **change})
+    return queue.items[key("w")].cursor
+
+
+LARGER = {"spec": make_workload("w", requests={"cpu": 5}, count=4)["spec"]}
+# Where it is, whether the gate is open, what else changes; the flavors it need not try again.
+PROGRESS: dict[str, tuple[str, bool, Obj, list[dict[str, int]] | None]] = {
+    "QUE-110 waiting": ("waiting", True, {}, [{"cpu": 1}]),
+    "QUE-111 parked": ("parked", True, {}, [{"cpu": -1}]),
+    "QUE-112 waiting, without the gate": ("waiting", False, {}, None),
+    "QUE-113 parked, without the gate": ("parked", False, {}, None),
+    "QUE-114 in flight": ("in flight", True, {}, [{"cpu": 1}]),
+    "QUE-115 in flight, without the gate": ("in flight", False, {}, None),
+    "QUE-116 another shape": ("waiting", True, LARGER, None),
+}
+
+
+@pytest.mark.parametrize("name", PROGRESS)
+def test_the_search_goes_on_after_an_update(name: str) -> None:
+    place, preserve, change, tried = PROGRESS[name]
+    cursor = recorded(place, preserve, change)
+    assert (cursor and cursor.tried) == tried
