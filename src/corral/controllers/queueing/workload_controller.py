@@ -435,8 +435,7 @@ class WorkloadController:
         delay = min(settings.backoff_base_s * 2.0 ** (count - 1), settings.backoff_max_s)
         message = f"Exceeded the PodsReady timeout {key_of(workload)}"
         new = lifecycle.evict(workload, names.BY_PODS_READY_TIMEOUT, message, self.context.now(), cause=cause)
-        state = {"count": count, "requeueAt": format_time(self.context.clock.now() + delay)}
-        new = with_status(new, {**status_of(new), "requeueState": state})
+        new = _with_requeue_at(new, self.context.clock.now() + delay, counted=True)
         await self._evicted(new, names.BY_PODS_READY_TIMEOUT, message, cause)
         return True, None
 
@@ -454,12 +453,15 @@ def _readiness_deadline(workload: Obj, timeout: float, recovery: float | None) -
     return "WaitForStart", admitted_at + timeout
 
 
-def _with_requeue_at(workload: Obj, due: float) -> Obj:
-    """The earliest next try moved to `due`; it never moves back."""
-    state = status_of(workload).get("requeueState") or {}
-    if state.get("requeueAt") and parse_time(state["requeueAt"]) >= due:
-        return workload
-    return with_status(workload, {**status_of(workload), "requeueState": {**state, "requeueAt": format_time(due)}})
+def _with_requeue_at(workload: Obj, due: float, *, counted: bool = False) -> Obj:
+    """The earliest next try moved to `due`, and counted if asked; it never moves back."""
+    old = status_of(workload).get("requeueState") or {}
+    state = dict(old)
+    if counted:
+        state["count"] = int(old.get("count") or 0) + 1
+    if not old.get("requeueAt") or parse_time(old["requeueAt"]) < due:
+        state["requeueAt"] = format_time(due)
+    return workload if state == old else with_status(workload, {**status_of(workload), "requeueState": state})
 
 
 def _policy(queue: Obj) -> str:

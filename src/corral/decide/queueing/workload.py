@@ -338,6 +338,18 @@ def topology_request_from(obj: Obj | None) -> TopologyRequest | None:
     )
 
 
+def priority_changed(old: WorkloadInfo, new: WorkloadInfo) -> bool:
+    """Did a workload get another WorkloadPriorityClass, or its class another value? Pod priorities never change."""
+    was, now = _priority_class(old.obj), _priority_class(new.obj)
+    if was.get("kind") == "PriorityClass" or now.get("kind") != "WorkloadPriorityClass":
+        return False
+    return was.get("name") != now.get("name") or old.priority != new.priority
+
+
+def _priority_class(obj: Obj) -> Obj:
+    return spec_of(obj).get("priorityClassRef") or {}
+
+
 def _true(found: Mapping[Any, Obj], kind: str) -> bool:
     return (found.get(kind) or {}).get("status") == "True"
 
