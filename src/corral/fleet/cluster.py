@@ -11,7 +11,7 @@ import yaml
 from corral.client.http import HttpClient
 from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
-from corral.controllers.dispatch import set_up_dispatch
+from corral.controllers.dispatch import set_up_dispatch, set_up_remote_pods
 from corral.controllers.dispatch.fence import Fence
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
@@ -21,6 +21,7 @@ from corral.controllers.member.settings import member_settings
 from corral.controllers.placement import set_up_placement
 from corral.controllers.placement.settings import placement_settings
 from corral.controllers.queueing.installation import Installation
+from corral.core.admission import UserInfo
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.fleet.config import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetError, FleetSpec
@@ -36,7 +37,10 @@ from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.surroundings import ClusterSurroundings
 from corral.node.usage import PodUsage
+from corral.operators.reports import ProgressReports
+from corral.operators.settings import OperatorSettings
 from corral.operators.setup import set_up_operators
+from corral.server.rbac import Attributes
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +65,19 @@ class EmbeddedCluster:
             plugins.extend(installation.plugins)
             Fence().setup(manager)
             self.base.server.extras.append(installation.visibility)
-        plugins.extend(set_up_operators(manager))
+        options = OperatorSettings(spec.operators.gang_scheduler, spec.operators.features)
+        plugins.extend(set_up_operators(manager, options, self._may_create))
+        if options.has("TrainJobStatus"):
+            self.base.api.posts[ProgressReports.key] = ProgressReports(manager.client)
         if HUB in spec.roles:
             settings = placement_settings(self._configuration, admit_workloads=not only_hub)
             plugins.extend(set_up_placement(manager, settings))
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
-            self._remotes = set_up_dispatch(
-                manager, dispatch_settings(self._configuration), connect, adapters(ADAPTERS)
+            settings_of_dispatch, known = dispatch_settings(self._configuration), adapters(ADAPTERS)
+            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known)
+            self.base.server.elsewhere = set_up_remote_pods(
+                manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision
             )
         if MEMBER in spec.roles:
             settings_of_member = member_settings(self._configuration)
@@ -85,6 +94,14 @@ class EmbeddedCluster:
                 self.base.server.extras.append(PodUsage(manager, runtime.connection.runs))
         if not only_hub:
             Scheduler(manager.client, manager.clock).setup(manager)
+
+    def _may_create(self, user: UserInfo, template: Obj, namespace: str) -> bool:
+        """Whether a user who wraps an object in another may create it by itself."""
+        found = self.base.api.registry.find(str(template.get("apiVersion")), str(template.get("kind")))
+        if found is None:
+            return True  # there is nothing to create; the operator says so
+        wanted = Attributes("create", found[0].group, found[0].plural, namespace=namespace)
+        return self.base.server.authorizer.allowed(user, wanted)
 
     def _make_runtime(self, fleet: FleetSpec, port: int) -> PodRuntime:
         manager = self.base.manager

@@ -14,6 +14,7 @@ import yaml
 
 from corral.core.names import check_label, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
+from corral.operators.settings import FEATURES
 
 MANAGER = "manager"
 WORKER = "worker"
@@ -39,6 +40,13 @@ class NodeGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     taints: list[dict[str, str]] = []
 
 
+class OperatorOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
+    """How a cluster's operators are set up: who schedules gangs, and features switched away from their default."""
+
+    gang_scheduler: str = ""
+    features: dict[str, bool] = {}
+
+
 class ClusterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
     """One cluster. `runtime` is `process` (pods are local processes) or `simulated`."""
 
@@ -49,6 +57,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     runtime: str = "process"
     labels: dict[str, str] = {}
     config: str = ""
+    operators: OperatorOptions = OperatorOptions()
 
 
 class FleetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
@@ -124,6 +133,9 @@ def _cluster_faults(cluster: ClusterSpec) -> Iterator[str]:
             yield f"unknown role {role!r}; roles are {', '.join(ROLES)}"
     if cluster.runtime not in ("process", "simulated"):
         yield "runtime must be process or simulated"
+    for feature in cluster.operators.features:
+        if feature not in FEATURES:
+            yield f"operators.features: unknown feature {feature!r}; there are {', '.join(sorted(FEATURES))}"
     for group in cluster.nodes:
         yield from (f"node {group.name}: {fault}" for fault in _node_faults(group))
 

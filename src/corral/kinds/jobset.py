@@ -14,6 +14,7 @@ from corral.kinds.definition import Column, KindDef, Schema, VersionDef, age_col
 
 GROUP = "jobset.x-k8s.io"
 CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
+MAX_INT32 = 2**31 - 1
 WEBHOOK = "vjobset.kb.io"
 
 FAILURE_REASONS = (
@@ -136,6 +137,8 @@ def _schema() -> Schema:
             "conditions": s.conditions(),
             "restarts": s.integer(),
             "restartsCountTowardsMax": s.integer(),
+            "previousInPlaceRestartAttempt": s.integer(),
+            "currentInPlaceRestartAttempt": s.integer(),
             "terminalState": s.string(),
             "replicatedJobsStatus": s.array(job_status_schema(), list_type="map", keys=("name",)),
             "individualJobRestarts": s.mapping(s.integer()),
@@ -176,7 +179,31 @@ def validate_job_set(obj: Obj) -> list[Cause]:
         *_check_rules(spec),
         *_check_dependencies(spec),
         *_check_coordinator(obj),
+        *_check_in_place_restart(spec),
     ]
+
+
+def _check_in_place_restart(spec: Obj) -> list[Cause]:
+    """Pods that restart in place must not be replaced by their Jobs meanwhile."""
+    if (spec.get("failurePolicy") or {}).get("restartStrategy") != "InPlaceRestart":
+        return []
+    causes = []
+    for position, replicated in enumerate(spec.get("replicatedJobs") or ()):
+        path = f"spec.replicatedJobs[{position}].template.spec"
+        job, about = (replicated.get("template") or {}).get("spec") or {}, f"replicatedJob {replicated.get('name')}:"
+        if job.get("backoffLimit") != MAX_INT32:
+            text = f"{about} must be set to {MAX_INT32} (MaxInt32) when in-place restart is enabled"
+            causes.append(v.invalid(f"{path}.backoffLimit", job.get("backoffLimit"), text))
+        if job.get("podReplacementPolicy") != "Failed":
+            text = f"{about} must be set to Failed when in-place restart is enabled"
+            causes.append(v.invalid(f"{path}.podReplacementPolicy", job.get("podReplacementPolicy"), text))
+        if job.get("completions") is None or job["completions"] != job.get("parallelism"):
+            text = (
+                f"{about} completions and parallelism must be set and equal to each other "
+                "when in-place restart is enabled"
+            )
+            causes.append(v.invalid(f"{path}.completions", job.get("completions"), text))
+    return causes
 
 
 def _check_manager(manager: str | None) -> list[Cause]:

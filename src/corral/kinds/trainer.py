@@ -6,15 +6,18 @@ The API changed between releases. This schema is their union: the older `podTemp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from corral.core import validation as v
 from corral.core.errors import Cause
 from corral.core.meta import Obj, labels_of, spec_of
+from corral.core.quantity import milli
 from corral.kinds import schemas as s
 from corral.kinds.definition import Column, KindDef, Schema, VersionDef, age_column
 from corral.kinds.jobset import default_spec, job_status_schema
 from corral.kinds.jobset import spec_schema as job_set_spec_schema
+from corral.kinds.torchtune import is_torchtune, validate_torchtune
 
 GROUP = "trainer.kubeflow.org"
 CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
@@ -27,6 +30,12 @@ POLICIES = ("torch", "mpi", "jax", "flux", "xgboost")
 RESERVED_ENV = {
     "torch": ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
     "jax": ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS"),
+    "mpi": (
+        "OMPI_MCA_orte_default_hostfile",
+        "OMPI_MCA_plm_rsh_args",
+        "OMPI_MCA_orte_keep_fqdn_hostnames",
+        "OMPI_MCA_orte_set_default_slots",
+    ),
     "xgboost": ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER"),
 }
 
@@ -194,12 +203,13 @@ def _train_job() -> Schema:
         },
         required=("runtimeRef",),
     )
-    metric = s.obj({"name": s.string(), "value": s.string()}, required=("name", "value"))
+    short = s.string(min_length=1, max_length=64)
+    metric = s.obj({"name": short, "value": short}, required=("name", "value"))
     progress = s.obj(
         {
             "progressPercentage": s.integer(minimum=0, maximum=100),
             "estimatedRemainingSeconds": s.integer(minimum=0),
-            "metrics": s.array(metric, list_type="atomic"),
+            "metrics": s.array(metric, list_type="atomic", max_items=256),
             "lastUpdatedTime": s.time(),
         }
     )
@@ -229,6 +239,23 @@ def _runtime() -> Schema:
             "metrics": s.array(s.anything()),
         }
     )
+    names = s.array(
+        s.string(max_length=63),
+        list_type="set",
+        min_items=1,
+        max_items=8,
+        rules=(
+            s.rule(
+                "!self.exists(c, c == 'node')",
+                "containerNames must not include the main node container "
+                "because PET_* envs are always injected into it",
+            ),
+        ),
+    )
+    target = s.obj(
+        {"jobName": s.string(min_length=1, max_length=253), "containerNames": names},
+        required=("jobName", "containerNames"),
+    )
     policy = s.obj(
         {
             "numNodes": s.integer(default=1),
@@ -236,7 +263,9 @@ def _runtime() -> Schema:
                 {
                     "numProcPerNode": s.int_or_string(),
                     "elasticPolicy": elastic,
-                    "envInjection": s.obj({"targets": s.array(s.anything())}),
+                    "envInjection": s.obj(
+                        {"targets": s.array(target, list_type="map", keys=("jobName",), max_items=16)}
+                    ),
                 }
             ),
             "mpi": s.obj(
@@ -334,7 +363,66 @@ def validate_train_job(new: Obj, old: Obj | None, runtime: Obj | None, *, active
         return [v.invalid("spec.runtimeRef", reference, text)] if old is None else []
     causes = _check_initializers(spec, runtime)
     causes += _check_env(spec, runtime)
+    causes += _check_policy(new, runtime)
     return causes + _check_patches(new, old, active)
+
+
+def _check_policy(train_job: Obj, runtime: Obj) -> list[Cause]:
+    """What the framework of the runtime asks of a TrainJob."""
+    policy, spec = spec_of(runtime).get("mlPolicy") or {}, spec_of(train_job)
+    jobs = {str(entry.get("name")): entry for entry in replicated_jobs_of(runtime)}
+    nodes = (spec.get("trainer") or {}).get("numNodes")
+    if (
+        (policy.get("mpi") or {}).get("runLauncherAsNode")
+        and int(nodes or 1) >= 2
+        and not {"launcher", "node"} <= jobs.keys()
+    ):
+        text = (
+            "must have 1 when MPI trainingRuntime with enabled runLauncherAsNode does not have either launcher and node"
+        )
+        return [v.invalid("spec.trainer.numNodes", nodes, text)]
+    if policy.get("torch") is None:
+        return []
+    causes = [
+        v.invalid(
+            "spec.runtimeRef",
+            target,
+            f'envInjection target podSet "{target["jobName"]}" container "{name}" not found in runtime template',
+        )
+        for target in injection_targets(runtime)
+        for name in target["containerNames"]
+        if not any(entry.get("name") == name for entry in all_containers_of(jobs.get(target["jobName"]) or {}))
+    ]
+    if is_torchtune(train_job):
+        causes += validate_torchtune(train_job, gpus_in(resources_per_node(train_job, runtime)))
+    return causes
+
+
+def injection_targets(runtime: Obj) -> list[Obj]:
+    """Containers beside the trainer's that get torch's variables too."""
+    torch = (spec_of(runtime).get("mlPolicy") or {}).get("torch") or {}
+    return list((torch.get("envInjection") or {}).get("targets") or [])
+
+
+def all_containers_of(replicated: Obj) -> list[Obj]:
+    job_spec = (replicated.get("template") or {}).get("spec") or {}
+    pod = (job_spec.get("template") or {}).get("spec") or {}
+    return [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
+
+
+def resources_per_node(train_job: Obj, runtime: Obj) -> Obj:
+    """What one training node asks for: as the TrainJob says, else as the runtime does."""
+    own = (spec_of(train_job).get("trainer") or {}).get("resourcesPerNode")
+    if own:
+        return dict(own)
+    trainers = (entry for entry in replicated_jobs_of(runtime) if ancestor_of(entry) == "trainer")
+    containers = (item for entry in trainers for item in containers_of(entry) if item.get("name") == "node")
+    return dict(next((item.get("resources") or {} for item in containers), {}))
+
+
+def gpus_in(resources: Obj) -> int:
+    amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return sum(math.ceil(milli(value) / 1000) for name, value in amounts.items() if "gpu" in name.lower())
 
 
 def _check_initializers(spec: Obj, runtime: Obj) -> list[Cause]:
@@ -354,6 +442,12 @@ def _check_initializers(spec: Obj, runtime: Obj) -> list[Cause]:
 def _check_env(spec: Obj, runtime: Obj) -> list[Cause]:
     reserved = RESERVED_ENV.get(policy_of(runtime), ())
     env = (spec.get("trainer") or {}).get("env") or []
+    if policy_of(runtime) == "xgboost":
+        return [
+            v.forbidden(f"spec.trainer.env[{position}]", f"{entry['name']} is reserved for the XGBoost runtime")
+            for position, entry in enumerate(env)
+            if entry.get("name") in reserved
+        ]
     clashes = [entry["name"] for entry in env if entry.get("name") in reserved]
     if not clashes:
         return []

@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from corral.client.protocol import Client
-from corral.core.admission import AdmissionPlugin, AdmissionRequest
+from corral.core import validation as v
+from corral.core.admission import AdmissionPlugin, AdmissionRequest, UserInfo
 from corral.core.errors import ApiError, Cause, Forbidden, NotFound, invalid
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of, with_labels
+from corral.decide.jobs.inplace import STRATEGY, restarts_in_place
 from corral.kinds import appwrapper, jobset, kubeflow, lws, mpi, trainer
 from corral.operators.lws import LeaderWorkerSetPods
 from corral.runtime.clock import Clock
+
+MayCreate = Callable[[UserInfo, Obj, str], bool]
+"""Whether a user may create an object in a namespace."""
 
 
 def denied(webhook: str, causes: Sequence[Cause]) -> Forbidden:
@@ -66,6 +71,9 @@ class JobSetRules(_Rules):
     name = "JobSetRules"
     groups = ((jobset.GROUP, "JobSet"),)
 
+    def __init__(self, in_place_restart: bool = True) -> None:
+        self._in_place_restart = in_place_restart
+
     async def validate(self, request: AdmissionRequest) -> None:
         if request.obj is None:
             return
@@ -73,6 +81,9 @@ class JobSetRules(_Rules):
             causes = jobset.validate_job_set(request.obj)
         else:
             causes = jobset.validate_job_set_update(request.obj, request.old)
+        if not self._in_place_restart and restarts_in_place(request.obj):
+            text = f"{STRATEGY} restart strategy cannot be set when {STRATEGY} feature gate is disabled"
+            causes = [v.forbidden("spec.failurePolicy.restartStrategy", text)]
         if causes:
             error = invalid("JobSet", name_of(request.obj), causes, jobset.GROUP)
             prefix = f'admission webhook "{jobset.WEBHOOK}" denied the request: '
@@ -135,7 +146,7 @@ class AppWrapperRules(_Rules):
     name = "AppWrapperRules"
     groups = ((appwrapper.GROUP, "AppWrapper"),)
 
-    def __init__(self, may_create: Callable[[AdmissionRequest, Obj], bool] | None = None) -> None:
+    def __init__(self, may_create: MayCreate | None = None) -> None:
         self._may_create = may_create
 
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
@@ -156,7 +167,7 @@ class AppWrapperRules(_Rules):
         if self._may_create is None or request.old is not None:
             return
         for position, component in enumerate(spec_of(request.obj).get("components") or ()):
-            if not self._may_create(request, component["template"]):
+            if not self._may_create(request.user, component["template"], request.namespace):
                 kind = component["template"].get("kind")
                 text = f"User {request.user.name} is not authorized to create {kind} in {namespace_of(request.obj)}"
                 raise denied(
@@ -181,13 +192,15 @@ class LeaderWorkerSetRules(_Rules):
             raise error
 
 
-def operator_plugins(client: Client, clock: Clock) -> list[AdmissionPlugin]:
+def operator_plugins(
+    client: Client, clock: Clock, may_create: MayCreate | None = None, *, in_place_restart: bool = True
+) -> list[AdmissionPlugin]:
     """All plug-ins of the job operators."""
     return [
         TrainingJobRules(),
-        JobSetRules(),
+        JobSetRules(in_place_restart),
         TrainerRules(client, clock),
-        AppWrapperRules(),
+        AppWrapperRules(may_create),
         LeaderWorkerSetRules(),
         LeaderWorkerSetPods(),
     ]

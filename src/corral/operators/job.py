@@ -71,9 +71,10 @@ class JobController:
 
     name = "job"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, *, honours_managers: bool = True) -> None:
         self._client = client
         self._clock = clock
+        self._honours_managers = honours_managers
         self._backoffs: dict[Key, Backoff] = {}
         self._released: dict[Key, set[str]] = {}
 
@@ -114,7 +115,7 @@ class JobController:
 
     async def reconcile(self, key: Key) -> Result | None:
         job = self._jobs.get(key)
-        if job is not None and not is_ours(job):
+        if job is not None and self._honours_managers and not is_ours(job):
             return None
         await self._release_strays(key, job)
         if job is None:

@@ -9,6 +9,7 @@ from corral.core.meta import (
     Obj,
     controller_of,
     is_deleting,
+    labels_of,
     name_of,
     namespace_of,
     status_of,
@@ -16,15 +17,21 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
-from corral.decide.jobs.jobset import JobSetPlan, is_ours, plan_job_set
+from corral.decide.jobs.inplace import restarts_in_place
+from corral.decide.jobs.jobset import JOB_SET_NAME, JobSetPlan, is_ours, plan_job_set
 from corral.kinds.batch import JOBS
-from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, SERVICES
+from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 from corral.kinds.jobset import JOB_SETS
 from corral.operators.replicaset import typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "jobset-controller"
+
+
+def _job_set_of(pod: Obj) -> list[str]:
+    name = labels_of(pod).get(JOB_SET_NAME)
+    return [str(Key(namespace_of(pod), name))] if name else []
 
 
 class JobSetController:
@@ -41,14 +48,23 @@ class JobSetController:
         self._jobs = manager.informer(JOBS)
         self._jobs.add_index("controller-uid", lambda job: [ref["uid"]] if (ref := controller_of(job)) else [])
         self._services = manager.informer(SERVICES)
+        self._pods = manager.informer(PODS)
+        self._pods.add_index("job-set", _job_set_of)
         self._recorder = manager.recorder.named("jobset")
         owners = owner_key("JobSet", JOB_SETS.group)
         watches = [
             Watch(JOB_SETS),
             Watch(JOBS, map=owners),
             Watch(SERVICES, map=owners, when=lambda old, new: new is None),
+            Watch(PODS, map=self._restarting_set),
         ]
         manager.add(self, watches=watches, workers=5)
+
+    def _restarting_set(self, pod: Obj) -> list[Key]:
+        """The JobSet a pod belongs to, where that restarts in place; elsewhere its Jobs say all there is to know."""
+        key = Key(namespace_of(pod), labels_of(pod).get(JOB_SET_NAME, ""))
+        job_set = self._sets.get(key) if key.name else None
+        return [key] if job_set is not None and restarts_in_place(job_set) else []
 
     async def reconcile(self, key: Key) -> Result | None:
         found = self._sets.get(key)
@@ -56,7 +72,8 @@ class JobSetController:
             return None
         job_set = typed(found, JOB_SETS.api_version, "JobSet")
         jobs = self._jobs.by_index("controller-uid", uid_of(job_set))
-        plan = plan_job_set(job_set, jobs, self._clock.now())
+        pods = self._pods.by_index("job-set", str(key)) if restarts_in_place(job_set) else []
+        plan = plan_job_set(job_set, jobs, self._clock.now(), pods)
         if plan.status != status_of(job_set):
             # The status decides what an attempt is; a stale view loses here, before it touches any child.
             changed = with_status(job_set, plan.status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
@@ -19,12 +21,14 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
-from corral.decide.jobs.training import RESTARTS, Look, Settings, TrainingPlan, is_ours, plan_training
+from corral.decide.jobs.training import RESTARTS, Look, Settings, TrainingPlan, build_group, is_ours, plan_training
 from corral.decide.jobs.training_env import elastic_bounds, replicas_of
+from corral.decide.jobs.training_status import is_finished
 from corral.kinds.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.kubeflow import FRAMEWORKS, GROUP, Framework, replica_specs_of, run_policy_of
 from corral.operators.expectations import Expectations
+from corral.operators.gang import GangGroups
 from corral.operators.replicaset import typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -42,6 +46,8 @@ class TrainingController:
         self._settings = settings or Settings()
         self._resource = Resource(GROUP, "v1", framework.plural, framework.kind)
         self.name = f"{framework.lower}-controller"
+        scheduler = self._settings.gang_scheduler
+        self._gang = GangGroups(client, scheduler, MANAGER) if scheduler else None
 
     def setup(self, manager: Manager) -> None:
         self._jobs = manager.informer(self._resource)
@@ -53,6 +59,8 @@ class TrainingController:
         self._expectations = Expectations(self._pods, self._clock)
         owners = owner_key(self._framework.kind, GROUP)
         watches = [Watch(self._resource), Watch(PODS, map=owners), Watch(SERVICES, map=owners)]
+        if self._gang is not None:
+            watches.append(self._gang.setup(manager, self._framework.kind, GROUP))
         manager.add(self, watches=watches, workers=5)
 
     async def reconcile(self, key: Key) -> Result | None:
@@ -74,6 +82,8 @@ class TrainingController:
             self._clock.now(),
             self._settings,
         )
+        if self._gang is not None:
+            look = await self._with_group(look, self._gang)
         plan = plan_training(look)
         for kind, reason, message in plan.events:
             self._recorder.event(job, kind, reason, message)
@@ -87,6 +97,19 @@ class TrainingController:
                 self._resource, key.name, key.namespace, propagation="Background", uid=uid_of(job)
             )
         return Result(plan.wait_s)
+
+    async def _with_group(self, look: Look, gang: GangGroups) -> Look:
+        """The look with the PodGroup of a job that is to run; of others it is deleted."""
+        job = look.job
+        over = is_finished(status_of(job))
+        if not over and not run_policy_of(job).get("suspend"):
+            return replace(look, group=await gang.ensure(build_group(look, gang.priority_of)))
+        if await gang.remove(job):
+            if over:
+                text = "Job has been terminated. Deleting PodGroup"
+                self._recorder.event(job, "Normal", "JobTerminated", text)
+            self._recorder.event(job, "Normal", "SuccessfulDeletePodGroup", f"Deleted PodGroup: {name_of(job)}")
+        return look
 
     async def _note_restarts(self, job: Obj, count: int) -> Obj:
         """Keep account of replaced replicas where a backoff limit asks for it; before they are gone."""

@@ -30,21 +30,26 @@ from corral.decide.jobs.mpijob import (
     CONFIG_DIR,
     MpiPlan,
     agent_env,
+    build_group,
     config_map,
+    is_finished,
     is_ours,
     is_ssh_daemon,
+    is_suspended,
     launcher_name,
     plan_mpi,
     service,
 )
 from corral.decide.jobs.pods import phase_of
+from corral.decide.jobs.training import Settings
 from corral.decide.jobs.training_status import REPLICA_TYPE, index_of
 from corral.kinds.batch import JOBS
 from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from corral.kinds.kubeflow import GROUP, MPI, replica_specs_of, run_policy_of
-from corral.kinds.mpi import MPI_JOBS, is_v1, spec_errors
+from corral.kinds.mpi import MPI_JOBS, clean_policy_of, is_v1, spec_errors
 from corral.kinds.rbac import ROLE_BINDINGS, ROLES
 from corral.operators.expectations import Expectations
+from corral.operators.gang import GangGroups
 from corral.operators.kubeflow import TrainingController
 from corral.operators.replicaset import typed
 from corral.operators.ssh_keys import ssh_secret
@@ -70,9 +75,11 @@ class MpiJobController:
 
     name = "mpijob"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, gang_scheduler: str = "") -> None:
         self._client = client
         self._clock = clock
+        self._scheduler = gang_scheduler
+        self._gang = GangGroups(client, gang_scheduler, MANAGER) if gang_scheduler else None
 
     def setup(self, manager: Manager) -> None:
         self._jobs = manager.informer(MPI_JOBS)
@@ -89,6 +96,8 @@ class MpiJobController:
             Watch(PODS, map=self._job_of_launcher_pod),
             Watch(JOBS, map=owners),
         ]
+        if self._gang is not None:
+            watches.append(self._gang.setup(manager, "MPIJob", GROUP))
         manager.add(self, watches=watches, workers=5)
 
     def _job_of_launcher_pod(self, pod: Obj) -> list[Key]:
@@ -116,14 +125,24 @@ class MpiJobController:
         if launcher is not None and not is_owned_by(launcher, uid_of(job)):
             self._refuse(job, JOBS, launcher_name(job))
         pods = self._pods.by_index("controller-uid", uid_of(launcher)) if launcher is not None else []
-        plan = plan_mpi(job, workers, launcher, pods, self._clock.now())
+        plan = plan_mpi(job, workers, launcher, pods, self._clock.now(), self._scheduler)
         for kind, reason, message in plan.events:
             self._recorder.event(job, kind, reason, message)
         if plan.status != status_of(job):
             changed = with_status(job, plan.status)
             await self._client.update(MPI_JOBS, changed, subresource="status", manager=MANAGER)
+        if self._gang is not None:
+            await self._group(job, plan, self._gang)
         await self._act(key, job, plan, workers, launcher)
         return None
+
+    async def _group(self, job: Obj, plan: MpiPlan, gang: GangGroups) -> None:
+        """The PodGroup lives as long as the workers do."""
+        over = is_finished(plan.status)
+        if not over and not is_suspended(job):
+            await gang.ensure(build_group(job, self._scheduler, gang.priority_of))
+        elif not over or clean_policy_of(job) != "None":
+            await gang.remove(job)
 
     async def _act(self, key: Key, job: Obj, plan: MpiPlan, workers: list[Obj], launcher: Obj | None) -> None:
         if plan.shared:
@@ -200,8 +219,8 @@ class MpiJobController:
 class MpiV1Controller(TrainingController):
     """Runs kubeflow.org/v1 MPIJobs: launcher and worker pods, no services, hosts in a ConfigMap."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        super().__init__(client, clock, MPI)
+    def __init__(self, client: Client, clock: Clock, gang_scheduler: str = "") -> None:
+        super().__init__(client, clock, MPI, Settings(gang_scheduler=gang_scheduler))
         self.name = "mpijob-v1"
 
     def setup(self, manager: Manager) -> None:
@@ -352,6 +371,6 @@ def _pod_v1(job: Obj, body: Obj, launcher: bool) -> Obj:
     return {**body, "spec": spec}
 
 
-def mpi_controllers(client: Client, clock: Clock) -> tuple[MpiJobController, MpiV1Controller]:
+def mpi_controllers(client: Client, clock: Clock, gang_scheduler: str = "") -> tuple[MpiJobController, MpiV1Controller]:
     """The operators of both versions."""
-    return MpiJobController(client, clock), MpiV1Controller(client, clock)
+    return MpiJobController(client, clock, gang_scheduler), MpiV1Controller(client, clock, gang_scheduler)

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from corral.core.admission import AdmissionPlugin
 from corral.decide.jobs.raycluster import RaySettings
-from corral.operators.admission import operator_plugins
+from corral.decide.jobs.training import Settings as TrainingSettings
+from corral.operators.admission import MayCreate, operator_plugins
 from corral.operators.appwrapper import AppWrapperController
 from corral.operators.cronjob import CronJobController
 from corral.operators.daemonset import DaemonSetController
@@ -21,13 +22,13 @@ from corral.operators.lws import LeaderWorkerSetController
 from corral.operators.mpi import mpi_controllers
 from corral.operators.ray import ray_controllers
 from corral.operators.replicaset import ReplicaSetController
+from corral.operators.settings import OperatorSettings
 from corral.operators.statefulset import StatefulSetController
 from corral.operators.trainer import TrainJobController
 from corral.operators.ttl import TtlController
 from corral.runtime.controller import Manager
 
 BUILT_IN = (
-    JobController,
     TtlController,
     CronJobController,
     ReplicaSetController,
@@ -36,7 +37,7 @@ BUILT_IN = (
     DaemonSetController,
     EndpointsController,
 )
-JOB_KINDS = (JobSetController, TrainJobController, AppWrapperController, LeaderWorkerSetController)
+JOB_KINDS = (JobSetController, AppWrapperController, LeaderWorkerSetController)
 
 
 class Operator(Protocol):
@@ -50,12 +51,22 @@ def ray_is_installed() -> bool:
     return find_spec("ray") is not None or which("ray") is not None
 
 
-def set_up_operators(manager: Manager) -> list[AdmissionPlugin]:
-    """Register every operator; returns the admission plug-ins that belong to them, for the API's chain."""
+def set_up_operators(
+    manager: Manager, settings: OperatorSettings | None = None, may_create: MayCreate | None = None
+) -> list[AdmissionPlugin]:
+    """Register every operator; returns the admission plug-ins that belong to them, for the API's chain.
+
+    `may_create` answers whether a user may create an object, for kinds that carry other objects inside.
+    """
     client, clock = manager.client, manager.clock
+    settings = settings or OperatorSettings()
+    gang = settings.gang_scheduler
     operators: list[Operator] = [kind(client, clock) for kind in (*BUILT_IN, *JOB_KINDS)]
-    operators += [*training_controllers(client, clock), *mpi_controllers(client, clock)]
+    operators.append(JobController(client, clock, honours_managers=settings.has("JobManagedBy")))
+    operators.append(TrainJobController(client, clock, reports=settings.has("TrainJobStatus")))
+    operators += training_controllers(client, clock, TrainingSettings(gang_scheduler=gang))
+    operators += mpi_controllers(client, clock, gang)
     operators += ray_controllers(client, clock, RaySettings(real=ray_is_installed()))
     for operator in operators:
         operator.setup(manager)
-    return operator_plugins(client, clock)
+    return operator_plugins(client, clock, may_create, in_place_restart=settings.has("InPlaceRestart"))

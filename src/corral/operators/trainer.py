@@ -17,6 +17,7 @@ from corral.core.meta import (
     status_of,
     with_status,
 )
+from corral.decide.jobs.reports import access
 from corral.decide.jobs.trainjob import (
     SNAPSHOT_KEY,
     compose,
@@ -30,6 +31,8 @@ from corral.decide.jobs.trainjob import (
 )
 from corral.kinds.core import CONFIG_MAPS, SECRETS
 from corral.kinds.jobset import JOB_SETS
+from corral.kinds.podgroups import PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
+from corral.kinds.rbac import ROLE_BINDINGS, ROLES
 from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from corral.operators.mpi import agent_program
 from corral.operators.replicaset import typed
@@ -45,9 +48,10 @@ class TrainJobController:
 
     name = "trainjob"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, *, reports: bool = False) -> None:
         self._client = client
         self._clock = clock
+        self._reports = reports
 
     def setup(self, manager: Manager) -> None:
         self._train_jobs = manager.informer(TRAIN_JOBS)
@@ -82,8 +86,11 @@ class TrainJobController:
         runtime = await self._runtime(train_job)
         if runtime is None:
             return held
-        composed = compose(train_job, runtime, agent_program())
+        composed = compose(train_job, runtime, agent_program(), reports=self._reports)
         try:
+            await self._make_group(train_job, composed.pod_group)
+            if self._reports:
+                await self._allow_reports(train_job, composed.job_set)
             if composed.hostfile is not None:
                 await self._client.apply(CONFIG_MAPS, composed.hostfile, manager=MANAGER)
             if composed.ssh_secret:
@@ -93,6 +100,33 @@ class TrainJobController:
             text = f"Failed to create resources: {error.message}"
             self._recorder.event(train_job, "Warning", "TrainJobResourcesCreationFailed", text)
             raise
+
+    async def _make_group(self, train_job: Obj, body: Obj | None) -> None:
+        """The PodGroup, where the runtime asks for one; while the TrainJob runs it stays as it is."""
+        if body is None:
+            return
+        resource = VOLCANO_POD_GROUPS if body["apiVersion"] == VOLCANO_POD_GROUPS.api_version else PLUGINS_POD_GROUPS
+        if not is_suspended(train_job):
+            try:
+                await self._client.get(resource, name_of(body), namespace_of(body))
+                return
+            except NotFound:
+                pass  # made below
+        await self._client.apply(resource, body, manager=MANAGER)
+
+    async def _allow_reports(self, train_job: Obj, job_set: Obj) -> None:
+        accounts = sorted(
+            {
+                str(
+                    ((job["template"]["spec"].get("template") or {}).get("spec") or {}).get("serviceAccountName")
+                    or "default"
+                )
+                for job in job_set["spec"]["replicatedJobs"]
+            }
+        )
+        role, binding = access(train_job, accounts)
+        await self._client.apply(ROLES, role, manager=MANAGER)
+        await self._client.apply(ROLE_BINDINGS, binding, manager=MANAGER)
 
     async def _make_keys(self, train_job: Obj, name: str) -> None:
         try:

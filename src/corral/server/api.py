@@ -176,9 +176,10 @@ class Api:
         options: WriteOptions = PLAIN_WRITE,
     ) -> Obj:
         """POST to a subresource, such as pods/binding; answers what its handler makes of it."""
-        served = self._find(resource, "create", subresource, name)
+        served = self.serving.find(resource)
         handler = self.posts.get((served.kind.group_resource, subresource))
         if handler is None:
+            self._find(resource, "create", subresource, name)
             raise _not_served()
         return await handler(user, namespace, name, body, options)
 

@@ -8,6 +8,7 @@ import pytest
 from tests.conformance.operators.operator_stage import Stage, play, template
 
 from corral.core import conditions
+from corral.core.admission import UserInfo
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, labels_of
 from corral.kinds.appwrapper import APP_WRAPPERS, inferred_pod_sets
@@ -18,6 +19,7 @@ from corral.operators.admission import operator_plugins
 from corral.operators.appwrapper import AppWrapperController
 from corral.operators.job import JobController
 from corral.operators.jobset import JobSetController
+from corral.server.local import LocalClient
 
 
 def controllers(cluster: Any) -> list[Any]:
@@ -227,6 +229,33 @@ def test_app_wrapper_is_refused(body: Obj, text: str) -> None:
             await stage.create(APP_WRAPPERS, body)
 
     play(controllers, script, plugins=plugins)
+
+
+def test_nobody_wraps_what_he_may_not_create() -> None:
+    def only_jobs(cluster: Any) -> list[Any]:
+        def may_create(user: UserInfo, wrapped: Obj, namespace: str) -> bool:
+            return namespace == "default" and (user.name != "ann" or wrapped["kind"] == "Job")
+
+        return operator_plugins(cluster.client, cluster.clock, may_create)
+
+    async def script(stage: Stage) -> None:
+        ann = LocalClient(stage.cluster.api, UserInfo("ann", uid="u-1"))
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, **template()}
+        body = wrapper(job(), pod)
+        body["metadata"]["namespace"] = "default"
+        with pytest.raises(Forbidden) as refused:
+            await ann.create(APP_WRAPPERS, body)
+        assert refused.value.message == (
+            'admission webhook "vappwrapper.kb.io" denied the request: spec.components[1].template: Forbidden: '
+            "User ann is not authorized to create Pod in default"
+        )
+        allowed = wrapper(job())
+        allowed["metadata"]["namespace"] = "default"
+        made = await ann.create(APP_WRAPPERS, allowed)
+        assert labels_of(made)["workload.codeflare.dev/user"] == "ann"
+        assert labels_of(made)["workload.codeflare.dev/userid"] == "u-1"
+
+    play(controllers, script, plugins=only_jobs)
 
 
 def test_components_do_not_change() -> None:

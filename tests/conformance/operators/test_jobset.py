@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from tests.conformance.operators.operator_stage import Stage, play, summary, template
 
+from corral.core.errors import Invalid
 from corral.core.meta import Obj, labels_of
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 from corral.kinds.jobset import JOB_SETS
+from corral.operators.admission import operator_plugins
 from corral.operators.job import JobController
 from corral.operators.jobset import JobSetController
 
@@ -352,3 +354,100 @@ def test_claims_are_shared_and_owned_by_policy() -> None:
         assert "ownerReferences" not in (await stage.get(PERSISTENT_VOLUME_CLAIMS, "kept-js"))["metadata"]
 
     play(controllers, script)
+
+
+IN_PLACE = {"restartStrategy": "InPlaceRestart", "maxRestarts": 2}
+
+
+def restartable(name: str = "w", replicas: int = 2, **spec: Any) -> Obj:
+    return replicated(name, replicas, **{"backoffLimit": 2**31 - 1, "podReplacementPolicy": "Failed", **spec})
+
+
+async def agents_say(stage: Stage, *attempts: int | None) -> None:
+    """What the agents in the pods write, pod by pod."""
+    for pod, attempt in zip(await stage.pods(), attempts, strict=True):
+        if attempt is not None:
+            marks = {"jobset.sigs.k8s.io/in-place-restart-attempt": str(attempt)}
+            patch = {"metadata": {"annotations": marks}}
+            await stage.client.patch(PODS, pod["metadata"]["name"], "default", patch)
+    await stage.cluster.settle()
+
+
+async def attempts(stage: Stage) -> tuple[int | None, int | None]:
+    status = (await stage.get(JOB_SETS, "js"))["status"]
+    return status.get("previousInPlaceRestartAttempt"), status.get("currentInPlaceRestartAttempt")
+
+
+def test_containers_restart_in_place_together() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(JOB_SETS, job_set(restartable(), failurePolicy=IN_PLACE))
+        made = [pod["metadata"]["uid"] for pod in await stage.pods()]
+        assert await attempts(stage) == (None, None)
+        await agents_say(stage, 0, None)
+        assert await attempts(stage) == (None, None)  # not all have spoken
+        await agents_say(stage, 0, 0)
+        assert await attempts(stage) == (None, 0)
+        await agents_say(stage, 1, 0)
+        assert await attempts(stage) == (0, 0)  # whoever is in attempt 0 or before restarts
+        await agents_say(stage, 1, 1)
+        assert await attempts(stage) == (0, 1)
+        await agents_say(stage, 1, 2)
+        await agents_say(stage, 2, 2)
+        assert await attempts(stage) == (1, 2)
+        assert [pod["metadata"]["uid"] for pod in await stage.pods()] == made
+        assert (await stage.get(JOB_SETS, "js"))["status"]["restarts"] == 0
+        await agents_say(stage, 3, 2)
+        failed = await stage.get(JOB_SETS, "js")
+        entry = failed["status"]["conditions"][-1]
+        assert (entry["type"], entry["reason"]) == ("Failed", "ReachedMaxRestarts")
+        assert entry["message"] == "jobset failed due to reaching max number of restarts"
+
+    play(controllers, script)
+
+
+def test_a_container_that_fails_too_fast_ends_the_set() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(JOB_SETS, job_set(restartable(), failurePolicy=IN_PLACE))
+        await stage.run()
+        (first, _) = await stage.pods()
+        statuses = [{**entry, "restartCount": 3} for entry in first["status"]["containerStatuses"]]
+        await stage.client.patch(
+            PODS,
+            first["metadata"]["name"],
+            "default",
+            {"status": {"containerStatuses": statuses}},
+            subresource="status",
+        )
+        await stage.cluster.settle()
+        assert (await stage.get(JOB_SETS, "js"))["status"]["terminalState"] == "Failed"
+
+    play(controllers, script)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"backoffLimit": 6}, "must be set to 2147483647 (MaxInt32) when in-place restart is enabled"),
+        ({"podReplacementPolicy": "TerminatingOrFailed"}, "must be set to Failed when in-place restart is enabled"),
+        ({"completions": 2}, "completions and parallelism must be set and equal to each other"),
+    ],
+    ids=["backoffLimit", "podReplacementPolicy", "completions"],
+)
+def test_restarting_in_place_asks_for_jobs_that_keep_their_pods(change: Obj, text: str) -> None:
+    async def script(stage: Stage) -> None:
+        with pytest.raises(Invalid) as refused:
+            await stage.create(JOB_SETS, job_set(restartable(**change), failurePolicy=IN_PLACE))
+        assert text in refused.value.message
+
+    play(controllers, script, plugins=lambda cluster: operator_plugins(cluster.client, cluster.clock))
+
+
+def test_restarting_in_place_can_be_switched_off() -> None:
+    def plugins(cluster: Any) -> list[Any]:
+        return operator_plugins(cluster.client, cluster.clock, in_place_restart=False)
+
+    async def script(stage: Stage) -> None:
+        with pytest.raises(Invalid, match="cannot be set when InPlaceRestart feature gate is disabled"):
+            await stage.create(JOB_SETS, job_set(restartable(), failurePolicy=IN_PLACE))
+
+    play(controllers, script, plugins=plugins)

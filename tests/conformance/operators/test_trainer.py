@@ -8,67 +8,31 @@ from typing import Any
 import pytest
 import yaml
 from tests.conformance.operators.operator_stage import Stage, play, summary, template
+from tests.published import published
 
-from corral.core.errors import ApiError, Forbidden, Invalid
+from corral.core.errors import ApiError, Forbidden, Invalid, NotFound
 from corral.core.meta import Obj
 from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS
 from corral.kinds.jobset import JOB_SETS
+from corral.kinds.rbac import ROLE_BINDINGS, ROLES
 from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from corral.operators.admission import operator_plugins
 from corral.operators.job import JobController
 from corral.operators.jobset import JobSetController
+from corral.operators.reports import ProgressReports
 from corral.operators.trainer import TrainJobController
-
-SEED_RUNTIME = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: ClusterTrainingRuntime
-metadata:
-  name: torch-distributed
-  labels:
-    trainer.kubeflow.org/framework: torch
-spec:
-  mlPolicy:
-    numNodes: 1
-    torch:
-      numProcPerNode: auto
-  template:
-    spec:
-      replicatedJobs:
-        - name: node
-          template:
-            metadata:
-              labels:
-                trainer.kubeflow.org/trainjob-ancestor-step: trainer
-            spec:
-              template:
-                spec:
-                  containers:
-                    - name: node
-                      image: pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime
-"""
-SEED_JOB = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-  name: pytorch-multikueue
-  namespace: default
-spec:
-  runtimeRef:
-    name: torch-distributed
-    kind: ClusterTrainingRuntime
-  trainer:
-    numNodes: 2
-    resourcesPerNode:
-      requests:
-        cpu: "4"
-        memory: "8Gi"
-        nvidia.com/gpu: "1"
-"""
 
 
 def controllers(cluster: Any) -> list[Any]:
     kinds = (JobController, JobSetController, TrainJobController)
     return [kind(cluster.client, cluster.clock) for kind in kinds]
+
+
+def reporting_controllers(cluster: Any) -> list[Any]:
+    """With the feature TrainJobStatus."""
+    cluster.api.posts[ProgressReports.key] = ProgressReports(cluster.client)
+    reporting = TrainJobController(cluster.client, cluster.clock, reports=True)
+    return [*controllers(cluster)[:2], reporting]
 
 
 def plugins(cluster: Any) -> list[Any]:
@@ -103,10 +67,10 @@ def env_of(job_set: Obj, job: str = "node", container: str = "node") -> dict[str
     return {item["name"]: item.get("value", item.get("valueFrom")) for item in found.get("env") or ()}
 
 
-def test_seed_manifests_run_unmodified() -> None:
+def test_published_manifests_run_unmodified() -> None:
     async def script(stage: Stage) -> None:
-        await stage.create(CLUSTER_TRAINING_RUNTIMES, yaml.safe_load(SEED_RUNTIME))
-        made = await stage.create(TRAIN_JOBS, yaml.safe_load(SEED_JOB))
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, published("cluster-training-runtime"))
+        made = await stage.create(TRAIN_JOBS, published("trainjob"))
         assert made["spec"]["managedBy"] == "trainer.kubeflow.org/trainjob-controller"
         assert made["spec"]["suspend"] is False
         job_set = await stage.get(JOB_SETS, "pytorch-multikueue")
@@ -201,6 +165,219 @@ def test_mpi_launcher_and_nodes() -> None:
         assert job_set["spec"]["replicatedJobs"][1]["template"]["spec"]["parallelism"] == 2
 
     play(controllers, script, plugins=plugins)
+
+
+@pytest.mark.parametrize(
+    ("policy", "trainer", "hostfile", "nodes"),
+    [
+        ({}, {"numNodes": 3}, "t-node-0-0.t slots=1\nt-node-0-1.t slots=1\nt-node-0-2.t slots=1\n", 3),
+        (
+            {"runLauncherAsNode": True},
+            {"numNodes": 3},
+            "t-launcher-0-0.t slots=1\nt-node-0-0.t slots=1\nt-node-0-1.t slots=1\n",
+            2,
+        ),
+        ({"runLauncherAsNode": True}, {"numNodes": 1}, "t-launcher-0-0.t slots=1\nt-node-0-0.t slots=1\n", 1),
+        ({}, {"numProcPerNode": 4}, "t-node-0-0.t slots=4\n", 1),
+        ({}, {"resourcesPerNode": {"limits": {"nvidia.com/gpu": "8"}}}, "t-node-0-0.t slots=8\n", 1),
+        (
+            {"numProcPerNode": 2},
+            {"resourcesPerNode": {"limits": {"nvidia.com/gpu": "8"}}},
+            "t-node-0-0.t slots=2\n",
+            1,
+        ),
+    ],
+    ids=["nodes", "launcher as node", "one node", "processes", "one process per gpu", "processes of the runtime"],
+)
+def test_mpi_hosts(policy: Obj, trainer: Obj, hostfile: str, nodes: int) -> None:
+    async def script(stage: Stage) -> None:
+        jobs = (step("launcher", "node", "trainer"), step("node", "node"))
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"mpi": policy}, *jobs))
+        await stage.create(TRAIN_JOBS, train_job(trainer=trainer))
+        assert (await stage.get(CONFIG_MAPS, "t-mpi-hostfile"))["data"]["hostfile"] == hostfile
+        launcher, node = (
+            entry["template"]["spec"] for entry in (await stage.get(JOB_SETS, "t"))["spec"]["replicatedJobs"]
+        )
+        assert (launcher.get("parallelism", 1), node["parallelism"], node["completions"]) == (1, nodes, nodes)
+        mounts = {
+            item["name"]: item["mountPath"] for item in launcher["template"]["spec"]["containers"][0]["volumeMounts"]
+        }
+        assert mounts == {"mpi-ssh-auth": "/root/.ssh", "mpi-hostfile": "/etc/mpi"}
+
+    play(controllers, script, plugins=plugins)
+
+
+TUNE = [
+    "tune", "run", "--rdzv_endpoint=localhost:29500", "full_finetune_distributed", "--config", "llama3_2/1B_full",
+    "dataset=torchtune.datasets.instruct_dataset", "output_dir=/workspace/output",
+    "tokenizer.path=/workspace/tokenizer.model", "checkpointer.checkpoint_dir=/workspace/model",
+]  # fmt: skip
+KEPT = ["output_dir=/workspace/output", "tokenizer.path=/workspace/tokenizer.model"]
+KEPT.append("checkpointer.checkpoint_dir=/workspace/model")
+LORA = "model.lora_attn_modules=[q_proj]"
+QLORA = "model.quantize_base=True"
+
+
+def tune_runtime(name: str = "torchtune-llama3.2-1b", gpus: int = 2) -> Obj:
+    job = step("node", "node", "trainer")
+    container = job["template"]["spec"]["template"]["spec"]["containers"][0]
+    container |= {"command": TUNE, "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    return runtime({"torch": {}}, job, name=name)
+
+
+def tune_job(name: str = "torchtune-llama3.2-1b", **trainer: Any) -> Obj:
+    spec = {"runtimeRef": {"name": name}, "trainer": {"command": ["tune", "run"], **trainer}}
+    return {"metadata": {"name": "t"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "trainer", "words"),
+    [
+        (2, {}, ["--rdzv_endpoint=t-node-0-0.t:29500", "full_finetune_distributed", "--config", "llama3_2/1B_full"]),
+        (1, {}, ["full_finetune_single_device", "--config", "llama3_2/1B_full_single_device"]),
+        (2, {"numProcPerNode": 1}, ["full_finetune_single_device", "--config", "llama3_2/1B_full_single_device"]),
+        (1, {"args": [LORA]}, ["lora_finetune_single_device", "--config", "llama3_2/1B_lora_single_device"]),
+        (1, {"args": [LORA, QLORA]}, ["lora_finetune_single_device", "--config", "llama3_2/1B_qlora_single_device"]),
+        (
+            1,
+            {"args": [LORA, QLORA, "model.use_dora=True"]},
+            ["lora_finetune_single_device", "--config", "llama3_2/1B_lora_single_device"],
+        ),
+        (
+            4,
+            {"args": [LORA]},
+            ["--rdzv_endpoint=t-node-0-0.t:29500", "lora_finetune_distributed", "--config", "llama3_2/1B_lora"],
+        ),
+    ],
+    ids=["several devices", "one device", "one process", "lora", "qlora", "dora", "lora on several devices"],
+)
+def test_fine_tuning_command_is_completed(gpus: int, trainer: Obj, words: list[str]) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, tune_runtime(gpus=gpus))
+        await stage.create(TRAIN_JOBS, tune_job(**trainer))
+        job_set = await stage.get(JOB_SETS, "t")
+        job = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
+        container = job["template"]["spec"]["containers"][0]
+        assert container["command"] == ["tune", "run", *words, *KEPT]
+        assert container.get("args", []) == trainer.get("args", [])
+        env = env_of(job_set)
+        assert "PET_NNODES" in env
+        assert "PET_MASTER_ADDR" not in env  # the rendezvous is in the command
+
+    play(controllers, script, plugins=plugins)
+
+
+@pytest.mark.parametrize(
+    ("name", "trainer", "texts"),
+    [
+        ("torchtune-other-9b", {}, ["spec.runtimeRef.name", "invalid model configured: other/9B"]),
+        ("torchtune-llama3.2-1b", {"numNodes": 2}, ["spec.trainer.numNodes", "must be 1 for llama3_2/1B model"]),
+        ("torchtune-llama3.2-1b", {"args": [QLORA]}, ["must be auto or 1 for llama3_2/1B model when using QLoRA"]),
+        ("torchtune-qwen2.5-1.5b", {"args": [QLORA]}, ["QLoRA is not supported for qwen2_5/1.5B model"]),
+        (
+            "torchtune-llama3.3-70b",
+            {"numNodes": 2, "args": [LORA]},
+            ["LoRA fine-tuning is not supported for multi-node"],
+        ),
+        (
+            "torchtune-llama3.2-1b",
+            {"args": ["epochs=1", "output_dir=/mine"]},
+            ["spec.trainer.args[1]", 'must not set immutable config "output_dir" in trainer args'],
+        ),
+    ],
+)
+def test_fine_tuning_is_refused(name: str, trainer: Obj, texts: list[str]) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, tune_runtime(name))
+        with pytest.raises(Forbidden) as refused:
+            await stage.create(TRAIN_JOBS, tune_job(name, **trainer))
+        assert all(text in refused.value.message for text in texts)
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_other_containers_get_the_variables_they_ask_for() -> None:
+    async def script(stage: Stage) -> None:
+        job = step("node", "node", "trainer")
+        pod = job["template"]["spec"]["template"]["spec"]
+        pod["initContainers"] = [{"name": "preflight", "image": "img:1"}, {"name": "other", "image": "img:1"}]
+        target = {"jobName": "node", "containerNames": ["preflight"]}
+        policy = {"torch": {"envInjection": {"targets": [target]}}}
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime(policy, job))
+        await stage.create(TRAIN_JOBS, train_job(trainer={"numNodes": 2}))
+        made = (await stage.get(JOB_SETS, "t"))["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        variables = {entry["name"] for entry in made["initContainers"][0]["env"]}
+        assert variables == {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"}
+        assert "env" not in made["initContainers"][1]
+
+    play(controllers, script, plugins=plugins)
+
+    async def refused(stage: Stage) -> None:
+        policy = {"torch": {"envInjection": {"targets": [{"jobName": "node", "containerNames": ["none"]}]}}}
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime(policy))
+        with pytest.raises(Forbidden, match='podSet "node" container "none" not found in runtime template'):
+            await stage.create(TRAIN_JOBS, train_job())
+        policy["torch"]["envInjection"]["targets"][0]["containerNames"] = ["node"]
+        with pytest.raises(Invalid, match="containerNames must not include the main node container"):
+            await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime(policy, name="other"))
+
+    play(controllers, refused, plugins=plugins)
+
+
+async def report(stage: Stage, body: Obj, name: str = "t") -> Obj:
+    return await stage.client.create_subresource(TRAIN_JOBS, name, "default", "status", body)
+
+
+def test_training_pods_can_report_their_progress() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"torch": {}}))
+        await stage.create(TRAIN_JOBS, train_job())
+        env = env_of(await stage.get(JOB_SETS, "t"))
+        path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/t/status"
+        assert env["KUBEFLOW_TRAINER_SERVER_URL"].startswith("https://")
+        assert env["KUBEFLOW_TRAINER_SERVER_URL"].endswith(path)
+        folder = "/var/run/secrets/kubeflow/trainer"
+        assert env["KUBEFLOW_TRAINER_SERVER_CA_CERT"] == f"{folder}/ca.crt"
+        assert env["KUBEFLOW_TRAINER_SERVER_TOKEN"] == f"{folder}/token"
+        (rule,) = (await stage.get(ROLES, "t-status"))["rules"]
+        assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (["trainjobs/status"], ["t"], ["create"])
+        subjects = (await stage.get(ROLE_BINDINGS, "t-status"))["subjects"]
+        assert [entry["name"] for entry in subjects] == ["default"]
+        await stage.run()
+
+        first = {
+            "progressPercentage": 10,
+            "estimatedRemainingSeconds": 900,
+            "metrics": [{"name": "loss", "value": "0.5"}],
+            "lastUpdatedTime": "2026-01-02T03:04:05Z",
+        }
+        assert await report(stage, {"trainerStatus": first}) == {"trainerStatus": first}
+        status = (await stage.get(TRAIN_JOBS, "t"))["status"]
+        assert status["trainerStatus"] == first
+        assert status["jobsStatus"][0]["ready"] == 1
+        await report(stage, {})
+        assert (await stage.get(TRAIN_JOBS, "t"))["status"]["trainerStatus"] == first
+        second = {"progressPercentage": 20, "lastUpdatedTime": "2026-01-02T03:05:05Z"}
+        await report(stage, {"trainerStatus": second})
+        assert (await stage.get(TRAIN_JOBS, "t"))["status"]["trainerStatus"] == second
+        for wrong in (
+            {"progressPercentage": 101},
+            {"progressPercentage": -1},
+            {"metrics": [{"name": "", "value": "1"}]},
+        ):
+            with pytest.raises(Invalid):
+                await report(stage, {"trainerStatus": wrong})
+        with pytest.raises(Invalid, match="Invalid payload"):
+            await report(stage, {"trainerStatus": "half"})
+        with pytest.raises(NotFound, match="Train job not found"):
+            await report(stage, {"trainerStatus": second}, "none")
+        await stage.succeed()
+        await stage.pass_time(3)
+        done = await stage.get(TRAIN_JOBS, "t")
+        assert done["status"]["trainerStatus"] == second
+        assert summary(done) == [("Complete", "True")]
+
+    play(reporting_controllers, script, plugins=plugins)
 
 
 def test_initializers_are_told_where_to_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-import yaml
+from tests.published import published
 
 from corral.core import conditions
 from corral.core.errors import ApiError
@@ -17,81 +17,6 @@ from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
-
-RUNTIME = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: ClusterTrainingRuntime
-metadata:
-  name: torch-distributed
-  labels:
-    trainer.kubeflow.org/framework: torch
-spec:
-  mlPolicy:
-    numNodes: 1
-    torch:
-      numProcPerNode: auto
-  template:
-    spec:
-      replicatedJobs:
-        - name: node
-          template:
-            metadata:
-              labels:
-                trainer.kubeflow.org/trainjob-ancestor-step: trainer
-            spec:
-              template:
-                spec:
-                  containers:
-                    - name: node
-                      image: pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime
-"""
-TRAIN_JOB = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-  name: pytorch-multikueue
-  namespace: default
-  labels:
-    kueue.x-k8s.io/queue-name: multikueue-queue
-spec:
-  runtimeRef:
-    name: torch-distributed
-    kind: ClusterTrainingRuntime
-  trainer:
-    numNodes: 2
-    resourcesPerNode:
-      requests:
-        cpu: "4"
-        memory: "8Gi"
-        nvidia.com/gpu: "1"
-"""
-TF_JOB = """
-apiVersion: "kubeflow.org/v1"
-kind: "TFJob"
-metadata:
- name: "example-tfjob"
- namespace: default
-spec:
- runPolicy:
-  managedBy: "kueue.x-k8s.io/multikueue"
-  tfReplicaSpecs:
-    Chief:
-      replicas: 1
-      template:
-        spec:
-          containers:
-            - name: tensorflow
-              image: tensorflow/tensorflow:latest
-              args: ["python", "model.py"]
-    Worker:
-      replicas: 2
-      template:
-        spec:
-          containers:
-            - name: tensorflow
-              image: tensorflow/tensorflow:latest
-              args: ["python", "model.py"]
-"""
 
 
 async def make_queue(cluster: SimulatedCluster, *, checks: list[str]) -> None:
@@ -113,7 +38,7 @@ async def set_up(fleet: SimulatedFleet) -> None:
     for worker in fleet.workers.values():
         await make_queue(worker, checks=[])
     for cluster in fleet.clusters:
-        await cluster.client.create(CLUSTER_TRAINING_RUNTIMES, yaml.safe_load(RUNTIME))
+        await cluster.client.create(CLUSTER_TRAINING_RUNTIMES, published("cluster-training-runtime"))
     await asyncio.sleep(1)
 
 
@@ -121,7 +46,7 @@ def test_the_train_job_is_managed_by_multikueue_on_the_manager_and_runs_on_a_wor
     async def main() -> None:
         async with SimulatedFleet() as fleet:
             await set_up(fleet)
-            await fleet.manager.client.create(TRAIN_JOBS, yaml.safe_load(TRAIN_JOB))
+            await fleet.manager.client.create(TRAIN_JOBS, published("trainjob"))
             await asyncio.sleep(2)
             local = await fleet.manager.client.get(TRAIN_JOBS, "pytorch-multikueue", "default")
             assert spec_of(local)["managedBy"] == "kueue.x-k8s.io/multikueue"
@@ -139,7 +64,7 @@ def test_the_tf_job_with_its_replicas_inside_the_run_policy_is_refused_with_the_
     async def main() -> None:
         async with SimulatedFleet() as fleet:
             with pytest.raises(ApiError, match=r"move spec\.runPolicy\.tfReplicaSpecs to spec\.tfReplicaSpecs"):
-                await fleet.manager.client.create(TF_JOBS, yaml.safe_load(TF_JOB))
+                await fleet.manager.client.create(TF_JOBS, published("tfjob"))
 
     run_virtual(main)
 
@@ -148,7 +73,7 @@ def test_the_tf_job_put_right_is_dispatched_and_its_managed_by_stays() -> None:
     async def main() -> None:
         async with SimulatedFleet() as fleet:
             await set_up(fleet)
-            manifest = yaml.safe_load(TF_JOB)
+            manifest = published("tfjob")
             manifest["spec"]["tfReplicaSpecs"] = manifest["spec"]["runPolicy"].pop("tfReplicaSpecs")
             manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "multikueue-queue"}
             await fleet.manager.client.create(TF_JOBS, manifest)

@@ -17,7 +17,7 @@ from corral.node.process.compose import Setting, compose, rewrite_paths
 from corral.node.process.folder import Holding, PodFolder, parse_run_id, run_id
 from corral.node.process.launch import Launch
 from corral.node.process.sockets import PodPorts, Verdict, judge
-from corral.node.process.view import Mount
+from corral.node.process.view import Mount, _entries
 from corral.node.process.volumes import VolumeContext, container_mounts, prepare_volumes
 
 
@@ -242,3 +242,14 @@ async def test_sub_paths_and_claims(tmp_path: Path) -> None:
     mounts = container_mounts(container, places, {"POD": "p0"})
     assert mounts == (Mount(str(tmp_path / "claims/ns/disk/p0/y"), "/x"),)
     assert Path(mounts[0].source).is_dir()
+
+
+def test_a_directory_that_may_not_be_read_has_nothing_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "seen").touch()
+    assert _entries(str(tmp_path)) == ["seen"]
+
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(path)
+
+    monkeypatch.setattr("os.listdir", refuse)
+    assert _entries(str(tmp_path)) == []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from corral.core import conditions
@@ -27,6 +27,7 @@ from corral.core.meta import (
     uid_of,
 )
 from corral.core.timestamps import format_time, parse_time
+from corral.decide.jobs.inplace import restart_in_place, restarts_in_place
 from corral.decide.jobs.job import finish_of
 from corral.kinds.jobset import CONTROLLER, coordinator_endpoint, subdomain_of
 
@@ -98,8 +99,8 @@ def job_name(job_set: Obj, replicated: Obj, index: int) -> str:
     return f"{name_of(job_set)}-{replicated['name']}-{index}"
 
 
-def plan_job_set(job_set: Obj, jobs: Sequence[Obj], now: float) -> JobSetPlan:
-    """The next step of a JobSet that owns `jobs`."""
+def plan_job_set(job_set: Obj, jobs: Sequence[Obj], now: float, pods: Sequence[Obj] = ()) -> JobSetPlan:
+    """The next step of a JobSet that owns `jobs`; `pods` are looked at only where containers restart in place."""
     children = _sort(job_set, jobs)
     status = _counted(job_set, children)
     end = finished(job_set)
@@ -115,7 +116,10 @@ def plan_job_set(job_set: Obj, jobs: Sequence[Obj], now: float) -> JobSetPlan:
         status["terminalState"] = "Completed"
         event = ("Normal", "AllJobsCompleted", "jobset completed successfully")
         return JobSetPlan(status, delete=tuple(_live(children.outdated)), events=(event,))
-    return _converge(job_set, children, status, now)
+    plan = _converge(job_set, children, status, now)
+    if not restarts_in_place(job_set):
+        return plan
+    return replace(plan, status=restart_in_place(job_set, plan.status, pods, now))
 
 
 def _live(jobs: Sequence[Obj]) -> list[Obj]:

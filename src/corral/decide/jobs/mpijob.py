@@ -20,6 +20,7 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.timestamps import format_time
+from corral.decide.jobs import gang
 from corral.decide.jobs.job import finish_of
 from corral.decide.jobs.pods import is_ready, phase_of
 from corral.decide.jobs.training_status import JOB_NAME, JOB_ROLE, OPERATOR, REPLICA_INDEX, put
@@ -99,9 +100,17 @@ def worker_index(job: Obj, pod: Obj) -> int:
 
 
 def plan_mpi(
-    job: Obj, workers: Sequence[Obj], launcher: Obj | None, launcher_pods: Sequence[Obj], now: float
+    job: Obj,
+    workers: Sequence[Obj],
+    launcher: Obj | None,
+    launcher_pods: Sequence[Obj],
+    now: float,
+    scheduler: str = "",
 ) -> MpiPlan:
-    """The next step of an MPIJob with these worker pods, this launcher Job and its pods."""
+    """The next step of an MPIJob with these worker pods, this launcher Job and its pods.
+
+    `scheduler` is the gang scheduler that places them together, if any.
+    """
     status = _created(job, now)
     if is_finished(status):
         return MpiPlan(status, delete_workers=_cleaned(job, workers))
@@ -112,7 +121,7 @@ def plan_mpi(
     events += more
     if is_finished(status):
         return MpiPlan(status, delete_workers=_cleaned(job, workers), events=events)
-    return _converge(job, status, workers, launcher, events)
+    return _converge(job, status, workers, launcher, events, scheduler)
 
 
 def _created(job: Obj, now: float) -> Obj:
@@ -235,13 +244,13 @@ def _cleaned(job: Obj, workers: Sequence[Obj]) -> tuple[Obj, ...]:
 
 
 def _converge(
-    job: Obj, status: Obj, workers: Sequence[Obj], launcher: Obj | None, events: tuple[Event, ...]
+    job: Obj, status: Obj, workers: Sequence[Obj], launcher: Obj | None, events: tuple[Event, ...], scheduler: str
 ) -> MpiPlan:
     if is_suspended(job):
         return MpiPlan(
             status,
             delete_workers=tuple(pod for pod in workers if not is_deleting(pod)),
-            create_launcher=launcher_job(job) if launcher is None else None,
+            create_launcher=launcher_job(job, scheduler) if launcher is None else None,
             suspend_launcher=launcher is not None and not spec_of(launcher).get("suspend"),
             shared=True,
             events=events,
@@ -253,21 +262,21 @@ def _converge(
     ready = sum(is_ready(pod) for pod in workers if not is_deleting(pod)) >= wanted
     resumed = None
     if launcher is not None and spec_of(launcher).get("suspend"):
-        resumed = _resumed(job, launcher)
+        resumed = _resumed(job, launcher, scheduler)
     return MpiPlan(
         status,
-        create_workers=tuple(worker_pod(job, index) for index in range(wanted) if index not in held),
+        create_workers=tuple(worker_pod(job, index, scheduler) for index in range(wanted) if index not in held),
         delete_workers=surplus,
-        create_launcher=launcher_job(job) if launcher is None and (ready or not waits) else None,
+        create_launcher=launcher_job(job, scheduler) if launcher is None and (ready or not waits) else None,
         resume_launcher=resumed,
         shared=True,
         events=events,
     )
 
 
-def _resumed(job: Obj, launcher: Obj) -> Obj:
+def _resumed(job: Obj, launcher: Obj, scheduler: str) -> Obj:
     """The launcher with the scheduling directives its MPIJob has now, running again."""
-    wanted = launcher_job(job)["spec"]["template"]
+    wanted = launcher_job(job, scheduler)["spec"]["template"]
     template = spec_of(launcher).get("template") or {}
     metadata = dict(template.get("metadata") or {})
     for name in ("labels", "annotations"):
@@ -389,7 +398,7 @@ def agent_env(path: str) -> list[Obj]:
     ]
 
 
-def _pod(job: Obj, kind: str, name: str, labels: dict[str, str], restart_policy: str) -> Obj:
+def _pod(job: Obj, kind: str, name: str, labels: dict[str, str], restart_policy: str, scheduler: str) -> Obj:
     """The pod template of a role, with its place in the network, the keys and the hosts."""
     replica = replica_specs_of(MPI, job)[kind]
     template = replica.get("template") or {}
@@ -413,10 +422,8 @@ def _pod(job: Obj, kind: str, name: str, labels: dict[str, str], restart_policy:
     spec["dnsConfig"] = {**dns, "searches": [*(dns.get("searches") or ()), search]}
     spec["restartPolicy"] = restart_policy
     spec["volumes"] = [*(spec.get("volumes") or ()), *_volumes(job)]
-    return {
-        "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}},
-        "spec": spec,
-    }
+    made = {"metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}, "spec": spec}
+    return gang.marked(made, scheduler, name_of(job), overwrite=True) if scheduler else made
 
 
 def is_ssh_daemon(container: Obj) -> bool:
@@ -442,9 +449,23 @@ def _volumes(job: Obj) -> list[Obj]:
     ]
 
 
-def worker_pod(job: Obj, index: int) -> Obj:
+def build_group(job: Obj, scheduler: str, priority_of: gang.PriorityOf) -> Obj:
+    """The PodGroup of launcher and workers; the launcher comes first."""
+    specs = replica_specs_of(MPI, job)
+    counts = {"Launcher": 1, "Worker": workers_wanted(job)}
+    members = [
+        gang.Member(specs[kind].get("template") or {}, count) for kind, count in counts.items() if specs.get(kind)
+    ]
+    named = next((member.priority_class for member in members if member.priority_class), "")
+    policy = run_policy_of(job).get("schedulingPolicy") or {}
+    if scheduler != gang.VOLCANO:
+        policy = {"scheduleTimeoutSeconds": 0, **policy}
+    return gang.job_group(job, policy, members, scheduler, priority_of, priority_class=named)
+
+
+def worker_pod(job: Obj, index: int, scheduler: str = "") -> Obj:
     policy = replica_specs_of(MPI, job)["Worker"].get("restartPolicy") or "Never"
-    pod = _pod(job, "Worker", worker_name(job, index), labels_for(job, "worker", index), policy)
+    pod = _pod(job, "Worker", worker_name(job, index), labels_for(job, "worker", index), policy, scheduler)
     metadata = {
         **pod["metadata"],
         "name": worker_name(job, index),
@@ -454,11 +475,11 @@ def worker_pod(job: Obj, index: int) -> Obj:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
 
 
-def launcher_job(job: Obj) -> Obj:
+def launcher_job(job: Obj, scheduler: str = "") -> Obj:
     """The Job whose pod runs mpirun; it is as suspended as the MPIJob."""
     policy = replica_specs_of(MPI, job)["Launcher"].get("restartPolicy") or "OnFailure"
     index = 0 if _runs_launcher_as_worker(job) else None
-    pod = _pod(job, "Launcher", launcher_name(job), labels_for(job, "launcher", index), policy)
+    pod = _pod(job, "Launcher", launcher_name(job), labels_for(job, "launcher", index), policy, scheduler)
     run = run_policy_of(job)
     limits = {
         name: run[name]

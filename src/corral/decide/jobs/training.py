@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, labels_of, name_of, namespace_of, owner_ref, spec_of, status_of
 from corral.core.timestamps import format_time, parse_time
+from corral.decide.jobs import gang
 from corral.decide.jobs.pods import phase_of, restarts
 from corral.decide.jobs.training_env import environment, replica_name, replicas_of, with_environment
 from corral.decide.jobs.training_status import (
@@ -53,6 +54,8 @@ class Settings:
     init_container: bool = False
     """Give PyTorch workers an init container that waits for the master's name; pods as processes need none."""
     init_image: str = "alpine:3.10"
+    gang_scheduler: str = ""
+    """The scheduler that places all pods of a job together or none; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class Look:
     services: Sequence[Obj]
     now: float
     settings: Settings
+    group: Obj | None = None
+    """The PodGroup of the job, where a gang scheduler is used."""
 
     @property
     def specs(self) -> dict[str, Obj]:
@@ -262,6 +267,9 @@ def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPla
         total = replicas_of(framework, kind, replica)
         held = {index_of(pod) for pod in members[kind]}
         create += [build_pod(look, kind, index) for index in range(total) if index not in held]
+        if len(held) < total and _names_another_scheduler(look):
+            text = "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten"
+            said.append(("Warning", "SetPodTemplateSchedulerName", text))
         if (replica.get("template") or {}).get("spec", {}).get("restartPolicy") and len(held) < total:
             text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
             said.append(("Warning", "SetPodTemplateRestartPolicy", text))
@@ -283,6 +291,8 @@ def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPla
     said += _changes(status_of(look.job).get("conditions") or [], status["conditions"], announced)
     surplus = [service for kind in specs for service in reached[kind] if _is_surplus(framework, specs, kind, service)]
     missing = _services(look, reached)
+    if gang.holds_pods_back(look.settings.gang_scheduler, look.group):
+        create, missing = [], []
     if is_finished(status):
         create, missing = [], []
         status = {**status, "completionTime": status.get("completionTime") or format_time(look.now)}
@@ -296,6 +306,12 @@ def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPla
         wait_s=_deadline_left(look, status),
         events=tuple(said),
     )
+
+
+def _names_another_scheduler(look: Look) -> bool:
+    scheduler = look.settings.gang_scheduler
+    templates = [replica.get("template") or {} for replica in look.specs.values()]
+    return bool(scheduler) and gang.names_another_scheduler(templates, scheduler)
 
 
 def _changes(before: Sequence[Obj], after: Sequence[Obj], announced: Sequence[str]) -> list[Event]:
@@ -409,7 +425,23 @@ def build_pod(look: Look, kind: str, index: int) -> Obj:
     }
     if metadata.get("annotations"):
         body["annotations"] = metadata["annotations"]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": body, "spec": spec}
+    pod: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": body, "spec": spec}
+    if not settings.gang_scheduler:
+        return pod
+    return gang.marked(pod, settings.gang_scheduler, name_of(job), kind.lower())
+
+
+def build_group(look: Look, priority_of: gang.PriorityOf) -> Obj:
+    """The PodGroup that lets all replicas start together."""
+    members = [
+        gang.Member(replica.get("template") or {}, replicas_of(look.framework, kind, replica))
+        for kind, replica in look.specs.items()
+    ]
+    policy = run_policy_of(look.job).get("schedulingPolicy") or {}
+    body = gang.job_group(look.job, policy, members, look.settings.gang_scheduler, priority_of, default_queue="default")
+    if annotations_of(look.job):
+        body["metadata"]["annotations"] = annotations_of(look.job)
+    return body
 
 
 def _init_container(job: Obj, settings: Settings) -> Obj:

@@ -18,10 +18,19 @@ from corral.core.quantity import milli
 from corral.core.schema.structural import Schema, compile_schema
 from corral.core.strategic import strategic_merge
 from corral.core.timestamps import format_time, parse_time
+from corral.decide.jobs import gang, reports
 from corral.decide.jobs.mpijob import AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, agent_env, is_ssh_daemon
 from corral.kinds import schemas as s
 from corral.kinds.jobset import JOB_SETS
-from corral.kinds.trainer import CONTROLLER, ancestor_of, policy_of
+from corral.kinds.torchtune import command_of, is_torchtune
+from corral.kinds.trainer import (
+    CONTROLLER,
+    ancestor_of,
+    gpus_in,
+    injection_targets,
+    policy_of,
+    resources_per_node,
+)
 
 PORT = 29500
 INDEX_PATH = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -51,12 +60,15 @@ class Composition:
     """For MPI: the ConfigMap with the hosts."""
     ssh_secret: str = ""
     """For MPI: the name of the Secret with the keys hosts trust each other by."""
+    pod_group: Obj | None = None
+    """With a pod group policy: the PodGroup that starts all pods together."""
 
 
-def compose(train_job: Obj, runtime: Obj, agent: str = "") -> Composition:
+def compose(train_job: Obj, runtime: Obj, agent: str = "", *, reports: bool = False) -> Composition:
     """The JobSet (and what it mounts) of a TrainJob that uses `runtime`.
 
-    `agent` is the program that carries MPI's commands from the launcher to the nodes.
+    `agent` is the program that carries MPI's commands from the launcher to the nodes; `reports` lets the trainer's pods
+    report their progress.
     """
     template = spec_of(runtime).get("template") or {}
     spec: Obj = {**(template.get("spec") or {})}
@@ -66,6 +78,13 @@ def compose(train_job: Obj, runtime: Obj, agent: str = "") -> Composition:
     policy = policy_of(runtime)
     nodes = node_count(train_job, runtime)
     jobs = [_with_step(train_job, runtime, entry, policy, nodes) for entry in jobs]
+    if policy == "torch":
+        jobs = _with_injection(train_job, runtime, jobs, nodes)
+    if reports:
+        jobs = [_with_reports(train_job, entry) if ancestor_of(entry) == "trainer" else entry for entry in jobs]
+    scheduler = _group_scheduler(runtime)
+    if scheduler:
+        jobs = [_grouped(train_job, entry, scheduler) for entry in jobs]
     spec["replicatedJobs"] = jobs
     spec["suspend"] = is_suspended(train_job)
     body = {
@@ -79,11 +98,12 @@ def compose(train_job: Obj, runtime: Obj, agent: str = "") -> Composition:
         },
         "spec": spec,
     }
+    group = _pod_group(train_job, runtime, body, scheduler) if scheduler else None
     if policy != "mpi":
-        return Composition(body)
+        return Composition(body, pod_group=group)
     hostfile = _hostfile(train_job, runtime, nodes)
     hostfile["data"][AGENT_KEY] = agent
-    return Composition(body, hostfile, f"{name_of(train_job)}-mpi-ssh-auth")
+    return Composition(body, hostfile, f"{name_of(train_job)}-mpi-ssh-auth", group)
 
 
 def _job_set_metadata(train_job: Obj, template: Obj) -> Obj:
@@ -170,11 +190,101 @@ def _with_step(train_job: Obj, runtime: Obj, job: Obj, policy: str, nodes: int) 
     if step != "trainer":
         return job
     job = _sized(job, nodes)
-    job = _with_container(job, "node", lambda container: _trained(train_job, container))
     env = environment(train_job, runtime, job, policy, nodes)
+    if policy == "torch" and is_torchtune(train_job):
+        env = [entry for entry in env if not entry["name"].startswith("PET_MASTER_")]
+        job = _with_container(job, "node", lambda container: _tuned(train_job, runtime, job, container, nodes))
+    else:
+        job = _with_container(job, "node", lambda container: _trained(train_job, container))
     if not env:
         return job
     return _with_container(job, "node", lambda container: _with_port(_with_env(container, env)))
+
+
+def _tuned(train_job: Obj, runtime: Obj, job: Obj, container: Obj, nodes: int) -> Obj:
+    """A TorchTune container: the command is completed with the recipe and the runtime's own settings."""
+    processes, gpus = processes_per_node(train_job, runtime, job), gpus_in(_resources(train_job, job))
+    endpoint = f"{_first_host(train_job, job)}:{PORT}"
+    command = command_of(train_job, container.get("command") or (), nodes, processes, gpus, endpoint)
+    return {**_trained(train_job, container), "command": command}
+
+
+def _with_injection(train_job: Obj, runtime: Obj, jobs: list[Obj], nodes: int) -> list[Obj]:
+    """Torch's variables for containers beside the trainer's."""
+    trainer = next((entry for entry in jobs if ancestor_of(entry) == "trainer"), None)
+    targets = {target["jobName"]: set(target["containerNames"]) for target in injection_targets(runtime)}
+    if trainer is None or not targets:
+        return jobs
+    env = environment(train_job, runtime, trainer, "torch", nodes)
+
+    def change(job: Obj) -> Obj:
+        pod, wanted = _pod_spec(job), targets.get(str(job.get("name")), set())
+        for field in ("initContainers", "containers"):
+            if pod.get(field):
+                pod[field] = [_with_env(item, env) if item.get("name") in wanted else item for item in pod[field]]
+        return _with_pod_spec(job, pod)
+
+    return [change(job) if job.get("name") in targets else job for job in jobs]
+
+
+def _with_reports(train_job: Obj, job: Obj) -> Obj:
+    """The trainer's pods with the address, certificate and token to report progress with."""
+    pod = _pod_spec(job)
+    mounted = [
+        _with_env(
+            {**item, "volumeMounts": [*(item.get("volumeMounts") or ()), reports.mount()]},
+            reports.environment(train_job),
+        )
+        for item in pod.get("containers") or ()
+    ]
+    return _with_pod_spec(
+        job, {**pod, "containers": mounted, "volumes": [*(pod.get("volumes") or ()), reports.volume()]}
+    )
+
+
+# Gang scheduling
+
+
+def _group_scheduler(runtime: Obj) -> str:
+    """Whose PodGroup the runtime asks for; empty for none."""
+    policy = spec_of(runtime).get("podGroupPolicy") or {}
+    if policy.get("volcano") is not None:
+        return gang.VOLCANO
+    return "coscheduling" if policy.get("coscheduling") is not None else ""
+
+
+def _grouped(train_job: Obj, job: Obj, scheduler: str) -> Obj:
+    """The pods of a replicated job marked as members; which scheduler runs them is the runtime's to say."""
+    template = job.get("template") or {}
+    job_spec = template.get("spec") or {}
+    pod = job_spec.get("template") or {}
+    marked = gang.marked(pod, scheduler, name_of(train_job))
+    pod = {**pod, "metadata": marked["metadata"]}
+    return {**job, "template": {**template, "spec": {**job_spec, "template": pod}}}
+
+
+def _pod_group(train_job: Obj, runtime: Obj, job_set: Obj, scheduler: str) -> Obj:
+    members = [
+        gang.Member(
+            ((entry.get("template") or {}).get("spec") or {}).get("template") or {},
+            int(((entry.get("template") or {}).get("spec") or {}).get("parallelism", 1)),
+        )
+        for entry in job_set["spec"]["replicatedJobs"]
+    ]
+    total = sum(member.count for member in members)
+    spec: Obj = {"minMember": total, "minResources": gang.least_resources(members, total, lambda name: 0)}
+    policy = spec_of(runtime).get("podGroupPolicy") or {}
+    if scheduler == gang.VOLCANO:
+        spec["queue"] = (job_set["metadata"].get("annotations") or {}).get(gang.QUEUE_NAME)
+        named = [member.priority_class for member in members if member.priority_class]
+        spec["priorityClassName"] = named[-1] if named else ""
+        spec["networkTopology"] = (policy["volcano"] or {}).get("networkTopology")
+    else:
+        spec["scheduleTimeoutSeconds"] = (policy["coscheduling"] or {}).get("scheduleTimeoutSeconds", 60)
+    return gang.pod_group(train_job, scheduler, spec)
+
+
+# The trainer's container
 
 
 def _sized(job: Obj, nodes: int) -> Obj:
@@ -252,7 +362,7 @@ def _with_port(container: Obj) -> Obj:
 
 def environment(train_job: Obj, runtime: Obj, job: Obj, policy: str, nodes: int) -> list[Obj]:
     """The variables a framework's launcher reads on every node."""
-    first = f"{name_of(train_job)}-{job['name']}-0-0.{name_of(train_job)}"
+    first = _first_host(train_job, job)
     rank = {"valueFrom": {"fieldRef": {"fieldPath": INDEX_PATH}}}
     if policy == "torch":
         torch = (spec_of(runtime).get("mlPolicy") or {}).get("torch") or {}
@@ -269,13 +379,17 @@ def environment(train_job: Obj, runtime: Obj, job: Obj, policy: str, nodes: int)
             *_values({"JAX_COORDINATOR_ADDRESS": f"{first}:{PORT}"}),
         ]
     if policy == "xgboost":
-        workers = nodes * max(1, _gpus(_resources(train_job, job)))
+        workers = nodes * max(1, gpus_in(_resources(train_job, job)))
         return [
             *_values({"DMLC_TRACKER_URI": first, "DMLC_TRACKER_PORT": str(PORT)}),
             {"name": "DMLC_TASK_ID", **rank},
             *_values({"DMLC_NUM_WORKER": str(workers)}),
         ]
     return []
+
+
+def _first_host(train_job: Obj, job: Obj) -> str:
+    return f"{name_of(train_job)}-{job['name']}-0-0.{name_of(train_job)}"
 
 
 def _values(values: Mapping[str, str]) -> list[Obj]:
@@ -301,11 +415,6 @@ def _amounts(resources: Obj) -> Obj:
     return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
 
 
-def _gpus(resources: Obj) -> int:
-    counts = [math.ceil(milli(value) / 1000) for name, value in _amounts(resources).items() if "gpu" in name.lower()]
-    return sum(counts)
-
-
 def processes_per_node(train_job: Obj, runtime: Obj, job: Obj) -> str:
     """How many processes each node starts: as told, else one per GPU (`auto`), else one per CPU."""
     torch = (spec_of(runtime).get("mlPolicy") or {}).get("torch") or {}
@@ -313,7 +422,7 @@ def processes_per_node(train_job: Obj, runtime: Obj, job: Obj) -> str:
     if str(told) not in ("auto", "cpu"):
         return str(told)
     resources = _resources(train_job, job)
-    if str(told) == "auto" and _gpus(resources) > 0:
+    if str(told) == "auto" and gpus_in(resources) > 0:
         return "auto"
     cpus = _amounts(resources).get("cpu")
     return str(max(1, math.ceil(milli(cpus) / 1000))) if cpus is not None else "1"
@@ -331,8 +440,12 @@ def _mpi_nodes(runtime: Obj, nodes: int) -> int:
 
 
 def _slots(train_job: Obj, runtime: Obj) -> int:
+    """Processes per host: as told; one that nobody asked for gives way to one per GPU."""
     told = (spec_of(train_job).get("trainer") or {}).get("numProcPerNode")
-    return int(told if told is not None else _mpi_policy(runtime).get("numProcPerNode", 1))
+    if told is not None:
+        return int(told)
+    slots = int(_mpi_policy(runtime).get("numProcPerNode", 1))
+    return max(slots, gpus_in(resources_per_node(train_job, runtime))) if slots == 1 else slots
 
 
 def _mpi_job(train_job: Obj, runtime: Obj, job: Obj, nodes: int) -> Obj:

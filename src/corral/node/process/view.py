@@ -128,10 +128,18 @@ class View:
         """Replace a host directory by one in memory that shows the same entries."""
         handle = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         try:
-            names = os.listdir(directory)
+            names = _entries(directory)
             kernel.mount_memory(directory)
             for name in names:
                 self._copy(f"/proc/self/fd/{handle}/{name}", os.path.join(directory, name))
         finally:
             os.close(handle)
         self._private.add(directory)
+
+
+def _entries(directory: str) -> list[str]:
+    """The names in a directory; one that may not be read, such as another user's home, has none to show."""
+    try:
+        return os.listdir(directory)
+    except PermissionError:
+        return []
