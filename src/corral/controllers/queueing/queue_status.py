@@ -257,21 +257,29 @@ class LocalQueueController:
 
     async def reconcile(self, key: Key) -> Result | None:
         queue = self.caches.local_queues.get(key)
+        sampled = self._sample(key) if queue is not None else False
         view = self.state.local_queue(key) if queue is not None else None
         if queue is None or view is None:
             self.metrics.show((self.name, key), {})
             return None
         if self.metrics.local_queues:
             self.metrics.show((self.name, key), self._gauges(queue, view))
-        status = self._status(queue, key, view)
+        status = self._status(queue, key, view, sampled)
         if status != status_of(queue):
             await self.context.client.update(
                 LOCAL_QUEUES, with_status(queue, status), subresource="status", manager=FIELD_MANAGER
             )
-        sharing = self.state.settings.admission_fair_sharing
-        return Result(requeue_after=sharing.sampling_interval_s) if sharing is not None else None
+        if self.state.settings.admission_fair_sharing is None:
+            return None
+        return Result(requeue_after=self.state.next_sample_in(key, self.context.clock.now()))
 
-    def _status(self, queue: Obj, key: Key, view: LocalQueueView) -> Obj:
+    def _sample(self, key: Key) -> bool:
+        """Age the usage history if it is time; True when there is a new one."""
+        if self.state.settings.admission_fair_sharing is None:
+            return False
+        return self.state.sample_local_queue(key, self.context.clock.now()) is not None
+
+    def _status(self, queue: Obj, key: Key, view: LocalQueueView, sampled: bool) -> Obj:
         status: Obj = {
             **status_of(queue),
             "pendingWorkloads": view.pending,
@@ -281,14 +289,13 @@ class LocalQueueController:
             "flavorsUsage": view.flavors_usage,
         }
         if self.state.settings.admission_fair_sharing is not None:
-            status["fairSharing"] = self._sharing(key, status.get("fairSharing") or {}, view)
+            status["fairSharing"] = self._sharing(key, status.get("fairSharing") or {}, view, sampled)
         return _with_active(queue, status, view.active, view.reason, view.message, self.context.now())
 
-    def _sharing(self, key: Key, held: Obj, view: LocalQueueView) -> Obj:
-        self.state.sample_local_queue(key, self.context.clock.now())
+    def _sharing(self, key: Key, held: Obj, view: LocalQueueView, sampled: bool) -> Obj:
         consumed, updated = self.state.local_queue_history(key)
         share = {**held, "weightedShare": int(min(view.usage_share, 2**63 - 1))}
-        if updated is not None:
+        if sampled and updated is not None:
             share["admissionFairSharingStatus"] = {
                 "consumedResources": {name: str(Quantity(amount)) for name, amount in sorted(consumed.items())},
                 "lastUpdate": format_time(updated),

@@ -19,10 +19,12 @@ _MILLI, _WHOLE = 10**6, 10**9
 class Ledger:
     """What is known of one LocalQueue."""
 
-    __slots__ = ("consumed", "penalties", "updated", "weight")
+    __slots__ = ("consumed", "penalties", "seeded", "updated", "weight")
 
     def __init__(self) -> None:
         self.consumed: Amounts = {}
+        self.seeded = False
+        """Has the history that a status kept been taken over?"""
         self.updated: float | None = None
         self.weight = 1.0
         self.penalties: dict[Key, Amounts] = {}
@@ -40,9 +42,10 @@ class UsageLedger:
         name = str(spec.key)
         ledger = self._ledgers.setdefault(name, Ledger())
         ledger.weight = spec.weight
-        if ledger.updated is None and spec.consumed_at is not None:
+        if not ledger.seeded and spec.consumed_at is not None:
             ledger.consumed = _sum(ledger.consumed, spec.consumed)
-            ledger.updated = spec.consumed_at
+            ledger.updated = spec.consumed_at if ledger.updated is None else ledger.updated
+        ledger.seeded = True
 
     def delete_queue(self, key: Key) -> None:
         self._ledgers.pop(str(key), None)
@@ -71,15 +74,23 @@ class UsageLedger:
         penalty = {name: int(nanos * rate) for name, nanos in requests.items()}
         self._ledgers.setdefault(info.queue_key, Ledger()).penalties[info.key] = penalty
 
-    def settle(self, queue: str, key: Key, now: float) -> bool:
+    def settle(self, queue: str, key: Key, running: Mapping[str, int], now: float) -> bool:
         """Fold a penalty into the history once the admission is seen; True when there was one."""
         ledger = self._ledgers.get(queue)
         penalty = ledger.penalties.pop(key, None) if ledger is not None else None
         if ledger is None or penalty is None:
             return False
+        self._age(ledger, running, now)
         ledger.consumed = _sum(ledger.consumed, penalty)
-        ledger.updated = now if ledger.updated is None else min(ledger.updated, now)
         return True
+
+    def _age(self, ledger: Ledger, running: Mapping[str, int], now: float) -> None:
+        """Bring the history up to `now`; it never goes back in time."""
+        assert self.settings is not None
+        then = now if ledger.updated is None else ledger.updated
+        current = {name: to_nanos(name, amount) for name, amount in running.items()}
+        ledger.consumed = decayed(ledger.consumed, current, max(0.0, now - then), self.settings.half_life_s)
+        ledger.updated = max(now, then)
 
     def forgive(self, queue: str, key: Key) -> None:
         """Drop a penalty whose workload was not admitted after all."""
@@ -102,10 +113,16 @@ class UsageLedger:
         elapsed = max(0.0, now - ledger.updated)
         if elapsed < self.settings.sampling_interval_s:
             return None
-        current = {name: to_nanos(name, amount) for name, amount in running.items()}
-        ledger.consumed = decayed(ledger.consumed, current, elapsed, self.settings.half_life_s)
-        ledger.updated = now
+        self._age(ledger, running, now)
         return dict(ledger.consumed)
+
+    def next_sample_in(self, queue: str, now: float) -> float:
+        """Seconds until the next sample of a queue is due."""
+        assert self.settings is not None
+        ledger = self._ledgers.get(queue)
+        if ledger is None or ledger.updated is None:
+            return 0.0
+        return max(0.0, ledger.updated + self.settings.sampling_interval_s - now)
 
     def consumed(self, queue: str) -> tuple[Amounts, float | None]:
         """History and when it was last brought up to date."""

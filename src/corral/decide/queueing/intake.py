@@ -96,6 +96,8 @@ class Intake:
             self._pods_ready(key)
             world.second_pass.pop(key, None)
             world.unplaced.pop(key, None)
+            if not info.active:
+                world.ledger.forgive(info.queue_key, key)
             self._requeue(info, old)
 
     def _forget(self, info: WorkloadInfo) -> None:
@@ -144,8 +146,8 @@ class Intake:
         shrunk = before is not None and any(usage.get(column, 0) < held for column, held in before.usage.items())
         if shrunk or (old is not None and priority_changed(old, info)):
             self._flush_tree(queue)
-        if info.admitted:
-            world.ledger.settle(info.queue_key, info.key, self._now)
+        if info.admitted and info.active and world.ledger.has_penalty(info.queue_key, info.key):
+            world.ledger.settle(info.queue_key, info.key, world.running(info.queue_key), self._now)
         if self.settings.block_on_pods_ready and not info.pods_ready:
             world.not_ready.add(info.key)
         else:

@@ -261,7 +261,8 @@ class QueueingState(Intake):
         info = reservation.info
         self._release(key)
         self._pods_ready(key)
-        self.world.ledger.forgive(info.queue_key, key)
+        if not info.reserving:
+            self.world.ledger.forgive(info.queue_key, key)
         current = self.world.workloads.get(key)
         if current is None or gone:
             return
@@ -303,15 +304,15 @@ class QueueingState(Intake):
 
     def sample_local_queue(self, key: Key, now: float) -> Amounts | None:
         """Decay a LocalQueue's usage history (billionths per resource); None when it is not yet time."""
-        tally = self.world.tally(str(key))
-        running: Amounts = {}
-        for column, amount in tally.used.items():
-            running[column.resource] = running.get(column.resource, 0) + amount
-        sampled = self.world.ledger.sample(str(key), running, now)
+        sampled = self.world.ledger.sample(str(key), self.world.running(str(key)), now)
         spec = self.world.local_queues.get(key)
         if sampled is not None and spec is not None and spec.cluster_queue in self.world.queues:
             self.world.stir(spec.cluster_queue)
         return sampled
+
+    def next_sample_in(self, key: Key, now: float) -> float:
+        """Seconds until `sample_local_queue` has something to do."""
+        return self.world.ledger.next_sample_in(str(key), now)
 
     # -- views ----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 from corral.core.meta import Key
 from corral.decide.queueing.admission_fairness import UsageLedger
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.model import AdmissionCheckSpec, CohortSpec, FlavorSpec, LocalQueueSpec, WorkloadInfo
+from corral.decide.queueing.model import (
+    AdmissionCheckSpec,
+    Amounts,
+    CohortSpec,
+    FlavorSpec,
+    LocalQueueSpec,
+    WorkloadInfo,
+)
 from corral.decide.queueing.pending import Pending, PendingQueue
 from corral.decide.queueing.quota import QuotaForest, QuotaNode
 from corral.decide.queueing.settings import QueueingSettings
@@ -55,6 +62,13 @@ class World:
 
     def tally(self, name: str) -> Tally:
         return self.tallies.get(name) or self.tallies.setdefault(name, Tally())
+
+    def running(self, local_queue: str) -> Amounts:
+        """What admitted workloads of a LocalQueue use, by resource."""
+        running: Amounts = {}
+        for column, amount in self.tally(local_queue).used.items():
+            running[column.resource] = running.get(column.resource, 0) + amount
+        return running
 
     def tree_of(self, queue: ClusterQueue) -> list[ClusterQueue]:
         """All ClusterQueues that share quota with `queue`, itself included."""
