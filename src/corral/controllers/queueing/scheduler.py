@@ -15,7 +15,7 @@ from corral.controllers.queueing import checks
 from corral.controllers.queueing.context import ADMISSION_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
 from corral.core.errors import ApiError, Conflict, NotFound
-from corral.core.meta import Key, Obj, is_deleting, status_of, with_status
+from corral.core.meta import Key, Obj, is_deleting, status_of, uid_of, with_status
 from corral.decide.queueing.plan import Admit, CyclePlan, Decision, Evict, Preempt, Victim, Wait
 from corral.decide.queueing.state import QueueingState
 from corral.jobs import lifecycle
@@ -120,7 +120,10 @@ class Scheduler:
             except Conflict:
                 current = await self.context.client.get(WORKLOADS, key.name, key.namespace)
                 continue
-            self.state.upsert_workload(written)
+            known = self.context.caches.workloads.get(key)
+            # The news of a deletion may be faster than the answer to the write before it.
+            if known is not None and uid_of(known) == uid_of(written):
+                self.state.upsert_workload(written)
             return written
         raise Conflict(f"workload {key} keeps changing")
 
