@@ -221,7 +221,22 @@ class HttpClient:
             return await self._read(path)
         return await self._write(method, path, {}, b"" if body is None else _encode(body))
 
+    async def forward(self, method: str, target: str, headers: Mapping[str, str]) -> Exchange:
+        """Hand a request on as it is, with our credentials, without a deadline; to be entered with `async with`."""
+        own = {"User-Agent": self._user_agent, **await self._authorization()}
+        return self._wire.request(method, target, {**headers, **own})
+
     # Underneath
+
+    async def _authorization(self) -> dict[str, str]:
+        headers = {}
+        if self.access.username:
+            pair = f"{self.access.username}:{self.access.password}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        try:
+            return headers | await self._credentials.header()
+        except kubeconfig.KubeconfigError as error:
+            raise ConnectionFailed(str(error)) from error
 
     async def _read(self, path: str, query: Mapping[str, str] | None = None) -> Obj:
         for attempt in range(READ_ATTEMPTS):
@@ -270,13 +285,7 @@ class HttpClient:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if content_type:
             headers["Content-Type"] = content_type
-        if self.access.username:
-            pair = f"{self.access.username}:{self.access.password}"
-            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        try:
-            headers |= await self._credentials.header()
-        except kubeconfig.KubeconfigError as error:
-            raise ConnectionFailed(str(error)) from error
+        headers |= await self._authorization()
         target = f"{path}?{urlencode(query)}" if query else path
         until = None if limit is None else asyncio.get_running_loop().time() + limit
         return self._wire.request(method, target, headers, body, until=until)

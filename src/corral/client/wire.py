@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Self
 from urllib.parse import urlsplit
 
 CONNECT_TIMEOUT_S = 10.0
 IDLE_S = 60.0  # shorter than servers keep silent connections open
 BUFFER = 1 << 20
+SWITCHING = 101
 
 
 _MALFORMED = (EOFError, asyncio.LimitOverrunError, ValueError)
@@ -104,8 +105,15 @@ class Exchange:
         self._connection: _Connection | None = None
         self._keep = self._chunked = self._finished = False
         self._length: int | None = None
+        self._head: Sequence[str] = ()
         self.status = 0
         self.reason = ""
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """The answer's headers, names in lower case."""
+        fields = (line.partition(":") for line in self._head)
+        return [(name.lower(), value.strip()) for name, _, value in fields]
 
     async def __aenter__(self) -> Self:
         async with asyncio.timeout_at(self._until):
@@ -142,6 +150,20 @@ class Exchange:
                 return
             yield chunk
 
+    async def receive(self) -> bytes:
+        """After a switch of protocols: the next bytes, or b"" at the end."""
+        assert self._connection is not None
+        try:
+            return await self._connection.reader.read(BUFFER)
+        except OSError:
+            return b""
+
+    async def send(self, data: bytes) -> None:
+        """After a switch of protocols: bytes to the server."""
+        assert self._connection is not None
+        self._connection.writer.write(data)
+        await self._connection.writer.drain()
+
     async def _next(self) -> bytes:
         """The next part of the body; empty at its end."""
         assert self._connection is not None
@@ -160,12 +182,13 @@ class Exchange:
         return chunk
 
     async def _read_head(self, reader: asyncio.StreamReader) -> None:
-        while self.status < 200:
+        while self.status < 200 and self.status != SWITCHING:
             first, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
             _, status, *reason = first.split(" ", 2)
             self.status, self.reason = int(status), " ".join(reason)
             fields = (line.partition(":") for line in lines)
             headers = {name.lower(): value.strip().lower() for name, _, value in fields}
+            self._head = lines
         self._keep = headers.get("connection") != "close"
         self._chunked = headers.get("transfer-encoding") == "chunked"
         if not self._chunked:

@@ -41,6 +41,7 @@ RULES: list[Obj] = [
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _WRITE},
     {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["get"]},
     {"apiGroups": ["apps"], "resources": ["deployments", "statefulsets"], "verbs": _WRITE},
+    {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": _WRITE},
     {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},

@@ -15,6 +15,7 @@ from corral.core.selectors import FieldSelector, parse_field_selector
 from corral.kinds.extra import ExtraApi, ExtraRequest
 from corral.server import bodies, negotiation, parameters
 from corral.server.api import Api
+from corral.server.elsewhere import Elsewhere, JoinedWatch
 from corral.server.gojson import type_name
 from corral.server.http.message import JSON, Answer, Query, Request, Response, Stream, Writer
 from corral.server.negotiation import Representation
@@ -33,6 +34,7 @@ PATCHES = {
     "application/apply-patch+yaml": "apply",
 }
 MAX_PATCH_OPERATIONS = 10_000
+PODS = "pods"
 
 Subhandler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
 
@@ -62,7 +64,9 @@ class Resources:
         reviews: Mapping[str, Review],
         special: Mapping[tuple[str, str], Subhandler],
         extras: Sequence[ExtraApi] = (),
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._api = api
         self._views = views
         self._reviews = reviews
@@ -96,6 +100,35 @@ class Resources:
         wanted = _representation(request, served)
         if not info.named:
             return await self._collection(request, info, user, served, wanted, warnings)
+        try:
+            return await self._named(request, info, user, served, wanted, warnings)
+        except NotFound:
+            elsewhere = self._elsewhere_of(served)
+            if elsewhere is None or request.method == "PUT":
+                raise
+            if request.method in ("GET", "HEAD"):
+                found = await elsewhere.get(served, info.namespace, info.name)
+                if found is None:
+                    raise
+                return self._views.object(found, served, wanted, request.query.get("includeObject"))
+            await elsewhere.refuse_write(info.namespace, info.name)
+            raise
+
+    def _elsewhere_of(self, served: Served) -> Elsewhere | None:
+        """What runs elsewhere is pods; other kinds have nothing there."""
+        return self._elsewhere if served.bucket == PODS else None
+
+    # one object
+
+    async def _named(
+        self,
+        request: Request,
+        info: RequestInfo,
+        user: UserInfo,
+        served: Served,
+        wanted: Representation,
+        warnings: Warnings,
+    ) -> Answer:
         if request.method in ("GET", "HEAD"):
             return await self._get(request, info, user, served, wanted, warnings)
         if request.method == "PATCH":
@@ -103,8 +136,6 @@ class Resources:
         if request.method == "PUT":
             return await self._put(request, info, user, served, wanted, warnings)
         return await self._delete(request, info, user, served, warnings)
-
-    # one object
 
     async def _get(
         self,
@@ -214,9 +245,12 @@ class Resources:
         if request.method == "DELETE":
             return await self._delete_collection(request, info, user, served, warnings)
         if info.verb == "watch":
-            return self._watch(request.query, info, user, served, wanted)
+            return await self._watch(request.query, info, user, served, wanted)
         options_ = parameters.list_options(request.query, info.namespace)
         listing = await self._api.list(user, served.resource, options_)
+        elsewhere = self._elsewhere_of(served)
+        if elsewhere is not None:
+            listing = await elsewhere.list(served, options_, listing)
         answer = self._views.list(listing, served, wanted, request.query.get("includeObject"))
         answer.headers = warning_headers(list(warnings.messages))
         return answer
@@ -232,13 +266,19 @@ class Resources:
         answer.headers = warning_headers(list(warnings.messages))
         return answer
 
-    def _watch(self, query: Query, info: RequestInfo, user: UserInfo, served: Served, wanted: Representation) -> Answer:
+    async def _watch(
+        self, query: Query, info: RequestInfo, user: UserInfo, served: Served, wanted: Representation
+    ) -> Answer:
         options = parameters.watch_options(query, info.namespace, _watched_fields(query, info))
         if options.timeout is None:
             options = replace(options, timeout=self._api.random.uniform(1800.0, 3600.0))
         include = query.get("includeObject")
+        elsewhere = self._elsewhere_of(served)
+        watch: Watch | JoinedWatch
         try:
-            watch = self._api.watch(user, served.resource, options)
+            watch = own = self._api.watch(user, served.resource, options)
+            if elsewhere is not None:
+                watch = await elsewhere.watch(served, options, own)
         except errors.Expired as error:
             return _expired_stream(error)
         views = self._views
@@ -283,7 +323,7 @@ def _virtual(obj: Obj, served: Served) -> Stored:
 
 
 async def _pump(
-    watch: Watch, writer: Writer, views: Views, served: Served, wanted: Representation, include: str
+    watch: Watch | JoinedWatch, writer: Writer, views: Views, served: Served, wanted: Representation, include: str
 ) -> None:
     """Write batches as they come; what piled up while the client was slow goes out in one write."""
     first = True

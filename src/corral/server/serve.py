@@ -19,6 +19,7 @@ from pathlib import Path
 
 import yaml
 
+from corral.core.elsewhere import PodsElsewhere
 from corral.core.meta import Obj
 from corral.core.streams import PodStreams
 from corral.kinds.extra import ExtraApi
@@ -32,6 +33,7 @@ from corral.server.authz import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Authorizer
 from corral.server.certificates import load_authority, load_pair, write_private
 from corral.server.conditions import Conditions
 from corral.server.discovery import Discovery
+from corral.server.elsewhere import Elsewhere
 from corral.server.endpoints import ENDPOINT_PATHS, Endpoints
 from corral.server.escalation import RbacGuard
 from corral.server.http.connection import Connection, Shared
@@ -78,6 +80,8 @@ class ApiServer:
         self.port = port
         self._hosts = (host, *hosts)
         self.streams = streams
+        self.elsewhere: PodsElsewhere | None = None
+        """Pods of other clusters to show beside the own ones; set before the start."""
         self.extras = list(extras)
         self._more_metrics = metrics
         self._audit_path = audit
@@ -195,8 +199,9 @@ class ApiServer:
             api.registry.add(kind)
         discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}", self.aggregation.groups)
         views = Views(api.clock.now)
+        elsewhere = Elsewhere(self.elsewhere, api.store) if self.elsewhere is not None else None
         special = {
-            **PodStreaming(api, lambda: self.streams).by_subresource,
+            **PodStreaming(api, lambda: self.streams, elsewhere).by_subresource,
             **Proxying(api.store, self._caller).by_subresource,
         }
         endpoints = Endpoints(
@@ -208,7 +213,7 @@ class ApiServer:
         )
         return App(
             store=api.store,
-            resources=Resources(api, views, self.reviews.by_resource, special, self.extras),
+            resources=Resources(api, views, self.reviews.by_resource, special, self.extras, elsewhere),
             discovery=discovery,
             openapi=OpenApi(api.registry, discovery),
             endpoints=endpoints,

@@ -16,10 +16,12 @@ from corral.core.streams import ExecSession, LogOptions, PodStreams, PortStream
 from corral.core.timestamps import parse_time
 from corral.server import parameters
 from corral.server.api import Api
+from corral.server.elsewhere import Elsewhere
 from corral.server.http import channels
 from corral.server.http.message import Answer, Query, RawStream, Request, Response, Stream, Upgrade, Writer
 from corral.server.options import Warnings
 from corral.server.paths import RequestInfo
+from corral.store import ObjectKey
 
 PODS = Resource("", "v1", "pods", "Pod")
 Handler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
@@ -72,15 +74,32 @@ def _log_options(query: Query, name: str, now: float) -> LogOptions:
 class PodStreaming:
     """Serves the streaming subresources; while `streams` gives None no pod has anything to stream."""
 
-    def __init__(self, api: Api, streams: Callable[[], PodStreams | None]) -> None:
+    def __init__(self, api: Api, streams: Callable[[], PodStreams | None], elsewhere: Elsewhere | None = None) -> None:
         self._api = api
+        self._elsewhere = elsewhere
         self._streams = streams
         self.by_subresource: dict[tuple[str, str], Handler] = {
-            ("pods", "log"): self.log,
-            ("pods", "exec"): self.exec,
-            ("pods", "attach"): self.attach,
-            ("pods", "portforward"): self.port_forward,
+            ("pods", "log"): self._here_or_there(self.log),
+            ("pods", "exec"): self._here_or_there(self.exec),
+            ("pods", "attach"): self._here_or_there(self.attach),
+            ("pods", "portforward"): self._here_or_there(self.port_forward),
         }
+
+    def _here_or_there(self, here: Handler) -> Handler:
+        """A pod of another cluster answers from there: one that is only shown here, or one of ours that waits for good."""
+        elsewhere = self._elsewhere
+        if elsewhere is None:
+            return here
+
+        async def handle(request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
+            own = self._api.store.get(ObjectKey("pods", info.namespace, info.name))
+            if own is None or not spec_of(own.obj).get("nodeName"):
+                pod = await elsewhere.find(info.namespace, info.name)
+                if pod is not None:
+                    return await elsewhere.forward(pod, request)
+            return await here(request, info, user, warnings)
+
+        return handle
 
     async def _pod(self, info: RequestInfo, user: UserInfo) -> Obj:
         return (await self._api.get(user, PODS, info.namespace, info.name)).obj
