@@ -2,7 +2,8 @@
 
 The log is the database: one row per version, keyed by revision; the present is the last row of every key. A commit is a
 single multi-row INSERT, so it is atomic without further ado, costs one fsync however many writers wait for it, and the
-thread needs the interpreter lock only before and after. `synchronous=FULL` makes the fsync part of the answer.
+thread needs the interpreter lock only before and after. `synchronous=FULL` makes the fsync part of the answer. The WAL is
+moved into the database while nobody writes, or when it has grown large: doing so takes long enough for a writer to notice.
 The connection is exclusive: two processes cannot open one state, and SQLite's shared-memory races do not apply.
 """
 
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 GROUP = 512  # writes per commit at most
 PATIENCE = 8  # commits that may pass before old versions are dropped although somebody waits
 EAGER = 16  # this many writes are worth a commit while the loop is still busy with more
+QUIET_S = 1.0  # without a write for this long, the WAL is moved into the database
+WAL_BYTES = 64 << 20  # beyond this it is moved at once
+PAGE = 4096  # what a commit adds to the WAL besides its values, roughly
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
     revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
@@ -72,6 +76,7 @@ class SqliteJournal:
         self._losing = False  # thread only: writes are refused until RESUME
         self._debts: deque[_Forget] = deque()  # thread only: what is still to be dropped
         self._commits = 0  # thread only: since something was last dropped
+        self._logged = 0  # thread only: bytes in the WAL, roughly
         # Thread only. A failed DELETE ends deleting, so that no tombstone goes before its object.
         self._forgetting = True
         try:
@@ -182,6 +187,11 @@ class SqliteJournal:
                     pass
             self._commits = 0
             self._drop(self._debts.popleft())
+        if self._logged:
+            try:
+                return self._queue.get(timeout=QUIET_S)
+            except Empty:
+                self._checkpoint()
         return self._queue.get()
 
     def _gather(self, group: list[Write]) -> _Item:
@@ -212,6 +222,16 @@ class SqliteJournal:
             self._announce(self._lost, error)
         else:
             self._announce(self._kept, group)
+            self._logged += sum([len(write.stored.raw) for write in group]) + PAGE
+            if self._logged > WAL_BYTES:
+                self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        self._logged = 0
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as error:  # the WAL stays as it is and is as good
+            log.warning("the write-ahead log keeps growing path=%s error=%s", self.path, error)
 
     def _drop(self, item: _Forget) -> None:
         if not self._forgetting:
@@ -222,6 +242,7 @@ class SqliteJournal:
             execute("DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))", (json.dumps(item.revisions),))
             execute("INSERT OR REPLACE INTO meta VALUES ('compacted', ?)", (item.compacted,))
             execute("COMMIT")
+            self._logged += PAGE * len(item.revisions)
         except sqlite3.Error as error:
             self._forgetting = False
             log.warning("old history stays on disk until the next start path=%s error=%s", self.path, error)
@@ -248,6 +269,6 @@ def _open(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA wal_autocheckpoint=1000")
+    connection.execute("PRAGMA wal_autocheckpoint=0")
     connection.executescript(_SCHEMA)
     return connection
