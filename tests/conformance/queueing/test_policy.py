@@ -18,8 +18,9 @@ from corral.testing.queueing import make_workload
 NOW = 10_000.0
 
 
-def queue(name: str) -> ClusterQueue:
-    return ClusterQueue(ClusterQueueSpec(name), QuotaForest().set_queue(name, "", {}, 1.0), TopologyCluster())
+def queue(name: str, *, by_usage: bool = False) -> ClusterQueue:
+    spec = ClusterQueueSpec(name, admission_fair_sharing=by_usage)
+    return ClusterQueue(spec, QuotaForest().set_queue(name, "", {}, 1.0), TopologyCluster())
 
 
 OWN, OTHER = queue("own"), queue("other")
@@ -142,7 +143,10 @@ def test_reservations_that_are_not_seen_yet_are_the_newest() -> None:
 def test_workloads_of_busier_local_queues_come_first() -> None:
     busy = workload("busy", 5, local_queue="busy")
     calm = workload("calm", 0, local_queue="calm")
-    assert ordered((calm, OWN), (busy, OWN), usage={"busy": 9.0, "calm": 1.0}) == ["busy", "calm"]
+    usage = {"busy": 9.0, "calm": 1.0}
+    shared = queue("shared", by_usage=True)
+    assert ordered((calm, shared), (busy, shared), usage=usage) == ["busy", "calm"]
+    assert ordered((calm, OWN), (busy, OWN), usage=usage) == ["calm", "busy"], "usage does not count there"
 
 
 def test_candidates_of_different_queues_are_sorted_by_priority_and_time() -> None:

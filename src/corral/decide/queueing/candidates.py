@@ -64,7 +64,7 @@ class Preemptor(NamedTuple):
     now: float
     timestamp_buffer: bool = False
     local_queue_usage: Callable[[WorkloadInfo], float] | None = None
-    """Usage of a workload's LocalQueue, when the queue is under admission fair sharing."""
+    """Usage of a workload's LocalQueue, when there is admission fair sharing."""
 
 
 def satisfies_policy(preemptor: Preemptor, candidate: WorkloadInfo, policy: str) -> bool:
@@ -80,14 +80,18 @@ def satisfies_policy(preemptor: Preemptor, candidate: WorkloadInfo, policy: str)
     return candidate.order_time - preemptor.info.order_time > margin
 
 
-def candidate_order(preemptor: Preemptor) -> Callable[[Reservation], tuple[object, ...]]:
-    """Sort key: evicted first, other queues before the own, busier LocalQueue, lower priority, newer, uid."""
+def candidate_order(preemptor: Preemptor, *, by_usage: bool = True) -> Callable[[Reservation], tuple[object, ...]]:
+    """Sort key: evicted first, other queues before the own, busier LocalQueue, lower priority, newer, uid.
+
+    Usage of LocalQueues compares workloads of one queue only; between queues it has to be left out.
+    """
+    usage = preemptor.local_queue_usage if by_usage else None
 
     def order(reservation: Reservation) -> tuple[object, ...]:
         info = reservation.info
         reserved = preemptor.now if info.reserved_at is None else info.reserved_at
         own = reservation.queue is preemptor.queue
-        share = -preemptor.local_queue_usage(info) if own and preemptor.local_queue_usage is not None else 0.0
+        share = -usage(info) if usage is not None and reservation.queue.spec.admission_fair_sharing else 0.0
         return (
             not info.evicted,
             own,
@@ -202,7 +206,7 @@ def find_candidates(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue],
             yield from _from_cohort(preemptor, hierarchical, reclaim, leaving, advantage=True)
             yield from _from_cohort(preemptor, others, reclaim, leaving, advantage=False)
             if scope.own:
-                for reservation in _own_order(preemptor, within, leaving):
+                for _, reservation in _in_order(preemptor, preemptor.queue, within, leaving):
                     yield Candidate(reservation, Variant.WITHIN_QUEUE, None)
 
     has_hierarchical = _has_any(preemptor, hierarchical, reclaim)
@@ -257,7 +261,8 @@ def _from_cohort(
     preemptor: Preemptor, borrowers: list[Borrower], policy: str, leaving: bool, *, advantage: bool
 ) -> Iterator[Candidate]:
     meeting = {queue.node: ancestor for queue, ancestor in borrowers}
-    for _, reservation in merge(*(_ranked(preemptor, queue, policy, leaving) for queue, _ in borrowers)):
+    streams = (_in_order(preemptor, queue, policy, leaving) for queue, _ in borrowers)
+    for _, reservation in merge(*streams):
         if advantage:
             variant = Variant.HIERARCHICAL
         elif may_borrow_for(preemptor, reservation.info):
@@ -267,11 +272,15 @@ def _from_cohort(
         yield Candidate(reservation, variant, meeting[reservation.queue.node])
 
 
-def _own_order(preemptor: Preemptor, policy: str, leaving: bool) -> Iterable[Reservation]:
-    found = [reservation for _, reservation in _ranked(preemptor, preemptor.queue, policy, leaving)]
-    if preemptor.local_queue_usage is not None:
-        found.sort(key=candidate_order(preemptor))
-    return found
+def _in_order(
+    preemptor: Preemptor, queue: ClusterQueue, policy: str, leaving: bool
+) -> Iterable[tuple[Rank, Reservation]]:
+    """What the policy lets go of one queue, busier LocalQueues first where their usage counts."""
+    found = _ranked(preemptor, queue, policy, leaving)
+    if preemptor.local_queue_usage is None or not queue.spec.admission_fair_sharing:
+        return found
+    order = candidate_order(preemptor)
+    return sorted(found, key=lambda entry: order(entry[1]))
 
 
 def _has_any(preemptor: Preemptor, borrowers: list[Borrower], policy: str) -> bool:

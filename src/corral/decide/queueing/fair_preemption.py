@@ -44,7 +44,7 @@ class VictimOrder:
         for candidate in candidates:
             self.left.setdefault(candidate.queue.node, []).append(candidate)
         self._ancestors = set(self.own.path())
-        self._order = candidate_order(preemptor)
+        self._order = candidate_order(preemptor, by_usage=False)
         self._pruned: set[QuotaNode] = set()
 
     def __iter__(self) -> Iterator[QuotaNode]:

@@ -153,7 +153,7 @@ class Nominator:
             requests=requests,
             now=self.now,
             timestamp_buffer=world.settings.features.timestamp_preemption_buffer,
-            local_queue_usage=self._local_queue_usage if self.orders_by_usage(queue) else None,
+            local_queue_usage=self._local_queue_usage if world.settings.admission_fair_sharing is not None else None,
         )
         if world.settings.fair_sharing:
             return fair_targets(

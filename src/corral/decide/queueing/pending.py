@@ -3,7 +3,7 @@
 Workloads of equal shape share a lane. When one of them turns out not to fit, the whole lane is parked with that
 verdict, and new arrivals of the shape join it there; a flush reopens lanes, not workloads. So neither a cycle nor a
 flush gets slower with the number of parked workloads, only with the number of different shapes among them.
-StrictFIFO has one lane and never parks it: its head blocks the queue.
+StrictFIFO has one lane (one for each LocalQueue when their usage decides) and never parks it: its head blocks the queue.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Pending:
 class Lane:
     """Workloads one verdict holds for."""
 
-    __slots__ = ("heap", "local_queue", "number", "offered", "parked", "size")
+    __slots__ = ("heap", "local_queue", "number", "offered", "parked", "pushed", "size")
 
     def __init__(self, number: int, local_queue: str) -> None:
         self.number = number
@@ -58,34 +58,37 @@ class Lane:
         self.parked: Verdict | None = None
         self.offered: Rank | None = None
         """Rank under which the lane competes with others."""
+        self.pushed = 0
+        """Tells entries of the same rank apart: one that was taken out may still be there when its item comes back."""
         self.size = 0
 
     def push(self, item: Pending) -> None:
-        entry: list[object] = [item.rank, item]
+        self.pushed += 1
+        entry: list[object] = [item.rank, self.pushed, item]
         item.lane, item.place = self, entry
         heappush(self.heap, entry)
         self.size += 1
 
     def take_out(self, item: Pending) -> None:
         assert item.place is not None
-        item.place[1] = None
+        item.place[2] = None
         item.lane = item.place = None
         self.size -= 1
         if len(self.heap) > 32 and len(self.heap) > 2 * self.size:
-            self.heap = [entry for entry in self.heap if entry[1] is not None]
+            self.heap = [entry for entry in self.heap if entry[2] is not None]
             heapify(self.heap)
 
     def top(self) -> Pending | None:
         heap = self.heap
         while heap:
-            item = heap[0][1]
+            item = heap[0][2]
             if isinstance(item, Pending):
                 return item
             heappop(heap)
         return None
 
     def items(self) -> Iterator[Pending]:
-        return (entry[1] for entry in self.heap if isinstance(entry[1], Pending))
+        return (entry[2] for entry in self.heap if isinstance(entry[2], Pending))
 
 
 IMMEDIATE = frozenset({"FailedAfterNomination", "PendingPreemption", "PendingMigration", "PreemptionFailed"})
@@ -310,7 +313,7 @@ class PendingQueue:
 
     def _lane_of(self, item: Pending) -> Lane:
         if self.strict:
-            name: object = ""
+            name: object = "" if self.usage_of is None else item.info.queue_key
         else:
             shape = item.info.shape if self.hashing else item.info.key
             name = shape if self.usage_of is None else (item.info.queue_key, shape)

@@ -1,0 +1,86 @@
+"""The order of waiting workloads, compared with a plain list under random use."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.core.meta import Key
+from corral.decide.queueing.model import WorkloadInfo
+from corral.decide.queueing.pending import Pending, PendingQueue, Verdict
+from corral.decide.queueing.settings import QueueingSettings
+from corral.decide.queueing.workload import WorkloadDecoder
+from corral.testing.queueing import make_workload
+
+DECODER = WorkloadDecoder(QueueingSettings())
+NO_FIT = Verdict("NoFit", "Pending", "no fit")
+
+
+def info(name: str, cpu: int = 1, priority: int = 0, created: float = 0.0, queue: str = "lq") -> WorkloadInfo:
+    return DECODER.decode(make_workload(name, queue, requests={"cpu": cpu}, priority=priority, created=created))
+
+
+def test_a_preemptor_taken_from_below_the_head_comes_back_under_its_old_rank() -> None:
+    queue = PendingQueue()
+    for name, priority in (("a", 9), ("b", 5), ("c", 1), ("d", 1)):
+        queue.add(info(name, priority=priority))
+    queue.sticky = Key("default", "c")
+    for _ in range(10):
+        item = queue.pop()
+        assert item is not None
+        assert item.info.key.name == "c"
+        queue.requeue(item, "PendingPreemption", None)
+    queue.sticky = None
+    assert [item.info.key.name for item in iter(queue.pop, None)] == ["a", "b", "c", "d"]
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(("add", "pop", "requeue", "park", "stick", "delete", "flush")),
+        st.integers(0, 7),
+        st.integers(0, 2),
+    ),
+    max_size=60,
+)
+
+
+@given(ACTIONS, st.booleans(), st.booleans())
+def test_the_head_is_always_the_first_that_is_not_parked(
+    actions: list[tuple[str, int, int]], strict: bool, by_usage: bool
+) -> None:
+    queue = PendingQueue(strict=strict)
+    usage = {"default/lq0": 1.0, "default/lq1": 0.0, "default/lq2": 2.0}
+    if by_usage:
+        queue.usage_of = lambda name: usage[name]
+    flying: list[Pending] = []
+    for action, number, extra in actions:
+        name, key = f"w{number}", Key("default", f"w{number}")
+        if action == "add" and key not in queue.items:
+            queue.add(info(name, cpu=1 + extra, priority=number % 3, created=number, queue=f"lq{extra}"))
+        elif action == "pop" and (item := queue.pop()) is not None:
+            flying.append(item)
+        elif action in ("requeue", "park", "stick") and flying:
+            item = flying.pop()
+            cause = {"requeue": "FailedAfterNomination", "park": "NoFit", "stick": "PendingPreemption"}[action]
+            queue.requeue(item, cause, NO_FIT if action == "park" else None)
+        elif action == "delete":
+            queue.delete(key)
+            flying = [item for item in flying if item.info.key != key]
+        elif action == "flush":
+            queue.flush()
+        _check(queue, by_usage)
+
+
+def _check(queue: PendingQueue, by_usage: bool) -> None:
+    """Whoever is neither parked nor in flight competes: by usage, then the sticky one, then by rank."""
+    open_items = [item for key, item in queue.items.items() if key not in queue.in_flight and not queue.is_parked(key)]
+
+    def order(item: Pending) -> tuple[object, ...]:
+        used = queue.usage_of(item.info.queue_key) if by_usage and queue.usage_of is not None else 0.0
+        return used, item.info.key != queue.sticky, item.rank
+
+    expected = min(open_items, key=order, default=None)
+    assert queue.has_head() == (expected is not None)
+    head = queue._head()
+    assert head is expected
+    assert len(queue) == len(queue.items) == sum(queue.by_local_queue.values())
