@@ -92,7 +92,8 @@ class Quantity:
     def __mul__(self, factor: int) -> Quantity:
         return Quantity(self.nanos * factor, self.format)
 
-    __rmul__ = __mul__
+    def __rmul__(self, factor: int) -> Quantity:
+        return self * factor
 
     def _joint_format(self, other: Quantity) -> Format:
         # A zero has no opinion on how the sum is printed.

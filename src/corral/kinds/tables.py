@@ -65,7 +65,7 @@ AGE = Column("Age", cell=age)
 CREATED_AT = Column(
     "Created At", type="date", cell=lambda obj, now: (obj.get("metadata") or {}).get("creationTimestamp")
 )
-DEFAULT_COLUMNS = (NAME, CREATED_AT)
+DEFAULT_COLUMNS: tuple[Column, ...] = (NAME, CREATED_AT)
 """What the server shows of kinds nobody wrote columns for."""
 
 
