@@ -6,7 +6,6 @@ copy, so what a caller passed in is never touched and later steps may work in pl
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -37,22 +36,24 @@ class Shape:
         self.kind = kind
         self.version = version
         self._go_type = _go_type(version.definition) if kind.builtin else ""
+        self._decoder: Decoder = decoder_of(self._go_type or _METADATA)
+        self._schema: ResourceSchema | None = None
+        self._empty: Obj | None = None
 
-    @cached_property
+    @property
     def schema(self) -> ResourceSchema:
-        """The compiled schema, for whoever merges, validates or owns fields."""
-        if self.kind.builtin:
-            return ResourceSchema(compile_schema(self.version.schema))
-        return ResourceSchema.custom(self.version.schema)
+        """The compiled schema, for whoever merges, validates or owns fields; compiled when first asked for."""
+        if self._schema is None:
+            raw = self.version.schema
+            self._schema = ResourceSchema(compile_schema(raw)) if self.kind.builtin else ResourceSchema.custom(raw)
+        return self._schema
 
-    @cached_property
-    def _decoder(self) -> Decoder:
-        return decoder_of(self._go_type or _METADATA)
-
-    @cached_property
+    @property
     def empty(self) -> Obj:
         """An object of this kind in which nothing was said; what a typed struct always has counts as nothing."""
-        return {**self._decoder({}, []), "metadata": {}} if self._go_type else {"metadata": {}}
+        if self._empty is None:
+            self._empty = {**self._decoder({}, []), "metadata": {}} if self._go_type else {"metadata": {}}
+        return self._empty
 
     def read(self, obj: Obj, *, owned: bool = False) -> tuple[Obj, list[str]]:
         """A private canonical copy of `obj`, and what was wrong with it that need not stop it (unknown fields).
