@@ -20,6 +20,7 @@ SUBMITTER = "submitter"
 MAX_GROUPS = 17
 OWN_MANAGERS = ("ray.io/kuberay-operator",)
 SUBMITTER_TEMPLATE = ("spec", "submitterPodTemplate")
+SUBMITTER_RESOURCES = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}}
 
 
 def cluster_slots(job: Obj, where: Path) -> list[Slot]:
@@ -116,7 +117,7 @@ class RayJob(SuspendableJob):
         return [*slots, Slot(SUBMITTER, SUBMITTER_TEMPLATE, 1)] if _has_submitter(job) else slots
 
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
-        return super().pod_sets(_with_submitter(job), lookup)
+        return super().pod_sets(_with_sidecar(_with_submitter(job)), lookup)
 
     def run(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         if not _has_submitter(job) or get_in(job, SUBMITTER_TEMPLATE) is not None or _says_nothing(infos[-1]):
@@ -172,9 +173,14 @@ def _with_submitter(job: Obj) -> Obj:
     if not _has_submitter(job) or get_in(job, SUBMITTER_TEMPLATE) is not None:
         return job
     path = ("spec", "rayClusterSpec", "headGroupSpec", "template", "spec", "containers", 0, "image")
-    container = {
-        "name": "ray-job-submitter",
-        "image": get_in(job, path, ""),
-        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}},
-    }
+    container = {"name": "ray-job-submitter", "image": get_in(job, path, ""), "resources": SUBMITTER_RESOURCES}
     return set_in(job, SUBMITTER_TEMPLATE, {"spec": {"containers": [container], "restartPolicy": "Never"}})
+
+
+def _with_sidecar(job: Obj) -> Obj:
+    """The job with the submitter that the operator puts beside the head in SidecarMode, so that it has its share."""
+    if spec_of(job).get("submissionMode") != "SidecarMode":
+        return job
+    path = ("spec", "rayClusterSpec", "headGroupSpec", "template", "spec", "containers")
+    sidecar = {"name": "ray-job-submitter", "resources": SUBMITTER_RESOURCES}
+    return set_in(job, path, [*(get_in(job, path) or ()), sidecar])

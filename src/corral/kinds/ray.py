@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import yaml
+
 from corral.core import validation as v
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of
@@ -152,6 +154,7 @@ def _job() -> Schema:
             "failed": s.integer(),
             "rayClusterStatus": cluster_status(),
             "rayJobInfo": s.anything(),
+            "jobStatusCheckFailureStartTime": s.time(nullable=True),
             "observedGeneration": s.integer("int64"),
         }
     )
@@ -245,31 +248,63 @@ def _containers(group: Obj | None) -> list[Obj]:
 
 def job_errors(obj: Obj) -> str:
     """Why a RayJob cannot run; empty when it can."""
-    spec = spec_of(obj)
+    complaint = next((text for text in _complaints(spec_of(obj)) if text), "")
+    if complaint:
+        return f"The RayJob spec is invalid: {complaint}"
+    return _odd_mode(spec_of(obj))
+
+
+def _complaints(spec: Obj) -> Iterator[str]:
     selector, cluster = spec.get("clusterSelector") or {}, spec.get("rayClusterSpec")
-    if spec.get("suspend") and not spec.get("shutdownAfterJobFinishes"):
-        return "a RayJob with shutdownAfterJobFinishes set to false is not allowed to be suspended"
+    shutdown, ttl = spec.get("shutdownAfterJobFinishes"), int(spec.get("ttlSecondsAfterFinished") or 0)
+    if spec.get("suspend") and not shutdown:
+        yield "a RayJob with shutdownAfterJobFinishes set to false is not allowed to be suspended"
+    if ttl < 0:
+        yield "TTLSecondsAfterFinished must be a non-negative integer"
+    if ttl and not shutdown:
+        yield "a RayJob with shutdownAfterJobFinishes set to false cannot have TTLSecondsAfterFinished"
     if spec.get("suspend") and selector:
-        return "the ClusterSelector mode doesn't support the suspend operation"
+        yield "the ClusterSelector mode doesn't support the suspend operation"
     if cluster is None and not selector:
-        return "one of RayClusterSpec or ClusterSelector must be set"
+        yield "one of RayClusterSpec or ClusterSelector must be set"
     if cluster is not None and selector:
-        return "both RayClusterSpec and ClusterSelector cannot be set at the same time"
-    if spec.get("ttlSecondsAfterFinished") and not spec.get("shutdownAfterJobFinishes"):
-        return "a RayJob with shutdownAfterJobFinishes set to false cannot have TTLSecondsAfterFinished"
-    if int(spec.get("ttlSecondsAfterFinished") or 0) < 0:
-        return "TTLSecondsAfterFinished must be a non-negative integer"
-    if spec.get("backoffLimit") is not None and int(spec["backoffLimit"]) < 0:
-        return "backoffLimit must be a positive integer"
-    if spec.get("activeDeadlineSeconds") is not None and int(spec["activeDeadlineSeconds"]) <= 0:
-        return "activeDeadlineSeconds must be a positive integer"
-    mode = spec.get("submissionMode") or "K8sJobMode"
-    if mode == "InteractiveMode" and spec.get("entrypoint"):
-        return "Entrypoint must not be set in InteractiveMode"
+        yield "both RayClusterSpec and ClusterSelector cannot be set at the same time"
+    retries = int(spec.get("backoffLimit") or 0)
+    if selector and retries > 0:
+        yield "BackoffLimit is incompatible with ClusterSelector mode"
+    if spec.get("submissionMode") == "InteractiveMode" and retries > 0:
+        yield "BackoffLimit is incompatible with InteractiveMode"
+    for name in ("activeDeadlineSeconds", "preRunningDeadlineSeconds"):
+        if spec.get(name) is not None and int(spec[name]) <= 0:
+            yield f"{name} must be a positive integer"
+    if retries < 0:
+        yield "backoffLimit must be a positive integer"
+    yield from (str(cause) for cause in cluster_errors(cluster or {}, "spec.rayClusterSpec") if cluster)
+
+
+def _odd_mode(spec: Obj) -> str:
+    """What a submission mode does not go together with."""
+    mode, selector = spec.get("submissionMode") or "K8sJobMode", spec.get("clusterSelector") or {}
     if mode not in SUBMISSION_MODES:
         return f"invalid submissionMode {mode}"
-    causes = cluster_errors(cluster, "spec.rayClusterSpec") if cluster else []
-    return str(causes[0]) if causes else ""
+    if selector and not selector.get("ray.io/cluster"):
+        return "cluster name in ClusterSelector should not be empty"
+    if mode == "InteractiveMode" and spec.get("entrypoint"):
+        return "Entrypoint must not be set in InteractiveMode"
+    if mode == "SidecarMode":
+        if selector:
+            return "ClusterSelector is not supported in SidecarMode"
+        for name in ("submitterPodTemplate", "submitterConfig"):
+            if spec.get(name) is not None:
+                return f"Currently, SidecarMode doesn't support {name[0].upper()}{name[1:]}"
+        head = (((spec.get("rayClusterSpec") or {}).get("headGroupSpec") or {}).get("template") or {}).get("spec") or {}
+        if head.get("restartPolicy") not in (None, "", "Never"):
+            return "restartPolicy for head Pod should be Never or unset when using SidecarMode"
+    try:
+        yaml.safe_load(spec.get("runtimeEnvYAML") or "")
+    except yaml.YAMLError as error:
+        return f"failed to unmarshal RuntimeEnvYAML: {' '.join(str(error).split())}"
+    return ""
 
 
 _CLUSTER_COLUMNS = (

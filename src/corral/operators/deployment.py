@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
-from corral.core.errors import AlreadyExists
+from corral.core.errors import AlreadyExists, ApiError
 from corral.core.meta import (
     Key,
     Obj,
@@ -133,6 +133,10 @@ class DeploymentController:
             await self._client.update(
                 DEPLOYMENTS, with_status(deployment, status), subresource="status", manager=MANAGER
             )
+            raise
+        except ApiError as error:
+            text = f'Failed to create new replica set "{name_of(body)}": {error.message}'
+            self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", text)
             raise
         if replicas_of(made) > 0:
             text = f"Scaled up replica set {name_of(made)} from 0 to {replicas_of(made)}"

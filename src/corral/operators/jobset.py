@@ -26,7 +26,7 @@ from corral.operators.replicaset import typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
-MANAGER = "jobset-controller"
+MANAGER = "jobset"
 
 
 def _job_set_of(pod: Obj) -> list[str]:

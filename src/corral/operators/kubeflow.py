@@ -33,7 +33,8 @@ from corral.operators.replicaset import typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
-MANAGER = "training-operator"
+MANAGER = "manager"
+"""The name upstream's operator writes under."""
 
 
 class TrainingController:

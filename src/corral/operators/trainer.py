@@ -41,6 +41,8 @@ from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "trainer"
+STATUS_MANAGER = "manager"
+"""The names upstream's controller applies and updates under."""
 
 
 class TrainJobController:
@@ -193,4 +195,4 @@ class TrainJobController:
 
     async def _write(self, train_job: Obj, status: Obj) -> None:
         changed = with_status(train_job, status)
-        await self._client.update(TRAIN_JOBS, changed, subresource="status", manager=MANAGER)
+        await self._client.update(TRAIN_JOBS, changed, subresource="status", manager=STATUS_MANAGER)

@@ -17,6 +17,7 @@ from corral.kinds.core import PODS, SERVICES
 from corral.kinds.ray import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from corral.operators.job import JobController
 from corral.operators.ray import ray_controllers
+from corral.operators.ray_dashboard import DashboardError
 
 
 def controllers(cluster: Any) -> list[Any]:
@@ -36,6 +37,61 @@ def ray_cluster(**spec: Any) -> Obj:
 def ray_job(**spec: Any) -> Obj:
     base = {"entrypoint": "python train.py", "rayClusterSpec": cluster_spec(1), "shutdownAfterJobFinishes": True}
     return {"metadata": {"name": "rj"}, "spec": {**base, **spec}}
+
+
+class FakeDashboard:
+    """A dashboard that remembers what it was told and answers what the test wants."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Obj] = {}
+        self.requests: list[Obj] = []
+        self.stopped: list[str] = []
+        self.configs: list[Obj] = []
+        self.apps: dict[str, Obj] = {}
+        self.silent = False
+
+    def _speak(self, address: str) -> None:
+        assert address == "10.0.0.1:8265"
+        if self.silent:
+            raise DashboardError("no answer")
+
+    async def job(self, address: str, submission: str) -> Obj | None:
+        self._speak(address)
+        return self.jobs.get(submission)
+
+    async def submit(self, address: str, request: Obj) -> None:
+        self._speak(address)
+        self.requests.append(request)
+        self.jobs[request["submission_id"]] = {"status": "PENDING"}
+
+    async def stop(self, address: str, submission: str) -> None:
+        self._speak(address)
+        self.stopped.append(submission)
+
+    async def deploy(self, address: str, config: Obj) -> None:
+        self._speak(address)
+        self.configs.append(config)
+
+    async def applications(self, address: str) -> dict[str, Obj]:
+        self._speak(address)
+        return self.apps
+
+    def controllers(self, cluster: Any) -> list[Any]:
+        real = ray_controllers(cluster.client, cluster.clock, RaySettings(real=True), self)
+        return [JobController(cluster.client, cluster.clock), *real]
+
+
+async def end_sidecar(stage: Stage, code: int) -> None:
+    """The submitter beside the head ends; the head runs on."""
+    (head,) = await stage.pods(**{"ray.io/node-type": "head"})
+    ended = {"terminated": {"exitCode": code, "finishedAt": stage.now}}
+    statuses = [
+        {**entry, "ready": False, "state": ended} if entry["name"] == "ray-job-submitter" else entry
+        for entry in head["status"]["containerStatuses"]
+    ]
+    patch = {"status": {"containerStatuses": statuses}}
+    await stage.client.patch(PODS, head["metadata"]["name"], "default", patch, subresource="status")
+    await stage.pass_time(4)
 
 
 async def state(stage: Stage, name: str = "rj") -> tuple[str, str]:
@@ -185,6 +241,37 @@ def test_job_is_suspended_and_starts_over(running: bool) -> None:
     [
         ({"suspend": True, "shutdownAfterJobFinishes": False}, "not allowed to be suspended"),
         ({"clusterSelector": {"a": "b"}}, "cannot be set at the same time"),
+        (
+            {"clusterSelector": {"a": "b"}, "rayClusterSpec": None},
+            "cluster name in ClusterSelector should not be empty",
+        ),
+        (
+            {"clusterSelector": {"ray.io/cluster": "b"}, "rayClusterSpec": None, "suspend": True},
+            "the ClusterSelector mode doesn't support the suspend operation",
+        ),
+        (
+            {"clusterSelector": {"ray.io/cluster": "b"}, "rayClusterSpec": None, "backoffLimit": 1},
+            "BackoffLimit is incompatible with ClusterSelector mode",
+        ),
+        (
+            {"submissionMode": "SidecarMode", "clusterSelector": {"ray.io/cluster": "b"}, "rayClusterSpec": None},
+            "ClusterSelector is not supported in SidecarMode",
+        ),
+        ({"submissionMode": "InteractiveMode", "backoffLimit": 1}, "BackoffLimit is incompatible with InteractiveMode"),
+        ({"submissionMode": "InteractiveMode"}, "Entrypoint must not be set in InteractiveMode"),
+        (
+            {"submissionMode": "SidecarMode", "submitterPodTemplate": template("s")},
+            "Currently, SidecarMode doesn't support SubmitterPodTemplate",
+        ),
+        (
+            {"submissionMode": "SidecarMode", "submitterConfig": {"backoffLimit": 1}},
+            "Currently, SidecarMode doesn't support SubmitterConfig",
+        ),
+        ({"submissionMode": "PigeonMode"}, "invalid submissionMode PigeonMode"),
+        ({"runtimeEnvYAML": "{"}, "failed to unmarshal RuntimeEnvYAML"),
+        ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds must be a positive integer"),
+        ({"preRunningDeadlineSeconds": 0}, "preRunningDeadlineSeconds must be a positive integer"),
+        ({"backoffLimit": -1}, "backoffLimit must be a positive integer"),
         ({"rayClusterSpec": None}, "one of RayClusterSpec or ClusterSelector must be set"),
         ({"ttlSecondsAfterFinished": 5, "shutdownAfterJobFinishes": False}, "cannot have TTLSecondsAfterFinished"),
     ],
@@ -212,15 +299,225 @@ def test_deadlines() -> None:
     play(controllers, script)
 
 
-def test_interactive_job_waits() -> None:
+def test_interactive_job_waits_for_its_user() -> None:
+    dashboard = FakeDashboard()
+
     async def script(stage: Stage) -> None:
         body = ray_job(submissionMode="InteractiveMode")
         del body["spec"]["entrypoint"]
         await stage.create(RAY_JOBS, body)
         await stage.run()
         assert await state(stage) == ("Waiting", "")
+        assert "jobId" not in (await stage.get(RAY_JOBS, "rj"))["status"]
+        dashboard.jobs["mine"] = {"status": "RUNNING"}
+        await stage.patch(RAY_JOBS, "rj", {"spec": {"jobId": "mine"}})
+        await stage.pass_time(4)
+        assert await state(stage) == ("Running", "RUNNING")
+        dashboard.jobs["mine"] = {"status": "STOPPED", "message": "enough"}
+        await stage.pass_time(4)
+        assert await state(stage) == ("Complete", "STOPPED")
+        assert await stage.names(JOBS) == dashboard.requests == []
+
+    play(dashboard.controllers, script)
+
+
+def test_interactive_job_does_not_wait_for_ever() -> None:
+    async def script(stage: Stage) -> None:
+        body = ray_job(submissionMode="InteractiveMode", preRunningDeadlineSeconds=30)
+        del body["spec"]["entrypoint"]
+        await stage.create(RAY_JOBS, body)
+        await stage.run()
+        await stage.pass_time(40)
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert (status["jobDeploymentStatus"], status["reason"]) == ("Failed", "PreRunningDeadlineExceeded")
 
     play(controllers, script)
+
+
+def test_http_mode_submits_by_itself() -> None:
+    dashboard = FakeDashboard()
+
+    async def script(stage: Stage) -> None:
+        extra = {"entrypointNumCpus": 2, "runtimeEnvYAML": "env_vars: {A: b}", "metadata": {"team": "x"}}
+        await stage.create(RAY_JOBS, ray_job(submissionMode="HTTPMode", entrypointResources='{"r": 1}', **extra))
+        assert dashboard.requests == []
+        await stage.run()
+        await stage.pass_time(4)
+        number = (await stage.get(RAY_JOBS, "rj"))["status"]["jobId"]
+        assert dashboard.requests == [
+            {
+                "entrypoint": "python train.py",
+                "submission_id": number,
+                "runtime_env": {"env_vars": {"A": "b"}},
+                "metadata": {"team": "x"},
+                "entrypoint_num_cpus": 2,
+                "entrypoint_resources": {"r": 1},
+            }
+        ]
+        assert await stage.names(JOBS) == []
+        assert await state(stage) == ("Running", "PENDING")
+        dashboard.jobs[number] = {"status": "RUNNING", "start_time": 1000}
+        await stage.pass_time(4)
+        assert await state(stage) == ("Running", "RUNNING")
+        dashboard.jobs[number] = {"status": "SUCCEEDED", "message": "done", "start_time": 1000, "end_time": 61000}
+        await stage.pass_time(4)
+        assert await state(stage) == ("Complete", "SUCCEEDED")
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert status["rayJobInfo"] == {"startTime": "1970-01-01T00:00:01Z", "endTime": "1970-01-01T00:01:01Z"}
+        assert (status["succeeded"], status["message"], len(dashboard.requests)) == (1, "done", 1)
+
+    play(dashboard.controllers, script)
+
+
+def test_http_mode_fails_with_the_application_and_with_a_silent_dashboard() -> None:
+    dashboard = FakeDashboard()
+
+    async def failing(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job(submissionMode="HTTPMode"))
+        await stage.run()
+        await stage.pass_time(4)
+        (number,) = dashboard.jobs
+        dashboard.jobs[number] = {"status": "FAILED", "message": "exit 1"}
+        await stage.pass_time(4)
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert (status["jobDeploymentStatus"], status["reason"], status["message"]) == ("Failed", "AppFailed", "exit 1")
+
+    play(dashboard.controllers, failing)
+
+    async def silent(stage: Stage) -> None:
+        dashboard.silent = True
+        await stage.create(RAY_JOBS, ray_job(submissionMode="HTTPMode"))
+        await stage.run()
+        await stage.pass_time(100)
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert status["jobDeploymentStatus"] == "Running"
+        assert status["jobStatusCheckFailureStartTime"]
+        await stage.pass_time(250)
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert (status["jobDeploymentStatus"], status["reason"]) == ("Failed", "JobStatusCheckTimeoutExceeded")
+
+    play(dashboard.controllers, silent)
+
+
+@pytest.mark.parametrize("mode", ["SidecarMode", "HTTPMode"])
+def test_without_ray_a_container_beside_the_head_runs_the_entry_point(mode: str) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job(submissionMode=mode))
+        (head,) = await stage.pods(**{"ray.io/node-type": "head"})
+        sidecar = head["spec"]["containers"][1]
+        assert (sidecar["name"], sidecar["args"]) == ("ray-job-submitter", ["python train.py"])
+        assert sidecar["resources"]["requests"] == {"cpu": "500m", "memory": "200Mi"}
+        assert head["spec"]["restartPolicy"] == "Never"
+        await stage.run()
+        assert await state(stage) == ("Running", "RUNNING")
+        assert await stage.names(JOBS) == []
+        await end_sidecar(stage, 0)
+        assert await state(stage) == ("Complete", "SUCCEEDED")
+
+    play(controllers, script)
+
+
+def test_failed_sidecar_fails_the_job_and_a_lost_head_too() -> None:
+    async def failing(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job(submissionMode="SidecarMode"))
+        await stage.run()
+        await end_sidecar(stage, 3)
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert (status["jobDeploymentStatus"], status["reason"]) == ("Failed", "AppFailed")
+
+    play(controllers, failing)
+
+    async def lost(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job(submissionMode="SidecarMode", shutdownAfterJobFinishes=False))
+        await stage.run()
+        (head,) = await stage.pods(**{"ray.io/node-type": "head"})
+        await stage.fail(head["metadata"]["name"])
+        await stage.pass_time(4)
+        # The head is not made again: the job would run twice.
+        assert [pod["metadata"]["uid"] for pod in await stage.pods(**{"ray.io/node-type": "head"})] == [
+            head["metadata"]["uid"]
+        ]
+        assert (await stage.get(RAY_JOBS, "rj"))["status"]["jobDeploymentStatus"] == "Failed"
+
+    play(controllers, lost)
+
+
+def test_sidecar_with_ray_follows_the_dashboard() -> None:
+    dashboard = FakeDashboard()
+
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job(submissionMode="SidecarMode"))
+        number = (await stage.get(RAY_JOBS, "rj"))["status"]["jobId"]
+        await stage.run()
+        dashboard.jobs[number] = {"status": "RUNNING"}
+        await stage.pass_time(4)
+        assert await state(stage) == ("Running", "RUNNING")
+        dashboard.jobs[number] = {"status": "SUCCEEDED"}
+        await stage.pass_time(4)
+        assert await state(stage) == ("Running", "SUCCEEDED")  # its submitter still follows the log
+        await end_sidecar(stage, 0)
+        assert await state(stage) == ("Complete", "SUCCEEDED")
+
+    play(dashboard.controllers, script)
+
+
+@pytest.mark.parametrize(
+    ("known", "fails", "want"),
+    [
+        ({"status": "FAILED", "message": "boom"}, True, ("Failed", "AppFailed", "boom")),
+        (None, True, ("Failed", "SubmissionFailed", "Job has reached the specified backoff limit")),
+        (None, False, ("Failed", "AppFailed", "Submitter completed but Ray job not found in RayCluster.")),
+    ],
+    ids=["application", "submission", "not found"],
+)
+def test_submitter_job_with_ray(known: Obj | None, fails: bool, want: tuple[str, str, str]) -> None:
+    dashboard = FakeDashboard()
+
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job(submitterConfig={"backoffLimit": 0}))
+        await stage.run()
+        if known is not None:
+            dashboard.jobs[(await stage.get(RAY_JOBS, "rj"))["status"]["jobId"]] = known
+        await (stage.fail if fails else stage.succeed)(*await submitters(stage))
+        await stage.pass_time(8)
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert (status["jobDeploymentStatus"], status["reason"], status["message"]) == want
+
+    play(dashboard.controllers, script)
+
+
+def test_submitter_job_that_ends_before_the_job_has_a_grace_period() -> None:
+    dashboard = FakeDashboard()
+
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job())
+        await stage.run()
+        dashboard.jobs[(await stage.get(RAY_JOBS, "rj"))["status"]["jobId"]] = {"status": "RUNNING"}
+        await stage.succeed(*await submitters(stage))
+        await stage.pass_time(10)
+        assert await state(stage) == ("Running", "RUNNING")
+        await stage.pass_time(40)
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert status["reason"] == "JobDeploymentStatusTransitionGracePeriodExceeded"
+
+    play(dashboard.controllers, script)
+
+
+def test_deleted_job_is_stopped() -> None:
+    dashboard = FakeDashboard()
+
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job(submissionMode="HTTPMode"))
+        await stage.run()
+        await stage.pass_time(4)
+        job = await stage.get(RAY_JOBS, "rj")
+        assert job["metadata"]["finalizers"] == ["ray.io/rayjob-finalizer"]
+        await stage.client.delete(RAY_JOBS, "rj", "default")
+        await stage.pass_time(2)
+        assert dashboard.stopped == [job["status"]["jobId"]]
+        assert await stage.names(RAY_JOBS) == []
+
+    play(dashboard.controllers, script)
 
 
 def test_submission_uses_ray_where_it_is_installed() -> None:
@@ -229,6 +526,80 @@ def test_submission_uses_ray_where_it_is_installed() -> None:
     command = submit_command(job, RaySettings(real=True))
     assert 'ray job submit --address "http://$RAY_DASHBOARD_ADDRESS" --no-wait' in command
     assert "--entrypoint-num-cpus 2 -- python x.py; do" in command
+
+
+def test_service_has_its_applications_deployed() -> None:
+    dashboard = FakeDashboard()
+
+    async def script(stage: Stage) -> None:
+        config = "applications:\n- name: hello\n  import_path: hello:app\n"
+        body = {
+            "metadata": {"name": "rs"},
+            "spec": {"serveConfigV2": config, "rayClusterConfig": cluster_spec(1), "excludeHeadPodFromServeSvc": True},
+        }
+        await stage.create(RAY_SERVICES, body)
+        assert dashboard.configs == []
+        deployments = {"App": {"status": "UPDATING", "message": ""}}
+        dashboard.apps = {"hello": {"status": "DEPLOYING", "message": "", "deployments": deployments}}
+        await stage.run()
+        await stage.pass_time(3)
+        assert dashboard.configs == [{"applications": [{"name": "hello", "import_path": "hello:app"}]}]
+        starting = await stage.get(RAY_SERVICES, "rs")
+        pending = starting["status"]["pendingServiceStatus"]
+        assert pending["applicationStatuses"]["hello"]["deployments"]["App"]["status"] == "UPDATING"
+        assert (conditions.find(starting, "Ready") or {})["reason"] == "Initializing"
+        assert "activeServiceStatus" not in starting["status"]
+        dashboard.apps = {"hello": {"status": "RUNNING", "message": "", "deployments": {"App": {"status": "HEALTHY"}}}}
+        await stage.pass_time(3)
+        serving = await stage.get(RAY_SERVICES, "rs")
+        assert conditions.is_true(serving, "Ready")
+        assert serving["status"]["serviceStatus"] == "Running"
+        assert serving["status"]["numServeEndpoints"] == 1  # the head takes no requests
+        assert serving["status"]["activeServiceStatus"]["applicationStatuses"]["hello"]["status"] == "RUNNING"
+        assert len(dashboard.configs) == 1
+        changed = config.replace("hello:app", "hello:other")
+        await stage.patch(RAY_SERVICES, "rs", {"spec": {"serveConfigV2": changed}})
+        await stage.pass_time(3)
+        assert dashboard.configs[-1]["applications"][0]["import_path"] == "hello:other"
+        assert len(await stage.names(RAY_CLUSTERS)) == 1  # in place
+        (worker,) = await stage.pods(**{"ray.io/node-type": "worker"})
+        await stage.client.patch(
+            PODS,
+            worker["metadata"]["name"],
+            "default",
+            {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+            subresource="status",
+        )
+        await stage.pass_time(3)
+        assert (conditions.find(await stage.get(RAY_SERVICES, "rs"), "Ready") or {})["reason"] == "ZeroServeEndpoints"
+
+    play(dashboard.controllers, script)
+
+
+def test_service_keeps_the_old_cluster_until_the_new_one_serves() -> None:
+    dashboard = FakeDashboard()
+
+    async def script(stage: Stage) -> None:
+        dashboard.apps = {"": {"status": "RUNNING"}}
+        body = {"metadata": {"name": "rs"}, "spec": {"serveConfigV2": "{}", "rayClusterConfig": cluster_spec(1)}}
+        await stage.create(RAY_SERVICES, body)
+        await stage.run()
+        await stage.pass_time(3)
+        first = (await stage.get(RAY_SERVICES, "rs"))["status"]["activeServiceStatus"]
+        assert first["applicationStatuses"] == {"default": {"status": "RUNNING", "message": ""}}
+        dashboard.apps = {"": {"status": "DEPLOY_FAILED", "message": "no module"}}
+        await stage.patch(RAY_SERVICES, "rs", {"spec": {"rayClusterConfig": {"rayVersion": "2.50.0"}}})
+        await stage.run()
+        await stage.pass_time(5)
+        upgrading = (await stage.get(RAY_SERVICES, "rs"))["status"]
+        assert upgrading["activeServiceStatus"]["rayClusterName"] == first["rayClusterName"]
+        assert upgrading["pendingServiceStatus"]["applicationStatuses"]["default"]["status"] == "DEPLOY_FAILED"
+        assert len(await stage.names(RAY_CLUSTERS)) == 2
+        dashboard.apps = {"": {"status": "RUNNING"}}
+        await stage.pass_time(40)
+        assert await stage.names(RAY_CLUSTERS) == [upgrading["pendingServiceStatus"]["rayClusterName"]]
+
+    play(dashboard.controllers, script)
 
 
 def test_service_moves_to_a_new_cluster_when_its_spec_changes() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from corral.core import conditions
 from corral.core.meta import (
     Obj,
+    annotations_of,
     generation_of,
     is_deleting,
     labels_of,
@@ -32,6 +33,8 @@ CLUSTER = f"{PREFIX}/cluster"
 NODE_TYPE = f"{PREFIX}/node-type"
 GROUP = f"{PREFIX}/group"
 HEAD_GROUP = "headgroup"
+KEEP_HEAD = f"{PREFIX}/disable-provisioned-head-restart"
+"""Annotation of a cluster whose head is not made again when it ended: a job ran beside it."""
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080, "serve": 8000}
 HOLD = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
@@ -78,9 +81,12 @@ def plan_ray_cluster(cluster: Obj, pods: Sequence[Obj], now: float, settings: Ra
     status = _put(status, cluster, "RayClusterSuspending", False, "RayClusterSuspending", "", now)
     status = _put(status, cluster, "RayClusterSuspended", False, "RayClusterSuspended", "", now)
     create: list[Obj] = []
-    delete = [pod for pod in pods if is_terminal(pod) and not is_deleting(pod)]
+    keeps_head = annotations_of(cluster).get(KEEP_HEAD) == "true"
+    ended = [pod for pod in pods if is_terminal(pod) and not is_deleting(pod)]
+    delete = [pod for pod in ended if not (keeps_head and labels_of(pod).get(NODE_TYPE) == "head")]
     alive = [pod for pod in pods if not is_terminal(pod) and not is_deleting(pod)]
-    if not any(labels_of(pod).get(NODE_TYPE) == "head" for pod in alive):
+    heads = [pod for pod in pods if labels_of(pod).get(NODE_TYPE) == "head"]
+    if not any(pod in alive for pod in heads) and not (keeps_head and heads):
         create.append(head_pod(cluster, settings))
     wanted = {name: (count, group) for name, count, group in worker_groups(spec_of(cluster))}
     for name, (count, group) in wanted.items():
