@@ -63,18 +63,29 @@ def has_pending_topology(workload: Obj) -> bool:
     return any(entry.get("delayedTopologyRequest") == "Pending" for entry in assignments)
 
 
-def sync_admitted(workload: Obj, required: Sequence[str], now: str, *, granular: bool = False) -> Obj:
-    """The Admitted condition brought in line with reservation and checks; the Workload itself when it is."""
+def sync_admitted(
+    workload: Obj, required: Sequence[str], now: str, *, granular: bool = False, explicit: bool = False
+) -> Obj:
+    """The Admitted condition brought in line with reservation and checks; the Workload itself when it is.
+
+    A Workload that was never admitted says so only when reasons are granular, and then only once something is known of
+    its quota, unless that is asked for explicitly.
+    """
     reserved, ready = wl.has_quota(workload), all_checks_ready(workload, required)
     admitted = reserved and ready and not has_pending_topology(workload)
     held = conditions.find(workload, names.ADMITTED)
-    if admitted == (held is not None and held.get("status") == "True"):
+    was_admitted = held is not None and held.get("status") == "True"
+    if admitted == was_admitted and (admitted or not granular):
         return workload
     if admitted:
         return with_condition(workload, names.ADMITTED, True, "Admitted", "The workload is admitted", now)
+    if held is None and not explicit and conditions.find(workload, names.QUOTA_RESERVED) is None:
+        return workload
     reason, message = _not_admitted(reserved, ready, granular)
+    if held is not None and not was_admitted and (held.get("reason"), held.get("message")) == (reason, message):
+        return workload
     result = with_condition(workload, names.ADMITTED, False, reason, message, now)
-    if held is None:
+    if held is None or not was_admitted:
         return result
     status = status_of(result)
     ran = max(0, int(parse_time(now) - parse_time(held["lastTransitionTime"])))
@@ -83,7 +94,7 @@ def sync_admitted(workload: Obj, required: Sequence[str], now: str, *, granular:
 
 
 def _not_admitted(reserved: bool, ready: bool, granular: bool) -> tuple[str, str]:
-    if not reserved and not ready:
+    if not reserved and not ready and not granular:
         return "NoReservationUnsatisfiedChecks", "The workload has no reservation and not all checks ready"
     if not reserved:
         return "NoReservation", "The workload has no reservation"

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from corral.controllers.queueing.config import QueueingConfig, Retention
 from corral.core.conditions import condition as make_condition
+from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, WORKLOADS
 from corral.runtime.virtual import run_virtual
@@ -106,12 +109,17 @@ def test_rejection_deactivates() -> None:
     run(scenario)
 
 
-def test_deactivated_workloads_go_after_their_retention() -> None:
+def test_deactivated_workloads_go_with_their_jobs_after_their_retention() -> None:
     async def scenario(world: World) -> None:
         await say(world, "Rejected", "never")
+        await world.advance(25)
         assert len(await world.workloads()) == 1
-        await world.advance(31)
-        assert [entry for entry in await world.workloads() if entry["spec"].get("active") is False] == []
+        await world.advance(6)
+        assert await world.workloads() == []
+        with pytest.raises(NotFound):
+            await world.job("sample")
+        events = await world.events_of("sample")
+        assert ("Deleted", "Deleted job: deactivation retention period expired") in events
 
     run(scenario, QueueingConfig(retention=Retention(after_deactivated_s=30)))
 

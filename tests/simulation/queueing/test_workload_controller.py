@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig, Retention, WaitForPodsReady
+from corral.controllers.queueing.config import QueueingConfig, WaitForPodsReady
 from corral.controllers.queueing.context import Caches, Context
-from corral.controllers.queueing.gates import FeatureGates
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.workload_controller import WorkloadController
 from corral.core.errors import NotFound
-from corral.core.meta import Obj
+from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
-from corral.kinds.kueue import WORKLOADS, names
+from corral.decide.queueing.state import QueueingState
+from corral.kinds.kueue import WORKLOADS
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 
-from .world import cluster_queue, condition, local_queue
+from .world import EVENTS, cluster_queue, condition, local_queue
 
 Objects = list[tuple[Resource, Obj]]
 
@@ -79,16 +79,49 @@ class Case:
     want_checks: dict[str, str] | None = None
     want_status: Obj = field(default_factory=dict)
     want_active: bool = True
+    want_finalizers: list[str] | None = None
+    want_events: list[tuple[str, str]] | None = None
+    """Reasons and messages of all events."""
+    want_seen: list[tuple[str, str, str]] | None = None
+    """QuotaReserved conditions it had after one another."""
     gone: bool = False
+    deleting: tuple[str, ...] = ()
+    """Kinds whose object is on its way out when the controller starts; something else holds it."""
+    state: QueueingState | None = None
 
 
 READY_5M = QueueingConfig(wait_for_pods_ready=WaitForPodsReady(timeout_s=300, recovery_timeout_s=180))
 LIMITED = QueueingConfig(wait_for_pods_ready=WaitForPodsReady(timeout_s=300, recovery_timeout_s=180, backoff_limit=1))
-NO_ORPHANS = QueueingConfig(gates=FeatureGates({"FinishOrphanedWorkloads": False}))
-ORPHAN = ("True", "OwnerNotFound", "The workload's owner no longer exists")
 ADMITTED = ("True", "Admitted", "The workload is admitted")
 REJECTED = 'AdmissionCheck in Rejected state: "ac" (no)'
 TIMEOUT = "Exceeded the PodsReady timeout default/w"
+TOO_OFTEN = "exceeding the maximum number of re-queuing retries"
+EXCEEDED: Any = {
+    "want": {
+        "Evicted": (
+            "True",
+            "DeactivatedDueToRequeuingLimitExceeded",
+            f"The workload is deactivated due to {TOO_OFTEN}",
+        ),
+        "DeactivationTarget": None,
+        "Admitted": ADMITTED,
+    },
+    "want_status": {
+        "requeueState": None,
+        "schedulingStats": {
+            "evictions": [{"reason": "Deactivated", "underlyingCause": "RequeuingLimitExceeded", "count": 1}]
+        },
+    },
+    "want_events": [
+        ("EvictedDueToDeactivatedDueToRequeuingLimitExceeded", f"The workload is deactivated due to {TOO_OFTEN}")
+    ],
+    "want_active": False,
+}
+
+
+def timeouts(count: int) -> Obj:
+    return {"reason": "PodsReadyTimeout", "underlyingCause": "WaitForStart", "count": count}
+
 
 CASES: dict[str, Case] = {
     "WLC-17 assign admission checks of the ClusterQueue": Case(
@@ -102,15 +135,6 @@ CASES: dict[str, Case] = {
         want={"Admitted": ADMITTED},
     ),
     "WLC-20 already admitted": Case(conditions=[reserved(), admitted()], admission=True, want={"Admitted": ADMITTED}),
-    "WLC-22 a deleted orphan ends": Case(
-        metadata={"labels": {names.JOB_UID: "u"}, "ownerReferences": []}, want={"Finished": ORPHAN}
-    ),
-    "WLC-25 orphans are left alone without the gate": Case(
-        metadata={"labels": {names.JOB_UID: "u"}, "ownerReferences": []}, config=NO_ORPHANS, want={"Finished": None}
-    ),
-    "WLC-26 the finalizer of an owned finished one is its job's": Case(
-        conditions=[cond("Finished", reason="Succeeded")], want={"Finished": ("True", "Succeeded", "")}
-    ),
     "WLC-27 max execution time not reached": Case(
         conditions=[reserved(60), admitted(60)],
         admission=True,
@@ -130,25 +154,10 @@ CASES: dict[str, Case] = {
         },
         want_active=False,
     ),
-    "WLC-34 retention not elapsed": Case(
-        conditions=[cond("Finished", reason="Succeeded", ago=30)],
-        config=QueueingConfig(retention=Retention(after_finished_s=60)),
-        want={"Finished": ("True", "Succeeded", "")},
-    ),
-    "WLC-35 retention elapsed": Case(
-        conditions=[cond("Finished", reason="Succeeded", ago=90)],
-        config=QueueingConfig(retention=Retention(after_finished_s=60)),
-        gone=True,
-    ),
     "WLC-36 preemption gates appear closed": Case(
         spec={"preemptionGates": [{"name": "g"}]},
         want_status={"preemptionGates": [{"name": "g", "position": "Closed"}]},
     ),
-    "WLC-39 gated by annotation": Case(
-        metadata={"annotations": {names.ADMISSION_GATED_BY: "example.com/a"}},
-        want={"QuotaReserved": ("False", "AdmissionGated", "The workload is gated by: example.com/a")},
-    ),
-    "WLC-46 not gated, nothing to say": Case(want={"QuotaReserved": None}),
     "WLC-57 no checks": Case(checks=[check("old")], want_checks={}),
     "WLC-59 only checks for all flavors before quota is reserved": Case(
         required=[{"name": "all"}, {"name": "some", "onFlavors": ["default"]}, {"name": "other", "onFlavors": ["x"]}],
@@ -182,6 +191,61 @@ CASES: dict[str, Case] = {
         required=[{"name": "ac"}],
         checks=[check(state="Rejected", message="no")],
         want={"Evicted": ("True", "DeactivatedDueToAdmissionCheck", f"The workload is deactivated due to {REJECTED}")},
+        want_active=False,
+    ),
+    "WLC-64 rejected after admission, in words": Case(
+        conditions=[reserved(), admitted()],
+        admission=True,
+        required=[{"name": "b"}, {"name": "a"}],
+        checks=[check("b", "Rejected", "too late"), check("a", "Rejected")],
+        want={
+            "Evicted": (
+                "True",
+                "DeactivatedDueToAdmissionCheck",
+                'The workload is deactivated due to AdmissionChecks in Rejected state: "a"; "b" (too late)',
+            )
+        },
+        want_events=[
+            ("AdmissionCheckRejected", 'Deactivated due to AdmissionChecks in Rejected state: "a"; "b" (too late)'),
+            (
+                "EvictedDueToDeactivatedDueToAdmissionCheck",
+                'The workload is deactivated due to AdmissionChecks in Rejected state: "a"; "b" (too late)',
+            ),
+        ],
+        want_active=False,
+    ),
+    "WLC-65 deactivation resets checks": Case(
+        conditions=[reserved(), admitted(), cond("DeactivationTarget", reason="AdmissionCheck", message=REJECTED)],
+        admission=True,
+        spec={"active": False},
+        required=[{"name": "ac"}, {"name": "other"}],
+        checks=[check(state="Rejected", message="no"), check("other", "Retry")],
+        want={
+            "Evicted": ("True", "DeactivatedDueToAdmissionCheck", f"The workload is deactivated due to {REJECTED}"),
+            "DeactivationTarget": None,
+            "Admitted": ADMITTED,
+        },
+        want_status={
+            "admissionChecks": [
+                {
+                    "name": "ac",
+                    "state": "Pending",
+                    "message": "Reset to Pending after eviction. Previously: Rejected",
+                },
+                {
+                    "name": "other",
+                    "state": "Pending",
+                    "message": "Reset to Pending after eviction. Previously: Retry",
+                    "retryCount": 1,
+                },
+            ],
+            "schedulingStats": {
+                "evictions": [{"reason": "Deactivated", "underlyingCause": "AdmissionCheck", "count": 1}]
+            },
+        },
+        want_events=[
+            ("EvictedDueToDeactivatedDueToAdmissionCheck", f"The workload is deactivated due to {REJECTED}"),
+        ],
         want_active=False,
     ),
     "WLC-66 retry evicts and resets": Case(
@@ -241,6 +305,47 @@ CASES: dict[str, Case] = {
         want={"Evicted": ("True", "Deactivated", "The workload is deactivated"), "Admitted": ADMITTED},
         want_active=False,
     ),
+    "WLC-72 deactivated after an eviction that is over": Case(
+        conditions=[reserved(), admitted(), cond("Evicted", "False", "PodsReadyTimeout", TIMEOUT)],
+        admission=True,
+        spec={"active": False},
+        status={"schedulingStats": {"evictions": [timeouts(1)]}},
+        want={"Evicted": ("True", "Deactivated", "The workload is deactivated"), "Admitted": ADMITTED},
+        want_status={
+            "schedulingStats": {
+                "evictions": [timeouts(1), {"reason": "Deactivated", "underlyingCause": "", "count": 1}]
+            }
+        },
+        want_events=[("EvictedDueToDeactivated", "The workload is deactivated")],
+        want_active=False,
+    ),
+    "WLC-73 deactivated as marked": Case(
+        conditions=[
+            reserved(),
+            admitted(),
+            cond("PodsReady", "False", "PodsReady"),
+            cond("Evicted", "False", "PodsReadyTimeout", TIMEOUT),
+            cond("DeactivationTarget", reason="RequeuingLimitExceeded", message=TOO_OFTEN),
+        ],
+        admission=True,
+        spec={"active": False},
+        config=LIMITED,
+        **EXCEEDED,
+    ),
+    "WLC-74 deactivated as marked, the count is forgotten": Case(
+        conditions=[
+            reserved(),
+            admitted(),
+            cond("PodsReady", "False", "WaitForStart"),
+            cond("Evicted", "False", "PodsReadyTimeout", TIMEOUT),
+            cond("DeactivationTarget", reason="RequeuingLimitExceeded", message=TOO_OFTEN),
+        ],
+        admission=True,
+        spec={"active": False},
+        status={"requeueState": {"count": 1}},
+        config=LIMITED,
+        **EXCEEDED,
+    ),
     "WLC-75 an earlier eviction keeps its reason": Case(
         conditions=[reserved(), cond("Evicted", reason="Preempted", message="make room")],
         admission=True,
@@ -286,11 +391,42 @@ CASES: dict[str, Case] = {
             }
         },
     ),
+    "WLC-81 recovery has its deadline on bad nodes too": Case(
+        conditions=[reserved(900), admitted(900), cond("PodsReady", "False", "WaitForRecovery", ago=200)],
+        admission=True,
+        required=[{"name": "ac"}],
+        checks=[check(state="Ready")],
+        status={"unhealthyNodes": [{"name": "n"}]},
+        config=READY_5M,
+        want={"Evicted": ("True", "PodsReadyTimeout", TIMEOUT)},
+        want_checks={"ac": "Pending"},
+        want_status={
+            "requeueState": {"count": 1, "requeueAt": 60.0},
+            "unhealthyNodes": None,
+            "schedulingStats": {
+                "evictions": [{"reason": "PodsReadyTimeout", "underlyingCause": "WaitForRecovery", "count": 1}]
+            },
+        },
+        want_events=[("EvictedDueToPodsReadyTimeout", TIMEOUT)],
+    ),
     "WLC-80b recovery in time": Case(
         conditions=[reserved(900), admitted(900), cond("PodsReady", "False", "WaitForRecovery", ago=100)],
         admission=True,
         config=READY_5M,
         want={"Evicted": None},
+    ),
+    "WLC-03 no deadline without a timeout": Case(
+        conditions=[reserved(9000), admitted(9000)],
+        admission=True,
+        config=QueueingConfig(wait_for_pods_ready=None),
+        want={"Evicted": None, "Admitted": ADMITTED},
+    ),
+    "WLC-04 the deadline is missed": Case(
+        conditions=[reserved(301), admitted(301)],
+        admission=True,
+        config=READY_5M,
+        want={"Evicted": ("True", "PodsReadyTimeout", TIMEOUT)},
+        want_status={"schedulingStats": {"evictions": [timeouts(1)]}},
     ),
     "WLC-11 ready pods have no deadline": Case(
         conditions=[reserved(900), admitted(900), cond("PodsReady", "True", "Started", ago=800)],
@@ -315,6 +451,13 @@ CASES: dict[str, Case] = {
         wait=62,
         want={"Requeued": ("True", "BackoffFinished", "The workload backoff was finished")},
         want_status={"requeueState": {"count": 1}},
+    ),
+    "WLC-85 back-off of a check not over": Case(
+        conditions=[cond("Requeued", "False", "AdmissionCheck", "x")],
+        status={"requeueState": {"count": 1, "requeueAt": 60.0}},
+        wait=58,
+        want={"Requeued": ("False", "AdmissionCheck", "x")},
+        want_status={"requeueState": {"count": 1, "requeueAt": 60.0}},
     ),
     "WLC-86 back-off of a check over": Case(
         conditions=[cond("Requeued", "False", "AdmissionCheck", "x")],
@@ -350,6 +493,17 @@ CASES: dict[str, Case] = {
         checks=[check(state="Retry", requeueAfterSeconds=10)],
         status={"requeueState": {"requeueAt": 60.0}},
         want_status={"requeueState": {"requeueAt": 60.0}},
+    ),
+    "WLC-93 the longest delay of all checks": Case(
+        conditions=[reserved()],
+        admission=True,
+        required=[{"name": "a"}, {"name": "b"}, {"name": "c"}],
+        checks=[
+            check("a", "Retry", requeueAfterSeconds=5),
+            check("b", "Retry", requeueAfterSeconds=7),
+            check("c", "Retry", requeueAfterSeconds=10),
+        ],
+        want_status={"requeueState": {"requeueAt": 10.0}},
     ),
     "WLC-94 the latest time counts, not the longest delay": Case(
         conditions=[reserved()],
@@ -419,12 +573,20 @@ class Harness:
 
     def __init__(self, case: Case) -> None:
         self.case = case
+        self.seen: list[tuple[str, str, str]] = []
+        self.events: list[tuple[str, str]] = []
         self.cluster = VirtualCluster([self._set_up], lifecycle=False)  # its owner does not exist
 
     def _set_up(self, manager: Manager) -> None:
         case = self.case
         context = Context(manager.client, manager.clock, manager.recorder, case.config, Caches.of(manager))
-        WorkloadController(context, QueueingMetrics(manager.metrics)).setup(manager)
+        WorkloadController(context, QueueingMetrics(manager.metrics), case.state).setup(manager)
+        context.caches.workloads.on_change(self._note)
+
+    def _note(self, old: Obj | None, new: Obj | None) -> None:
+        found = condition(new, "QuotaReserved") if new is not None else None
+        if found is not None and found not in self.seen[-1:]:
+            self.seen.append(found)
 
     def _time(self, offset: float) -> str:
         return format_time(self.start + offset)
@@ -460,6 +622,8 @@ class Harness:
         async with self.cluster:
             await self.cluster.settle()
             await self.cluster.advance(case.wait)
+            found = (await self.cluster.client.list(EVENTS)).items
+            self.events = [(event["reason"], event["message"]) for event in found]
             try:
                 return await self.cluster.client.get(WORKLOADS, "w", "default")
             except NotFound:
@@ -472,15 +636,23 @@ class Harness:
             Resource("", "v1", "namespaces", "Namespace", namespaced=False), {"metadata": {"name": "default"}}
         )
         rules = {"admissionChecksStrategy": {"admissionChecks": case.required}} if case.required else {}
+        created: Objects = []
         for resource, obj in case.objects if case.objects is not None else [cluster_queue(**rules), local_queue()]:
-            await client.create(resource, obj)
+            if resource.kind in case.deleting:
+                obj["metadata"]["finalizers"] = ["example.com/keep"]
+            created.append((resource, await client.create(resource, obj)))
         metadata = {"name": "w", "namespace": "default", "ownerReferences": OWNER, **case.metadata}
         spec = {"podSets": POD_SETS, "queueName": "lq", **case.spec}
-        created = await client.create(WORKLOADS, {"metadata": metadata, "spec": spec})
-        await client.update(WORKLOADS, {**created, "status": self._status()}, subresource="status")
+        workload = await client.create(WORKLOADS, {"metadata": metadata, "spec": spec})
+        workload = await client.update(WORKLOADS, {**workload, "status": self._status()}, subresource="status")
+        for resource, obj in [*created, (WORKLOADS, workload)]:
+            if resource.kind in case.deleting:
+                await client.delete(resource, name_of(obj), namespace_of(obj))
 
     def check(self, workload: Obj | None) -> None:
         case = self.case
+        if case.want_events is not None:
+            assert self.events == case.want_events
         if case.gone:
             assert workload is None
             return
@@ -494,6 +666,10 @@ class Harness:
         for name, want_part in self._timed(case.want_status).items():
             assert without_times(status.get(name)) == want_part, name
         assert workload["spec"].get("active", True) is case.want_active
+        if case.want_finalizers is not None:
+            assert workload["metadata"].get("finalizers", []) == case.want_finalizers
+        if case.want_seen is not None:
+            assert self.seen == case.want_seen
 
 
 def without_times(part: Any) -> Any:
@@ -504,10 +680,14 @@ def without_times(part: Any) -> Any:
     return part
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_workload_controller(name: str) -> None:
+def check_case(case: Case) -> None:
     async def main() -> None:
-        harness = Harness(CASES[name])
+        harness = Harness(case)
         harness.check(await harness.run())
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_workload_controller(name: str) -> None:
+    check_case(CASES[name])

@@ -55,9 +55,10 @@ def in_state(workload: Obj, state: str) -> list[Obj]:
 
 
 def described(states: Sequence[Obj]) -> str:
-    """Checks with their messages, as conditions and events list them."""
+    """Checks with their messages by name, as conditions and events list them."""
     return "; ".join(
-        f'"{state["name"]}" ({state["message"]})' if state.get("message") else f'"{state["name"]}"' for state in states
+        f'"{state["name"]}" ({state["message"]})' if state.get("message") else f'"{state["name"]}"'
+        for state in sorted(states, key=lambda state: str(state["name"]))
     )
 
 

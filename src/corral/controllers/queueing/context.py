@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from corral.client.protocol import Client
 from corral.controllers.queueing.config import QueueingConfig
+from corral.core import conditions
 from corral.core.meta import Key, Obj, name_of, namespace_of, owner_references_of, resource_version_of, spec_of
 from corral.core.resource import Resource
+from corral.core.timestamps import parse_time
 from corral.jobs import workload as wl
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
@@ -23,6 +25,7 @@ from corral.kinds.kueue import (
     TOPOLOGIES,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
+    names,
 )
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager
@@ -165,6 +168,15 @@ class Context:
 
     def now(self) -> str:
         return self.clock.timestamp()
+
+    def retention_left(self, workload: Obj) -> float | None:
+        """How long a Workload that was deactivated by us is kept yet; None when it is kept for good."""
+        keep = self.config.retention.after_deactivated_s
+        evicted = conditions.find(workload, names.EVICTED) or {}
+        by_us = str(evicted.get("reason", "")).startswith("DeactivatedDueTo")
+        if keep is None or not by_us or wl.is_active(workload):
+            return None
+        return parse_time(evicted["lastTransitionTime"]) + keep - self.clock.now()
 
     async def write_status(self, new: Obj, *, manager: str = FIELD_MANAGER) -> Obj:
         """Store the status of a Workload, refused when it changed since `new` was read."""

@@ -204,7 +204,8 @@ class JobController:
             return None
         if wl.is_evicted(workload):
             await self._evict(job, workload)
-        elif self.adapter.is_suspended(job):
+            return await self._retire_deactivated(job, workload)
+        if self.adapter.is_suspended(job):
             if wl.is_admitted(workload):
                 return await self._start(job, workload)
             self._tell_checks(job, workload)
@@ -523,6 +524,22 @@ class JobController:
         required = [state["name"] for state in wl.check_states_of(workload)]
         released = lifecycle.release_evicted(workload, required, self.context.now())
         await self.context.write_status(released, manager=ADMISSION_MANAGER)
+
+    async def _retire_deactivated(self, job: Obj, workload: Obj) -> Result | None:
+        """A job whose Workload was deactivated by us goes after its retention time."""
+        left = self.context.retention_left(workload)
+        if left is None or wl.has_quota(workload):
+            return None
+        if left > 0:
+            return Result(requeue_after=left)
+        try:
+            await self.context.client.delete(
+                self.adapter.resource, name_of(job), namespace_of(job), uid=uid_of(job), propagation="Background"
+            )
+        except NotFound:
+            return None  # gone already
+        self.recorder.event(job, "Normal", "Deleted", "Deleted job: deactivation retention period expired")
+        return None
 
     async def _write_job(self, job: Obj, subresource: str = "") -> None:
         await self.context.client.update(self.adapter.resource, job, subresource=subresource, manager=FIELD_MANAGER)

@@ -69,7 +69,7 @@ class Queueing:
             pods=manager.informer(PODS) if topology else None,
         )
         scheduler.setup(manager)
-        WorkloadController(context, metrics).setup(manager)
+        WorkloadController(context, metrics, self.state).setup(manager)
         ClusterQueueController(context, self.state, metrics).setup(manager)
         LocalQueueController(context, self.state, metrics).setup(manager)
         CohortController(context, self.state, metrics).setup(manager)

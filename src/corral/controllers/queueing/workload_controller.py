@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from corral.controllers.queueing import checks
+from corral.controllers.queueing import checks, unadmitted
 from corral.controllers.queueing.context import ADMISSION_MANAGER, FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
+from corral.controllers.queueing.unadmitted import Problem
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import (
@@ -31,6 +32,7 @@ from corral.core.meta import (
     without_finalizer,
 )
 from corral.core.timestamps import format_time, parse_time
+from corral.decide.queueing.state import QueueingState
 from corral.jobs import lifecycle
 from corral.jobs import workload as wl
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, names
@@ -55,9 +57,11 @@ class WorkloadController:
 
     name = "kueue-workload-controller"
 
-    def __init__(self, context: Context, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: Context, metrics: QueueingMetrics, state: QueueingState | None = None) -> None:
+        """`state` knows what the scheduler found out about equal workloads."""
         self.context = context
         self.metrics = metrics
+        self.state = state
         self.caches = context.caches
         self.recorder = context.recorder.named(self.name)
         self._steps: tuple[Step, ...] = (
@@ -66,11 +70,12 @@ class WorkloadController:
             self._restart,
             self._end_backoff,
             self._sync_gates,
+            self._hold_at_gate,
             self._drain,
             self._sync_checks,
             self._act_on_checks,
             self._sync_admitted,
-            self._explain_inadmissible,
+            self._explain_waiting,
             self._limit_execution,
             self._require_readiness,
         )
@@ -132,42 +137,44 @@ class WorkloadController:
 
     async def _retire(self, workload: Obj) -> Result | None:
         """A finished Workload loses its finalizer when nobody owns it, and goes after its retention time."""
-        unowned = not owner_references_of(workload) or is_deleting(workload)
-        if unowned and names.RESOURCE_IN_USE in finalizers_of(workload):
+        if not owner_references_of(workload) and names.RESOURCE_IN_USE in finalizers_of(workload):
             await self._remove_finalizer(workload)
             return None
         keep = self.context.config.retention.after_finished_s
-        if keep is None or is_deleting(workload):
+        if keep is None:
             return None
         finished = conditions.find(workload, names.FINISHED) or {}
         left = parse_time(finished["lastTransitionTime"]) + keep - self.context.clock.now()
         if left > 0:
             return Result(requeue_after=left)
-        await self._delete(workload)
+        await self._delete(workload, "Deleted finished workload due to elapsed retention")
         return None
 
-    async def _delete(self, workload: Obj) -> None:
+    async def _delete(self, workload: Obj, message: str) -> None:
+        """Our finalizer goes first, as nobody may be left to remove it; an object already on its way needs no more."""
+        workload = await self._remove_finalizer(workload)
+        if is_deleting(workload):
+            return
         try:
             await self.context.client.delete(WORKLOADS, name_of(workload), namespace_of(workload), uid=uid_of(workload))
         except NotFound:
             return  # gone already
-        self.recorder.event(workload, "Normal", "Deleted", "Deleted workload due to elapsed retention")
+        self.recorder.event(workload, "Normal", "Deleted", message)
 
-    async def _remove_finalizer(self, workload: Obj) -> None:
+    async def _remove_finalizer(self, workload: Obj) -> Obj:
+        if names.RESOURCE_IN_USE not in finalizers_of(workload):
+            return workload
         new = without_finalizer(workload, names.RESOURCE_IN_USE)
-        await self.context.client.update(WORKLOADS, new, manager=FIELD_MANAGER)
+        return await self.context.client.update(WORKLOADS, new, manager=FIELD_MANAGER)
 
     async def _finish_orphan(self, workload: Obj) -> bool:
         """A Workload whose job is gone ends; one that is being deleted without owners is let go."""
         if owner_references_of(workload):
             return False
-        deleting, had_owner = is_deleting(workload), names.JOB_UID in labels_of(workload)
-        if not deleting and not had_owner:
-            return False
-        if deleting and not self.context.config.gates["FinishOrphanedWorkloads"]:
+        if is_deleting(workload):
             await self._remove_finalizer(workload)
             return True
-        if not self.context.config.gates["FinishOrphanedWorkloads"]:
+        if names.JOB_UID not in labels_of(workload) or not self.context.config.gates["FinishOrphanedWorkloads"]:
             return False
         message = "The workload's owner no longer exists"
         done = lifecycle.finish(workload, "OwnerNotFound", message, self.context.now())
@@ -198,22 +205,21 @@ class WorkloadController:
         return True, None
 
     async def _retain_deactivated(self, workload: Obj) -> tuple[bool, float | None]:
-        keep = self.context.config.retention.after_deactivated_s
-        evicted = conditions.find(workload, names.EVICTED) or {}
-        by_us = str(evicted.get("reason", "")).startswith("DeactivatedDueTo")
-        if keep is None or not by_us or wl.has_quota(workload):
+        """Without a job that would go first, the Workload itself goes after its retention time."""
+        left = self.context.retention_left(workload)
+        jobs = any(owner.get("kind") != "Pod" for owner in owner_references_of(workload))
+        if left is None or jobs or wl.has_quota(workload):
             return False, None
-        left = parse_time(evicted["lastTransitionTime"]) + keep - self.context.clock.now()
         if left > 0:
             return False, left
-        await self._delete(workload)
+        await self._delete(workload, "Deleted workload: deactivation retention period expired")
         return True, None
 
     async def _evicted(self, workload: Obj, reason: str, message: str, cause: str = "") -> None:
         """Write an eviction and tell about it."""
         await self.context.write_status(workload, manager=ADMISSION_MANAGER)
-        suffix = f"DueTo{cause}" if cause else ""
-        self.recorder.event(workload, "Normal", f"EvictedDueTo{reason}{suffix}", message)
+        named = (conditions.find(workload, names.EVICTED) or {}).get("reason", reason)
+        self.recorder.event(workload, "Normal", f"EvictedDueTo{named}", message)
         self.metrics.evicted(workload, reason, cause, self.context.clock.now())
 
     async def _reactivate(self, workload: Obj) -> tuple[bool, float | None]:
@@ -290,52 +296,74 @@ class WorkloadController:
         if wl.is_admitted(workload):
             return False, None
         problem = _lost_queue(workload, local, queue)
-        if not problem:
+        if problem is None:
             return False, None
+        reason, message = problem.under(self.context.config.gates)
+        return await self._write(self._released(workload, reason, message))
+
+    def _released(self, workload: Obj, reason: str, message: str) -> Obj:
         required = [state["name"] for state in wl.check_states_of(workload)]
-        return await self._write(
-            lifecycle.release(workload, required, self.context.now(), message=problem, reason="Inadmissible")
-        )
+        return lifecycle.release(workload, required, self.context.now(), message=message, reason=reason)
 
     async def _evict(self, workload: Obj, reason: str, message: str, cause: str = "") -> None:
         new = lifecycle.evict(workload, reason, message, self.context.now(), cause=cause)
         await self._evicted(new, reason, message, cause)
 
-    async def _explain_inadmissible(self, workload: Obj) -> tuple[bool, float | None]:
-        """A waiting workload whose queue cannot take it says so, and forgets it once it can."""
-        if wl.has_quota(workload) or (wl.is_evicted(workload) and not wl.is_active(workload)):
+    # Waiting
+
+    async def _hold_at_gate(self, workload: Obj) -> tuple[bool, float | None]:
+        """A gated workload has no quota and says so, until the last gate is gone."""
+        if not self.context.config.gates["AdmissionGatedBy"] or wl.is_admitted(workload):
+            return False, None
+        wanted = unadmitted.admission_gates(workload)
+        held = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("reason") == unadmitted.GATED
+        if bool(wanted) == held:
             return False, None
         now = self.context.now()
-        gates = _admission_gates(workload)
-        held = conditions.find(workload, names.QUOTA_RESERVED) or {}
-        if gates and self.context.config.gates["AdmissionGatedBy"]:
-            message = f"The workload is gated by: {', '.join(gates)}"
-            new = lifecycle.pending(workload, "AdmissionGated", message, now)
-            if new is workload:
-                return False, None
-            self.recorder.event(workload, "Normal", "AdmissionGated", message)
-            return await self._write(new)
-        if held.get("reason") == "AdmissionGated":
-            self.recorder.event(workload, "Normal", "AdmissionGateCleared", "All admission gates were removed")
-            return await self._write(lifecycle.pending(workload, "Pending", "Admission gates cleared", now))
-        problem = self._queue_problem(workload)
-        if not problem:
+        if wanted:
+            reason, message = unadmitted.gated(workload)
+            has_quota = wl.has_quota(workload)
+            new = (
+                self._released(workload, reason, message)
+                if has_quota
+                else lifecycle.pending(workload, reason, message, now)
+            )
+            event = "AdmissionGated", f"Workload admission is gated by: {wanted}"
+        else:
+            reason = "PendingEvaluation" if unadmitted.is_granular(self.context.config.gates) else "Pending"
+            new = lifecycle.pending(workload, reason, unadmitted.GATE_CLEARED, now)
+            event = "AdmissionGateCleared", "Admission gate cleared, workload is now admissible"
+        await self._write(new)
+        self.recorder.event(workload, "Normal", *event)
+        return True, None
+
+    async def _explain_waiting(self, workload: Obj) -> tuple[bool, float | None]:
+        """A waiting workload whose queue cannot take it says so."""
+        gates = self.context.config.gates
+        if wl.has_quota(workload):
             return False, None
-        new = lifecycle.pending(workload, "Inadmissible", problem, now)
+        if wl.is_evicted(workload) and not wl.is_active(workload) and not unadmitted.is_granular(gates):
+            return False, None
+        if unadmitted.admission_gates(workload) and gates["AdmissionGatedBy"] and not unadmitted.is_granular(gates):
+            return False, None
+        found = unadmitted.why_waiting(workload, self._queue_problem(workload), gates, self.state)
+        if found is None:
+            return False, None
+        new = lifecycle.pending(workload, *found, self.context.now())
         return (False, None) if new is workload else await self._write(new)
 
-    def _queue_problem(self, workload: Obj) -> str:
+    def _queue_problem(self, workload: Obj) -> Problem | None:
         local, queue = self._queues(workload)
         if local is None:
-            return f"LocalQueue {wl.queue_of(workload)} doesn't exist"
+            return Problem("Misconfigured", f"LocalQueue {wl.queue_of(workload)} doesn't exist")
         if _is_stopped(local):
-            return f"LocalQueue {name_of(local)} is inactive"
+            return Problem("Suspended", f"LocalQueue {name_of(local)} is inactive")
         name = str(spec_of(local).get("clusterQueue", ""))
         if queue is None:
-            return f"ClusterQueue {name} doesn't exist"
+            return Problem("Misconfigured", f"ClusterQueue {name} doesn't exist")
         if _is_stopped(queue) or conditions.is_false(queue, names.ACTIVE):
-            return f"ClusterQueue {name} is inactive"
-        return ""
+            return Problem("Suspended", f"ClusterQueue {name} is inactive")
+        return None
 
     # Admission checks
 
@@ -366,17 +394,19 @@ class WorkloadController:
         return True, None
 
     async def _sync_admitted(self, workload: Obj) -> tuple[bool, float | None]:
-        if wl.is_evicted(workload):
+        if wl.is_evicted(workload) and wl.has_quota(workload):
             return False, None
-        if conditions.find(workload, names.ADMITTED) is None and not wl.has_quota(workload):
+        if not wl.is_admitted(workload) and wl.has_quota(workload) and unadmitted.admission_gates(workload):
             return False, None
-        if not wl.is_admitted(workload) and _admission_gates(workload):
-            return False, None
-        granular = self.context.config.gates["UnadmittedWorkloadsObservability"]
-        new = lifecycle.sync_admitted(workload, self._required(workload), self.context.now(), granular=granular)
+        gates = self.context.config.gates
+        new = lifecycle.sync_admitted(
+            workload,
+            self._required(workload),
+            self.context.now(),
+            granular=unadmitted.is_granular(gates),
+            explicit=unadmitted.is_explicit(gates),
+        )
         if new is workload:
-            return False, None
-        if not wl.is_admitted(new) and conditions.find(workload, names.ADMITTED) is None:
             return False, None
         await self.context.write_status(new, manager=ADMISSION_MANAGER)
         if wl.is_admitted(new):
@@ -472,20 +502,15 @@ def _is_stopped(queue: Obj) -> bool:
     return _policy(queue) != "None"
 
 
-def _lost_queue(workload: Obj, local: Obj | None, queue: Obj | None) -> str:
-    """Why a reservation can no longer stand, or empty."""
+def _lost_queue(workload: Obj, local: Obj | None, queue: Obj | None) -> Problem | None:
+    """Why a reservation can no longer stand."""
     if local is None or is_deleting(local):
-        return f"LocalQueue {wl.queue_of(workload)} is terminating or missing"
+        return Problem("Misconfigured", f"LocalQueue {wl.queue_of(workload)} is terminating or missing")
     if _is_stopped(local):
-        return f"LocalQueue {name_of(local)} is stopped"
+        return Problem("Suspended", f"LocalQueue {name_of(local)} is stopped")
     if queue is None or is_deleting(queue):
-        return f"ClusterQueue {wl.cluster_queue_of(workload)} is terminating or missing"
-    return f"ClusterQueue {name_of(queue)} is stopped" if _is_stopped(queue) else ""
-
-
-def _admission_gates(workload: Obj) -> list[str]:
-    text = (workload.get("metadata", {}).get("annotations") or {}).get(names.ADMISSION_GATED_BY, "")
-    return [gate for gate in text.split(",") if gate]
+        return Problem("Misconfigured", f"ClusterQueue {wl.cluster_queue_of(workload)} is terminating or missing")
+    return Problem("Suspended", f"ClusterQueue {name_of(queue)} is stopped") if _is_stopped(queue) else None
 
 
 def _queue_changed(old: Obj | None, new: Obj | None) -> bool:
@@ -500,4 +525,4 @@ def _queue_changed(old: Obj | None, new: Obj | None) -> bool:
 
 
 def _which(states: Sequence[Obj]) -> str:
-    return "AdmissionCheck" if len(states) == 1 else "AdmissionCheck(s)"
+    return "AdmissionCheck" if len(states) == 1 else "AdmissionChecks"

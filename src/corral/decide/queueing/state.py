@@ -32,6 +32,7 @@ from corral.decide.queueing.explain import explain
 from corral.decide.queueing.fairness import share_of
 from corral.decide.queueing.intake import Intake, is_open, same_queue
 from corral.decide.queueing.limits import NO_LIMITS, namespace_limits
+from corral.decide.queueing.messages import NAMESPACE_MISMATCH
 from corral.decide.queueing.model import Amounts, LocalQueueSpec, PodUsage, Usage
 from corral.decide.queueing.pending import PendingQueue
 from corral.decide.queueing.plan import CyclePlan, PodSetAssignment
@@ -441,6 +442,23 @@ class QueueingState(Intake):
         if queue.inactive is not None:
             return ("Suspended" if granular else "Inadmissible"), f"ClusterQueue {queue.name} is inactive"
         return None
+
+    def refusal(self, key: Key) -> str:
+        """Why a waiting workload would be refused whatever the quota; empty when it would be tried."""
+        info = self.world.workloads.get(key)
+        spec = self.world.local_queues.get(Key(key.namespace, info.queue)) if info is not None else None
+        queue = self.world.queues.get(spec.cluster_queue) if spec is not None else None
+        if info is None or queue is None:
+            return ""
+        if not self.world.namespace_matches(queue, key.namespace):
+            return NAMESPACE_MISMATCH
+        return info.invalid
+
+    def no_fit_reason(self, key: Key) -> str | None:
+        """Why workloads like this one are known not to fit; None when it would be tried."""
+        info = self.world.workloads.get(key)
+        pending = self._queue_for(info) if info is not None else None
+        return pending.no_fit_reason(key) if pending is not None else None
 
     def explain(self, key: Key) -> Explanation | None:
         """Where a workload stands and what it waits for."""

@@ -106,6 +106,12 @@ SYNCED: dict[str, tuple[Obj, bool, tuple[str, str, str] | None, int | None]] = {
         ("False", "Before", ""),
         None,
     ),
+    "WLC-125 checks not ready, granular": (
+        workload(RESERVED, checks=PENDING),
+        True,
+        ("False", "UnsatisfiedAdmissionChecks", UNREADY),
+        None,
+    ),
     "WLC-126 reservation lost, granular": (workload(LOST, ADMITTED, checks=READY), True, ("False", *NO_QUOTA), 60),
     "WLC-127 check lost, granular": (
         workload(RESERVED, ADMITTED, checks=PENDING),
@@ -113,8 +119,9 @@ SYNCED: dict[str, tuple[Obj, bool, tuple[str, str, str] | None, int | None]] = {
         ("False", "UnsatisfiedAdmissionChecks", UNREADY),
         60,
     ),
-    "WLC-128 both lost, granular": (workload(LOST, ADMITTED, checks=PENDING), True, ("False", *NOTHING), 60),
-    "WLC-129 no reservation, granular": (workload(LOST), True, None, None),
+    "WLC-128 both lost, granular": (workload(LOST, ADMITTED, checks=PENDING), True, ("False", *NO_QUOTA), 60),
+    "WLC-129 nothing known, granular": (workload(checks=PENDING), True, None, None),
+    "WLC-129b not reserved, granular": (workload(LOST), True, ("False", *NO_QUOTA), None),
     "WLC-130 no reservation": (workload(LOST), False, None, None),
 }
 
