@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from corral.core.conditions import condition
 from corral.core.meta import Key, Obj
 from corral.decide.queueing.state import QueueingState
 from corral.testing.queueing import (
+    EPOCH,
     make_cluster_queue,
     make_cohort,
     make_flavor,
     make_local_queue,
     make_node,
     make_topology,
+    make_workload,
 )
 
 MULTIKUEUE, PROVISIONING = "kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request"
@@ -203,3 +207,32 @@ def test_required_checks_depend_on_flavors() -> None:
     assert state.required_checks("cq") == ("all", "both")
     assert state.required_checks("cq", [PodSetAssignment("main", 1, {"cpu": "g"}, {})]) == ("all", "both")
     assert state.required_checks("cq", [PodSetAssignment("main", 1, {"cpu": "f"}, {})]) == ("all", "on-f", "both")
+
+
+CHANGES = {
+    "CQA-05 RGs not change": ({}, {}, False),
+    "status only": ({}, {"status": {"pendingWorkloads": 3}}, False),
+    "RGs changed": ({"nominal": 2}, {}, True),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES, ids=list(CHANGES))
+def test_only_changed_resource_groups_start_searches_over(name: str) -> None:
+    quota, extra, changes = CHANGES[name]
+
+    def queue(nominal: int = 1) -> Obj:
+        return make_cluster_queue("cq", {"f": {"cpu": nominal}, "g": {"cpu": 1}}, within="LowerPriority")
+
+    state = QueueingState()
+    for flavor in ("f", "g"):
+        state.upsert_flavor(make_flavor(flavor))
+    state.upsert_cluster_queue(queue())
+    state.upsert_local_queue(make_local_queue("lq", "cq"))
+    state.upsert_workload(make_workload("w", requests={"cpu": 5}))
+    state.plan_cycle(EPOCH)
+    before = state.world.queues["cq"].generation
+    assert state.world.pending["cq"].is_parked(Key("default", "w"))
+    state.upsert_cluster_queue({**queue(**quota), **extra})
+    state._settle()
+    assert (state.world.queues["cq"].generation > before) is changes
+    assert state.world.pending["cq"].is_parked(Key("default", "w")) is not changes

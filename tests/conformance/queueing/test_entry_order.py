@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scenario import Scenario, at
 
-from corral.core.meta import Obj
+from corral.core.meta import Key, Obj
 from corral.decide.queueing.cycle import _to_reserve
 from corral.decide.queueing.fairness import Share
 from corral.decide.queueing.model import FlavorResource
@@ -105,6 +105,120 @@ def test_preemptors_go_first_only_if_asked(enabled: bool, first: str) -> None:
     scenario.state.delete_workload(next(iter(scenario.state.world.reservations)))
     (admission,) = scenario.state.plan_cycle(EPOCH).admissions
     assert admission.key.name == first
+
+
+def test_sch_92_equal_borrowers_with_fair_sharing_are_first_come_first_served() -> None:
+    text = "wait newer @one: cpu=1 t=2\n wait older @two: cpu=1 t=1"
+    assert winner(text, QueueingSettings(fair_sharing=True)) == "older"
+
+
+def test_sch_97_among_preemptors_the_one_within_nominal_goes_first() -> None:
+    text = """
+        cohort pool: default cpu=2
+        queue borrowing in pool: default cpu=0 ; within=LowerPriority reclaim=LowerPriority
+        queue nominal in pool: default cpu=2 ; within=LowerPriority reclaim=LowerPriority
+        run low-1 @borrowing: default cpu=2 p=-5
+        run low-2 @nominal: default cpu=2 p=-5
+        wait greedy @borrowing: cpu=2 p=100 t=1
+        wait modest @nominal: cpu=2 p=0 t=2
+        ->
+    """
+    settings = QueueingSettings(fair_sharing=True, features=Features(prioritize_preemptors=True))
+    scenario = Scenario(text, settings)
+    assert set(scenario.run().victims) == {"low-1", "low-2"}
+    for name in ("low-1", "low-2"):
+        scenario.state.delete_workload(Key("default", name))
+    scenario.state._settle()
+    cycle = scenario.state._cycle
+    entries = cycle._heads()
+    assert all(cycle._order.is_preemptor(entry) for entry in entries)
+    for entry in entries:
+        cycle._nominate(entry)
+    assert [entry.info.key.name for entry in cycle._order.ordered(entries)] == ["modest", "greedy"]
+
+
+def test_sch_100_an_assignment_that_fits_takes_all_it_asks_for() -> None:
+    scenario = Scenario(
+        """
+        queue q in eng: on-demand memory=100 | model-a gpu=10/0
+        queue lender in eng: on-demand memory=20 | model-a gpu=0
+        queue poor in eng: on-demand memory=0 | model-a gpu=0
+        run used @q: on-demand memory=60, two model-a gpu=2
+        wait w @q: memory=50 gpu=2 t=1
+        wait late @poor: memory=11 t=2
+        ->
+        admit w: main 1x gpu@model-a memory@on-demand
+        left late: Workload no longer fits after processing another workload
+        """
+    )
+    scenario.check()
+    used = scenario.state.world.queues["q"].node.usage
+    assert used == {FlavorResource("on-demand", "memory"): 110, FlavorResource("model-a", "gpu"): 4}
+
+
+# Name, cohorts between the queue and its quota, priority, created, evicted for pods that were not ready.
+NINE: list[tuple[str, int, int, int, int | None]] = [
+    ("old_borrowing", 1, 0, 0, None),
+    ("old", 0, 0, 1, None),
+    ("new", 0, 0, 3, None),
+    ("high_pri_borrowing", 1, 1, 3, None),
+    ("new_high_pri", 0, 1, 4, None),
+    ("new_borrowing", 1, 0, 5, None),
+    ("evicted_borrowing", 1, 0, 1, 2),
+    ("recently_evicted", 0, 0, 0, 2),
+    ("high_pri_borrowing_more", 2, 1, 3, None),
+]
+BORROWERS = ["old_borrowing", "evicted_borrowing", "high_pri_borrowing", "new_borrowing", "high_pri_borrowing_more"]
+RANKED = ["high_pri_borrowing", "old_borrowing", "evicted_borrowing", "new_borrowing", "high_pri_borrowing_more"]
+ORDERS = {
+    "SCH-66 Priority sorting is enabled (default) using pods-ready Eviction timestamp (default)": (
+        True,
+        True,
+        ["new_high_pri", "old", "recently_evicted", "new", *RANKED],
+    ),
+    "SCH-67 Priority sorting is enabled (default) using pods-ready Creation timestamp": (
+        True,
+        False,
+        ["new_high_pri", "recently_evicted", "old", "new", *RANKED],
+    ),
+    "SCH-68 Priority sorting is disabled using pods-ready Eviction timestamp": (
+        False,
+        True,
+        ["old", "recently_evicted", "new", "new_high_pri", *BORROWERS],
+    ),
+    "SCH-69 Priority sorting is disabled using pods-ready Creation timestamp": (
+        False,
+        False,
+        ["recently_evicted", "old", "new", "new_high_pri", *BORROWERS],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS, ids=list(ORDERS))
+def test_order_of_entries(name: str) -> None:
+    by_priority, by_eviction, expected = ORDERS[name]
+    lines = ["cohort far: default cpu=9", "cohort near in far: default cpu=9"]
+    for queue, distance, *_ in NINE:
+        flavor = {0: "default cpu=9", 1: "default cpu=0", 2: "default cpu=0"}[distance]
+        lines.append(f"queue {queue} in {'far' if distance == 2 else 'near'}: {flavor}")
+    features = Features(priority_sorting_within_cohort=by_priority)
+    settings = QueueingSettings(eviction_timestamp=by_eviction, features=features)
+    scenario = Scenario("\n".join(lines) + "\n->", settings)
+    for queue, _, priority, created, when in NINE:
+        workload = make_workload(queue, f"lq-{queue}", requests={"cpu": 1}, created=created, priority=priority)
+        if when is not None:
+            out = {"type": "Evicted", "status": "True", "reason": "PodsReadyTimeout", "lastTransitionTime": at(when)}
+            workload["status"] = {"conditions": [out]}
+        scenario.state.upsert_workload(workload)
+    scenario.state._settle()
+    cycle = scenario.state._cycle
+    entries = cycle._heads()
+    for entry in entries:
+        cycle._nominate(entry)
+        assert entry.assignment is not None
+        (distance,) = [far for queue, far, *_ in NINE if queue == entry.queue.name]
+        entry.assignment.borrows = distance
+    assert [entry.info.key.name for entry in cycle._order.ordered(entries)] == expected
 
 
 ON_DEMAND, SPOT = FlavorResource("on-demand", "cpu"), FlavorResource("spot", "cpu")

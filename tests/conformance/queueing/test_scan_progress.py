@@ -7,14 +7,20 @@ from scenario import Scenario
 
 from corral.core.meta import Key
 from corral.decide.queueing.assignment import Cursor
+from corral.decide.queueing.settings import Features, QueueingSettings
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,
     make_cluster_queue,
     make_flavor,
     make_local_queue,
+    make_node,
+    make_pod_set,
+    make_topology,
     make_workload,
 )
+
+HOST = "kubernetes.io/hostname"
 
 
 def bookmark(text: str) -> int:
@@ -155,3 +161,63 @@ def test_a_skipped_workload_goes_on_with_the_next_flavor() -> None:
     scenario.check()
     (admission,) = scenario.state.plan_cycle(EPOCH).admissions
     assert admission.pod_sets[0].flavors == {"cpu": "two"}
+
+
+def test_sch_85_without_the_gate_a_skipped_workload_tries_every_flavor_again() -> None:
+    text = """
+        cohort pool: one cpu=1, two cpu=1
+        queue a in pool: one cpu=0, two cpu=0
+        queue b in pool: one cpu=0, two cpu=0
+        wait first @a: cpu=1 t=1
+        wait second @b: cpu=1 t=2
+        ->
+        admit first: main 1x cpu@one
+        left second: Workload no longer fits after processing another workload
+    """
+    flavors = {}
+    for preserved in (False, True):
+        scenario = Scenario(text, preserve_scan_progress=preserved)
+        scenario.check()
+        item = scenario.state.world.pending["b"].items[Key("default", "second")]
+        assert (item.cursor is not None) is preserved
+        scenario.state.delete_workload(Key("default", "first"))
+        (admission,) = scenario.state.plan_cycle(EPOCH).admissions
+        flavors[preserved] = admission.pod_sets[0].flavors["cpu"]
+    assert flavors == {False: "one", True: "two"}
+
+
+@pytest.mark.parametrize(
+    ("preserved", "churn", "expected"),
+    [
+        pytest.param(False, True, None, id="CAD-04 gate disabled"),
+        pytest.param(True, True, "tas-2", id="CAD-05 gate enabled"),
+        pytest.param(False, False, "tas-2", id="CAD-06 no generation churn, gate disabled"),
+        pytest.param(True, False, "tas-2", id="CAD-07 no generation churn, gate enabled"),
+    ],
+)
+def test_a_flavor_whose_nodes_are_full_is_left_behind(preserved: bool, churn: bool, expected: str | None) -> None:
+    """Quota lets the workload onto the first flavor for ever; only the cursor can lead it to the second."""
+    settings = QueueingSettings(
+        fair_sharing=True, max_rounds=1, features=Features(preserve_scan_progress=preserved, topology_recompute=True)
+    )
+    world = QueueingWorld(settings)
+    world.state.upsert_topology(make_topology("t", HOST))
+    for number in "12":
+        world.state.upsert_flavor(make_flavor(f"tas-{number}", nodeLabels={"pool": number}, topologyName="t"))
+        world.state.upsert_node(make_node(f"node-{number}", {"pool": number}, cpu="2"))
+
+    def put_queue(second: int) -> None:
+        quotas = {"tas-1": {"cpu": 4}, "tas-2": {"cpu": second}}
+        world.state.upsert_cluster_queue(make_cluster_queue("q", quotas, within="LowerPriority", reclaim="Any"))
+
+    put_queue(4)
+    world.state.upsert_local_queue(make_local_queue("lq", "q"))
+    on_host = {"required": HOST}
+    blocker = make_pod_set("main", 1, {"cpu": 2}, topology=on_host, nodeSelector={"pool": "1"})
+    world.put(make_workload("blocker", "lq", blocker, priority=10))
+    world.put(make_workload("new", "lq", make_pod_set("main", 1, {"cpu": 2}, topology=on_host), priority=10, created=1))
+    for number in range(4):
+        world.cycle()
+        if churn:
+            put_queue(5 if number % 2 == 0 else 4)
+    assert (flavor_of(world, "blocker"), flavor_of(world, "new")) == ("tas-1", expected)

@@ -43,6 +43,47 @@ CASES = {
         admit wl-a: main 1x cpu@default
         left wl-b: Workload no longer fits after processing another workload
     """,
+    "with fair sharing: hierarchical nominal-first with deeper nesting": """
+        cohort root
+        cohort left in root
+        cohort sub in left: on-demand cpu=10
+        cohort right in root
+        queue a in sub: on-demand cpu=0
+        queue b in right: on-demand cpu=5
+        queue c in right: on-demand cpu=0
+        run c0 @c: on-demand cpu=10
+        wait wl-a @a: cpu=5 t=2
+        wait wl-b @b: cpu=5 t=1
+        ->
+        admit wl-a: main 1x cpu@on-demand
+        left wl-b: Workload no longer fits after processing another workload
+    """,
+    "with fair sharing: hierarchical nominal-first with mixed CQ and cohort quotas": """
+        cohort root
+        cohort left in root: on-demand cpu=10
+        cohort right in root: on-demand cpu=10
+        queue a1 in left: on-demand cpu=5
+        queue a2 in left: on-demand cpu=3
+        queue b in right: on-demand cpu=5
+        queue c in right: on-demand cpu=3
+        run a2-admitted @a2: on-demand cpu=6
+        run c-admitted @c: on-demand cpu=20
+        wait wl-a1 @a1: cpu=7 t=2
+        wait wl-b @b: cpu=4 t=1
+        ->
+        admit wl-a1: main 1x cpu@on-demand
+        left wl-b: Workload no longer fits after processing another workload
+    """,
+    "with fair sharing: prefer reclamation over cq priority based preemption; with preemption while borrowing": """
+        queue alpha in other: on-demand gpu=7, spot gpu=7 ; within=LowerPriority reclaim=LowerPriority
+        queue beta in other: on-demand gpu=3, spot gpu=3
+        run a1 @alpha: on-demand gpu=5 p=50
+        run b1 @beta: spot gpu=5 p=50
+        wait preemptor @alpha: gpu=8 p=100
+        ->
+        preempt b1 for preemptor: InCohortFairSharing
+        left preemptor: couldn't assign flavors to pod set main: insufficient unused quota for gpu in flavor on-demand, 3 more needed, insufficient unused quota for gpu in flavor spot, 3 more needed. Pending the preemption of 1 workload(s)
+    """,
     "hierarchical fair sharing schedule workload which wins tournament": """
         cohort a: default cpu=100
         cohort b in a: default cpu=50
@@ -255,11 +296,49 @@ STICKY = """
 """
 
 
-def test_recomputation_sticks_to_the_nominated_flavor() -> None:
-    settings = QueueingSettings(fair_sharing=True, features=Features(recompute_on_overlap=True))
+@pytest.mark.parametrize(
+    "features",
+    [
+        pytest.param({}, id="SFS-26 as it is"),
+        pytest.param({"topology": False}, id="SFS-27 topology off"),
+        pytest.param({"topology_recompute": False}, id="SFS-28 topology recomputation off"),
+    ],
+)
+def test_recomputation_sticks_to_the_nominated_flavor(features: dict[str, bool]) -> None:
+    settings = QueueingSettings(fair_sharing=True, features=Features(recompute_on_overlap=True, **features))
     outcome = Scenario(STICKY, settings).run()
     assert outcome.victims == {"first": ("high-2", "InCohortFairSharing")}
-    assert (
-        "skipping flavor on-demand as it is not found in the nomination mapping for resource cpu"
-        in (outcome.parked["high-1"])
-    )
+    assert set(outcome.left) == {"high-2"}
+    assert outcome.parked == {
+        "high-1": "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, "
+        "10 more needed, skipping flavor on-demand as it is not found in the nomination mapping for resource cpu"
+    }
+
+
+LEAVES = """
+    cohort root: default cpu=3005
+    cohort left in root: default cpu=0
+    cohort middle in root
+    cohort right in root
+    queue hero in left: default cpu=3000 ; within=LowerPriority reclaim=Any
+    queue noisy in left: default cpu=0 ; within=LowerPriority reclaim=Any
+    queue tiny in middle: default cpu=50 ; within=LowerPriority reclaim=Any
+    queue rest in right: default cpu=0 ; within=LowerPriority reclaim=Any
+    run noisy-0 @noisy: default cpu=3000
+    run tiny-0 @tiny: default cpu=60
+    run rest-0 @rest: default cpu=2995
+    wait wl-hero @hero: cpu=2990 t=2
+    wait wl-tiny @tiny: cpu=10 t=1
+    ->
+"""
+
+
+def test_sfs_23_a_leaf_within_nominal_finds_other_victims_when_its_own_are_taken() -> None:
+    settings = QueueingSettings(fair_sharing=True, features=Features(recompute_on_overlap=True))
+    wanted = """
+        preempt rest-0 for wl-tiny: InCohortFairSharing
+        preempt noisy-0 for wl-hero: InCohortReclamation
+        left wl-hero: couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 5 more needed. Pending the preemption of 1 workload(s)
+        left wl-tiny: couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 10 more needed. Pending the preemption of 1 workload(s)
+    """
+    Scenario(LEAVES + wanted, settings).check()

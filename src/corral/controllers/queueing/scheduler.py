@@ -195,26 +195,34 @@ class Scheduler:
             self.metrics.count("kueue_replaced_workload_slices_total", wl.cluster_queue_of(written))
 
     async def _preempt(self, decision: Preempt) -> None:
-        issued = 0
         preemptor = self.context.caches.workloads.get(decision.key)
-        for victim in decision.victims:
-            if victim.ongoing or await self._evict_victim(victim, preemptor, decision.cluster_queue):
-                issued += 1
-        message = decision.message if issued else decision.failure_message
-        waiting = Wait(decision.key, decision.cluster_queue, "Pending", message, decision.requests)
+        outcomes = [
+            True if victim.ongoing else await self._evict_victim(victim, preemptor, decision.cluster_queue)
+            for victim in decision.victims
+        ]
+        message = decision.outcome(outcomes.count(True), outcomes.count(False))
+        waiting = Wait(decision.key, decision.cluster_queue, decision.reason, message, decision.requests)
         await self._wait(waiting)
 
-    async def _evict_victim(self, victim: Victim, preemptor: Obj | None, queue: str) -> bool:
+    async def _evict_victim(self, victim: Victim, preemptor: Obj | None, queue: str) -> bool | None:
+        """Was the eviction issued, by us or somebody else? None when there is nothing left to evict."""
+        evicted: bool | None = None
+
         def change(workload: Obj) -> Obj | None:
-            if wl.is_finished(workload) or wl.is_evicted(workload) or not wl.has_quota(workload):
+            nonlocal evicted
+            holds = wl.has_quota(workload) and not wl.is_finished(workload)
+            evicted = wl.is_evicted(workload) if holds else None
+            if evicted is not False:
                 return None
             return lifecycle.preempt(workload, victim.reason, victim.message, self.context.now())
 
         written, exists = await self._tried(victim.key, self._write(victim.key, change))
         if written is None:
+            if evicted and exists:
+                return True
             self.state.eviction_failed(victim.key)
             self.wake(RETRY_S)
-            return not exists
+            return evicted if exists else None
         now = self.context.clock.now()
         self.recorder.event(written, "Normal", "EvictedDueToPreempted", victim.message)
         self.recorder.event(written, "Normal", "Preempted", victim.event)

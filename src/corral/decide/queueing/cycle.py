@@ -328,14 +328,13 @@ class Cycle:
         for victim in victims:
             world.expected_evictions.setdefault(victim.key, victim.uid)
         if any(not victim.ongoing for victim in victims) or entry.item.verdict != self._verdict(entry):
-            failure = f"{explanation}. Preempting {len(victims)} workload(s) failed, will retry."
             self._decisions.append(
                 Preempt(
                     info.key,
                     queue.name,
                     victims,
                     entry.message,
-                    failure,
+                    explanation,
                     _requests_of(info),
                     self._verdict(entry).reason,
                 )

@@ -99,11 +99,19 @@ class Preempt(msgspec.Struct, frozen=True):
     victims: tuple[Victim, ...]
     message: str
     """QuotaReserved=False message of the preemptor once all evictions are issued."""
-    failure_message: str
-    """The same when none could be issued."""
+    explanation: str
+    """Why it needs them."""
     requests: tuple[tuple[str, Amounts], ...] = ()
     reason: str = "Pending"
     """Reason of the preemptor's QuotaReserved=False."""
+
+    def outcome(self, issued: int, failed: int) -> str:
+        """The message when only so many evictions were issued; without any, victims may have left on their own."""
+        if issued:
+            return f"{self.explanation}. Pending the preemption of {issued} workload(s)"
+        if failed:
+            return f"{self.explanation}. Preempting {failed} workload(s) failed, will retry."
+        return self.explanation
 
 
 class Wait(msgspec.Struct, frozen=True):

@@ -158,7 +158,7 @@ def test_preemption_messages_name_both_sides() -> None:
         "; preemptor effective priority: 9 (base: 9, boost: 0); preemptee effective priority: 0 (base: 0, boost: 0)"
     )
     assert preemption.message.endswith(". Pending the preemption of 1 workload(s)")
-    assert preemption.failure_message.endswith(". Preempting 1 workload(s) failed, will retry.")
+    assert preemption.outcome(0, 1).endswith(". Preempting 1 workload(s) failed, will retry.")
 
 
 def test_flavors_passed_over_are_told_with_the_admission() -> None:
