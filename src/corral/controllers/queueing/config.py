@@ -116,7 +116,7 @@ class QueueingConfig:
             admission_fair_sharing=self.admission_fair_sharing if gates["AdmissionFairSharing"] else None,
             excluded_prefixes=self.excluded_prefixes,
             transformations=self.transformations,
-            ignore_undeclared=self.ignore_undeclared,
+            ignore_undeclared=self.ignore_undeclared and gates["QuotaCheckStrategy"],
             eviction_timestamp=ready is None or ready.order_by_eviction,
             block_on_pods_ready=ready is not None and ready.block_admission,
             features=Features(

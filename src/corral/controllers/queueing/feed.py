@@ -31,7 +31,7 @@ class Feed:
         state = self._state
         self._limits = limits
         self._follow(limits, self._limit_range, self._limit_range)
-        self._follow(classes, self._runtime_class, _ignore)
+        self._follow(classes, self._runtime_class, _by_name(lambda name: state.set_runtime_class(name, {})))
         self._follow(caches.namespaces, state.upsert_namespace, _by_name(state.delete_namespace))
         self._follow(caches.topologies, state.upsert_topology, _by_name(state.delete_topology))
         self._follow(caches.flavors, state.upsert_flavor, _by_name(state.delete_flavor))
@@ -94,7 +94,3 @@ def _by_name(delete: Callable[[str], None]) -> Callable[[Obj], None]:
 
 def _by_key(delete: Callable[[Key], None]) -> Callable[[Obj], None]:
     return lambda obj: delete(key_of(obj))
-
-
-def _ignore(obj: Obj) -> None:
-    """Overheads of classes that are gone matter to nobody new."""

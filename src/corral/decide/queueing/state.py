@@ -8,7 +8,7 @@ Nothing here reads a clock: `now` is given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import structs
 
@@ -33,7 +33,7 @@ from corral.decide.queueing.fairness import share_of
 from corral.decide.queueing.intake import Intake, is_open, same_queue
 from corral.decide.queueing.limits import NO_LIMITS, namespace_limits
 from corral.decide.queueing.messages import NAMESPACE_MISMATCH
-from corral.decide.queueing.model import Amounts, LocalQueueSpec, PodUsage, Usage
+from corral.decide.queueing.model import Amounts, LocalQueueSpec, PodUsage, Usage, WorkloadInfo
 from corral.decide.queueing.pending import PendingQueue
 from corral.decide.queueing.plan import CyclePlan, PodSetAssignment
 from corral.decide.queueing.requests import pod_requests
@@ -213,17 +213,21 @@ class QueueingState(Intake):
             limits = self._decoder.limits
             self._decoder = WorkloadDecoder(self.settings, self._overheads)
             self._decoder.limits = limits
+            self._decode_waiting(lambda info: _runs_in(info, name))
 
     def set_limit_ranges(self, namespace: str, limit_ranges: Iterable[Obj]) -> None:
-        """All LimitRanges of a namespace; they count for workloads that are fed afterwards."""
+        """All LimitRanges of a namespace; they count for workloads that hold no quota yet."""
         limits = namespace_limits(limit_ranges)
         if limits == NO_LIMITS:
             self._decoder.limits.pop(namespace, None)
         else:
             self._decoder.limits[namespace] = limits
-        for key in [key for key in self.world.workloads if key.namespace == namespace]:
-            info = self.world.workloads[key]
-            if not info.reserving and not info.finished:
+        self._decode_waiting(lambda info: info.key.namespace == namespace)
+
+    def _decode_waiting(self, concerned: Callable[[WorkloadInfo], bool]) -> None:
+        """Work out anew what those who wait ask for."""
+        for info in list(self.world.workloads.values()):
+            if not info.reserving and not info.finished and concerned(info):
                 self._accept(self._decoder.decode(info.obj), info)
 
     # -- workloads ------------------------------------------------------------------------------------------------
@@ -479,6 +483,14 @@ def _requests(waiting: PendingQueue, queue: ClusterQueue) -> tuple[tuple[str, st
         name for name, amount in waiting.requests.items() if amount
     }
     return tuple((name, format_amount(name, waiting.requests.get(name, 0))) for name in sorted(names))
+
+
+def _runs_in(info: WorkloadInfo, runtime_class: str) -> bool:
+    """Do pods of a workload name this RuntimeClass?"""
+    return any(
+        spec_of(pod_set.get("template") or {}).get("runtimeClassName") == runtime_class
+        for pod_set in spec_of(info.obj).get("podSets") or ()
+    )
 
 
 def _local_queue_activity(spec: LocalQueueSpec, queue: ClusterQueue | None) -> tuple[bool, str, str]:
