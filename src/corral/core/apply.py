@@ -89,7 +89,7 @@ def apply(
     mine = _find(entries, manager, "Apply", subresource)
     others = [entry for entry in entries if entry is not mine]
     merged = merge_config(before, config, schema)
-    if mine is not None and mine["fieldsV1"] != applied:
+    if mine is not None and fieldset.difference(mine["fieldsV1"], applied):
         kept = applied
         for entry in others:
             kept = fieldset.union(kept, entry["fieldsV1"])
@@ -131,8 +131,16 @@ def _owned(fields: FieldSet) -> FieldSet:
 
 
 def _applicable(config: Obj, reset: Sequence[str]) -> Obj:
-    trimmed: Obj = _without_nulls({name: value for name, value in config.items() if name not in reset})
+    kept = {name: value for name, value in config.items() if name not in reset}
+    trimmed: Obj = _without_nulls(kept) if _has_nulls(kept) else kept
     return trimmed
+
+
+def _has_nulls(value: Obj | list[Any]) -> bool:
+    for item in value.values() if isinstance(value, dict) else value:
+        if item is None or (isinstance(item, dict | list) and _has_nulls(item)):
+            return True
+    return False
 
 
 def _without_nulls(value: Any) -> Any:

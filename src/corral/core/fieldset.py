@@ -209,6 +209,40 @@ def merge_of(value: Any, schema: Schema) -> Merge:
 
 def fields_of(value: Any, schema: Schema) -> FieldSet:
     """The set of fields that `value` mentions; raises FieldSetError where it does not fit the schema."""
+    try:
+        return _mentioned(value, schema)
+    except FieldSetError:
+        return _located(value, schema)  # slower, but says where
+
+
+def _mentioned(value: Any, schema: Schema) -> FieldSet:
+    """`fields_of` for values that fit, which nearly all do."""
+    how = schema.merge
+    if how == "map" or (how == "any" and isinstance(value, dict)):
+        if not isinstance(value, dict):
+            return _located(value, schema)
+        result: FieldSet = {}
+        properties = schema.properties
+        for name, item in value.items():
+            field = properties.get(name) or schema.field(name)
+            if field is None:
+                raise FieldSetError("field not declared in schema")
+            is_leaf = isinstance(item, str | int | float) and field.merge in ("scalar", "any")
+            result["f:" + name] = _NO_FIELDS if is_leaf else _mentioned(item, field)
+        return result
+    if how == "keyed" and isinstance(value, list):
+        items = schema.items or ANYTHING
+        result = {}
+        for element in value:
+            step = element_step(element, schema)
+            if step is None or step in result:
+                raise FieldSetError("not a list with keys")
+            result[step] = {_HERE: _NO_FIELDS, **_mentioned(element, items)}
+        return result
+    return _located(value, schema)
+
+
+def _located(value: Any, schema: Schema) -> FieldSet:
     how = merge_of(value, schema)
     if value is None or how in ("scalar", "atomic"):
         return {}
@@ -244,7 +278,7 @@ def _fields_of_map(value: Any, schema: Schema) -> FieldSet:
 
 def _inside(step: str, value: Any, schema: Schema) -> FieldSet:
     try:
-        return fields_of(value, schema)
+        return _located(value, schema)
     except FieldSetError as error:
         raise error.inside(step) from None
 

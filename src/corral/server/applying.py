@@ -67,7 +67,9 @@ class Applier:
             await self._check_lock(writing, current, config)
             await self._store.settled()
             return writing.served.view(current)
-        obj = intake.read(writing, merged)
+        obj = intake.read_status(writing, merged, seen) if writing.subresource == "status" else None
+        if obj is None:
+            obj = intake.read(writing, merged)
         intake.check_name(writing, obj["metadata"])
         return await self._writer.replace(writing, current, obj, SETTLED)
 
