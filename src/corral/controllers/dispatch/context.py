@@ -11,12 +11,11 @@ from corral.controllers.dispatch.settings import DispatchSettings
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
 from corral.decide.dispatch.machine import check_state
+from corral.jobs import statuses
 from corral.jobs import workload as wl
 from corral.jobs.adapter import JobAdapter
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Manager
-
-ADMISSION_MANAGER = "kueue-admission"
 
 
 class Subject:
@@ -82,9 +81,15 @@ class Context:
             return {**entry, "state": state, "message": message, "lastTransitionTime": since or now, **more}
 
         states = [changed(entry) for entry in wl.check_states_of(workload)]
-        return await self.write(
-            with_status(workload, {**status_of(workload), "admissionChecks": states}), ADMISSION_MANAGER
-        )
+        new = with_status(workload, {**status_of(workload), "admissionChecks": states})
+        if state != names.READY and not self.settings.merges:
+            part = statuses.check_part(new, check)
+            return await statuses.apply_status(self.manager.client, new, names.MULTIKUEUE_CONTROLLER, part)
+        return await self.write(new)
 
-    async def write(self, workload: Obj, manager: str) -> Obj:
-        return await self.manager.client.update(WORKLOADS, workload, subresource="status", manager=manager)
+    async def write(self, workload: Obj) -> Obj:
+        """Store the status of a Workload, refused when it changed since it was read."""
+        client = self.manager.client
+        if self.settings.merges:
+            return await client.update(WORKLOADS, workload, subresource="status", manager=names.QUEUEING_MANAGER)
+        return await statuses.write_admission(client, workload)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from corral.client.protocol import Client
+from corral.controllers.dispatch.components import is_shared
 from corral.controllers.dispatch.remotes import Remote
 from corral.core.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from corral.core.meta import (
@@ -62,7 +63,7 @@ async def sync_job(
     updated = adapter.sync_status(job, found)
     if updated is None:
         return job.get("status") == found.get("status")
-    await client.update(adapter.resource, updated, subresource="status", manager=names.MULTIKUEUE_MANAGER)
+    await client.update(adapter.resource, updated, subresource="status", manager=names.QUEUEING_MANAGER)
     return True
 
 
@@ -103,7 +104,7 @@ async def remove(
     if not jobs and adapter is not None and job is not None:
         jobs = await _live_job(remote, adapter.resource, job)
     for resource, obj in jobs:
-        if is_ours(obj, origin):
+        if is_ours(obj, origin) and not is_shared(remote, obj, key):
             await _delete(remote, resource, obj)
     copy = remote.workloads.get(key)
     if copy is None:

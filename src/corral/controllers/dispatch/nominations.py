@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from corral.controllers.dispatch.context import ADMISSION_MANAGER, Context, Subject
+from corral.controllers.dispatch.components import Components
+from corral.controllers.dispatch.context import Context, Subject
 from corral.controllers.dispatch.late_binding import LateBinding
 from corral.controllers.dispatch.mirror import NotOurs, create_copy
 from corral.controllers.dispatch.remotes import Remote
@@ -30,9 +31,16 @@ class Nominations:
     """Names workers for Workloads that have none yet, and makes the copies follow."""
 
     def __init__(
-        self, context: Context, runs: Runs, siblings: Siblings, late: LateBinding, retry: Callable[[Key], None]
+        self,
+        context: Context,
+        runs: Runs,
+        siblings: Siblings,
+        components: Components,
+        late: LateBinding,
+        retry: Callable[[Key], None],
     ) -> None:
         self._context, self._runs, self._siblings, self._late, self._retry = context, runs, siblings, late, retry
+        self._components = components
 
     async def nominate(self, subject: Subject) -> Result | None:
         silent = self._fenced_off(key_of(subject.workload)) if self._context.settings.fencing else 0.0
@@ -96,6 +104,9 @@ class Nominations:
         workload, settings = subject.workload, self._context.settings
         configured = self._context.clusters_of(subject.check)
         usable = [name for name in configured if self._takes(name, subject.adapter.resource)]
+        following = self._components.nomination(subject)
+        if following is not None:
+            return following
         leader = self._siblings.leader(subject.jobs[0]) if subject.jobs else None
         if leader is not None:
             chosen = str(status_of(leader).get("clusterName") or "")
@@ -119,12 +130,12 @@ class Nominations:
             patch = {"metadata": {"annotations": {ROUND_ANNOTATION: self._context.manager.clock.timestamp()}}}
             key = key_of(workload)
             workload = await self._context.manager.client.patch(
-                WORKLOADS, key.name, key.namespace, patch, manager=ADMISSION_MANAGER
+                WORKLOADS, key.name, key.namespace, patch, manager=names.QUEUEING_MANAGER
             )
         if nomination.clusters == nominate.nominated(workload):
             return workload
         status = {**status_of(workload), "nominatedClusterNames": list(nomination.clusters)}
-        return await self._context.write(with_status(workload, status), ADMISSION_MANAGER)
+        return await self._context.write(with_status(workload, status))
 
     async def _follow_nomination(self, subject: Subject, remote: Remote, wanted: bool, problems: list[str]) -> None:
         held = remote.workload(key_of(subject.workload))

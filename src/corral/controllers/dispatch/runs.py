@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corral.controllers.dispatch.context import ADMISSION_MANAGER, Context, Subject
+from corral.controllers.dispatch.context import Context, Subject
 from corral.controllers.dispatch.mirror import NotOurs, Refused, remove, sync_job
 from corral.controllers.dispatch.propagate import send_named, send_runtime
 from corral.controllers.dispatch.remotes import Remote
@@ -12,7 +12,7 @@ from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, name_of, status_of, with_status
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.machine import check_state
-from corral.jobs import lifecycle
+from corral.jobs import lifecycle, statuses
 from corral.jobs.adapter import JobAdapter
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, together
@@ -73,7 +73,7 @@ class Runs:
         await self.sync(subject, cluster, live=True)
         now = self._context.manager.clock.timestamp()
         reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
-        await self._context.write(lifecycle.finish(subject.workload, reason, message, now), ADMISSION_MANAGER)
+        await self._context.write(lifecycle.finish(subject.workload, reason, message, now))
         recorder = self._context.manager.recorder.named(f"{subject.adapter.framework}-kueue-controller")
         for job in subject.jobs:
             text = f"Workload '{key_of(subject.workload)}' is declared finished"
@@ -91,7 +91,7 @@ class Runs:
         if copy is not None and not conditions.is_true(copy, names.DEACTIVATION_TARGET):
             now = self._context.manager.clock.timestamp()
             target = lifecycle.deactivation_target(copy, "EvictedOnManagerCluster", message, now)
-            await remote.client.update(WORKLOADS, target, subresource="status", manager=names.MULTIKUEUE_MANAGER)
+            await statuses.write_admission(remote.client, target)
         return None if await self.sync(subject, cluster) else Result(DEFERRED_S)
 
     async def settle(self, subject: Subject) -> None:
@@ -102,7 +102,7 @@ class Runs:
                 continue
             stopped = with_status(job, adapter.stopped_status(job, self._context.manager.clock.timestamp()))
             await self._context.manager.client.update(
-                adapter.resource, stopped, subresource="status", manager=names.MULTIKUEUE_MANAGER
+                adapter.resource, stopped, subresource="status", manager=names.QUEUEING_MANAGER
             )
 
     async def update_spec(self, subject: Subject, cluster: str, spec: Obj) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from corral.client.protocol import Client
 from corral.controllers.queueing.config import QueueingConfig
 from corral.core import conditions
-from corral.core.meta import Key, Obj, name_of, namespace_of, owner_references_of, resource_version_of, spec_of
+from corral.core.meta import Key, Obj, name_of, namespace_of, owner_references_of, resource_version_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
+from corral.jobs import statuses
 from corral.jobs import workload as wl
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
@@ -36,7 +37,9 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 
 FIELD_MANAGER = "kueue"
-ADMISSION_MANAGER = "kueue-admission"
+ADMISSION_MANAGER = statuses.ADMISSION
+PROGRESS = (names.PODS_READY, names.WAITING_FOR_REPLACEMENT_PODS)
+"""Conditions that jobs report about themselves."""
 
 # Index names
 BY_OWNER = "owner"
@@ -178,9 +181,41 @@ class Context:
             return None
         return parse_time(evicted["lastTransitionTime"]) + keep - self.clock.now()
 
-    async def write_status(self, new: Obj, *, manager: str = FIELD_MANAGER) -> Obj:
-        """Store the status of a Workload, refused when it changed since `new` was read."""
-        return await self.client.update(WORKLOADS, new, subresource="status", manager=manager)
+    async def write_status(self, new: Obj, *, narrow: bool = False) -> Obj:
+        """Store the status of a Workload as the one who admits, refused when it changed since `new` was read.
+
+        `narrow` writes are reservations; see `jobs.statuses`.
+        """
+        if self._merges:
+            return await self.replace_status(new)
+        return await statuses.write_admission(self.client, new, narrow=narrow)
+
+    async def write_part(self, new: Obj, manager: str, part: Obj) -> Obj:
+        """Store the `part` of a Workload's status that `manager` declares."""
+        if self._merges:
+            return await self.replace_status(new)
+        return await statuses.apply_status(self.client, new, manager, part)
+
+    async def write_progress(self, old: Obj, new: Obj) -> Obj:
+        """Store what a job reports about itself: readiness and reclaimable pods, each under its own name."""
+        before, after = status_of(old), status_of(new)
+        written = new
+        if before.get("reclaimablePods") != after.get("reclaimablePods"):
+            part = {"reclaimablePods": after.get("reclaimablePods")}
+            written = await self.write_part(written, statuses.RECLAIMABLE, part)
+        for kind in PROGRESS:
+            if conditions.find(old, kind) != conditions.find(new, kind):
+                part = statuses.condition_part(new, kind)
+                written = await self.write_part(written, f"kueue-job-controller-{kind}", part)
+        return written
+
+    @property
+    def _merges(self) -> bool:
+        return self.config.gates["WorkloadRequestUseMergePatch"]
+
+    async def replace_status(self, new: Obj) -> Obj:
+        """Store the whole status of a Workload."""
+        return await self.client.update(WORKLOADS, new, subresource="status", manager=FIELD_MANAGER)
 
 
 def changed(old: Obj | None, new: Obj | None) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 from corral.controllers.queueing import elastic
 from corral.controllers.queueing.context import (
-    ADMISSION_MANAGER,
     BY_OWNER,
     BY_OWNER_NAME,
     FIELD_MANAGER,
@@ -448,7 +447,7 @@ class JobController:
             return False
         if conditions.is_true(new, names.PODS_READY) and not conditions.is_true(workload, names.PODS_READY):
             self.metrics.pods_ready(new, self.context.clock.now())
-        await self.context.write_status(new, manager=FIELD_MANAGER)
+        await self.context.write_progress(workload, new)
         return True
 
     async def _sync_last_readiness(self, job: Obj, workload: Obj) -> bool:
@@ -458,7 +457,7 @@ class JobController:
         new = lifecycle.sync_pods_ready(workload, self.adapter.pods_ready(job), self.context.now())
         if new is workload:
             return False
-        await self.context.write_status(new, manager=FIELD_MANAGER)
+        await self.context.write_progress(workload, new)
         return True
 
     def _with_reclaimable(self, job: Obj, workload: Obj) -> Obj:
@@ -523,7 +522,7 @@ class JobController:
             return
         required = [state["name"] for state in wl.check_states_of(workload)]
         released = lifecycle.release_evicted(workload, required, self.context.now())
-        await self.context.write_status(released, manager=ADMISSION_MANAGER)
+        await self.context.write_status(released)
 
     async def _retire_deactivated(self, job: Obj, workload: Obj) -> Result | None:
         """A job whose Workload was deactivated by us goes after its retention time."""
@@ -560,7 +559,7 @@ class JobController:
     async def _finish_workload(self, workload: Obj, reason: str, message: str) -> None:
         if not wl.is_finished(workload):
             done = lifecycle.finish(workload, reason, message, self.context.now())
-            await self.context.write_status(done, manager=ADMISSION_MANAGER)
+            await self.context.write_status(done)
             self.metrics.finished(done)
 
     async def _stop_finished(self, job: Obj, workload: Obj) -> None:

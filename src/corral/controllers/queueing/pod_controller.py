@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from corral.controllers.queueing.context import (
-    ADMISSION_MANAGER,
     BY_OWNER,
     BY_OWNER_NAME,
     FIELD_MANAGER,
@@ -262,7 +261,7 @@ class _PodReconcile:
             return False
         if conditions.is_true(new, names.PODS_READY) and not conditions.is_true(workload, names.PODS_READY):
             self.controller.metrics.pods_ready(new, self.context.clock.now())
-        await self.context.write_status(new, manager=FIELD_MANAGER)
+        await self.context.write_progress(workload, new)
         return True
 
     def _with_reclaimable(self, workload: Obj) -> Obj:
@@ -392,7 +391,7 @@ class _PodReconcile:
         if wl.has_quota(workload):
             required = [state["name"] for state in wl.check_states_of(workload)]
             released = lifecycle.release_evicted(workload, required, self.context.now())
-            await self.context.write_status(released, manager=ADMISSION_MANAGER)
+            await self.context.write_status(released)
             self.controller.metrics.released(
                 released, wl.cluster_queue_of(workload), str(evicted.get("reason", "")), self.context.clock.now()
             )
@@ -418,7 +417,7 @@ class _PodReconcile:
 
     async def _finish_workload(self, workload: Obj, reason: str, message: str) -> None:
         done = lifecycle.finish(workload, reason, message, self.context.now())
-        await self.context.write_status(done, manager=ADMISSION_MANAGER)
+        await self.context.write_status(done)
         self.controller.metrics.finished(done)
 
     async def _remove_workload_finalizer(self, workload: Obj) -> None:

@@ -32,6 +32,7 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.decide.queueing import provisioning as decide
+from corral.jobs import statuses
 from corral.jobs import workload as wl
 from corral.jobs.podset import ConflictingUpdate, PodSetInfo, injected
 from corral.kinds.kueue import ADMISSION_CHECKS, PROVISIONING_REQUEST_CONFIGS, WORKLOADS, names
@@ -193,7 +194,8 @@ class ProvisioningController:
         if states == wl.check_states_of(workload):
             return workload
         changed = with_status(workload, {**status_of(workload), "admissionChecks": states})
-        written = await self.context.write_status(changed, manager=MANAGER)
+        mine = [state for state in states if state["name"] in current]
+        written = await self.context.write_part(changed, MANAGER, {"admissionChecks": mine})
         for message in told:
             self.recorder.event(workload, "Normal", "AdmissionCheckUpdated", message)
         return written
@@ -306,7 +308,7 @@ class ProvisioningController:
             for entry in wl.check_states_of(workload)
         ]
         changed = with_status(workload, {**status_of(workload), "admissionChecks": states})
-        await self.context.write_status(changed, manager=MANAGER)
+        await self.context.write_part(changed, MANAGER, statuses.check_part(changed, state["name"]))
 
     async def _delete(self, requests: Iterable[Obj]) -> None:
         for request in requests:

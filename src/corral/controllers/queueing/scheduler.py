@@ -105,7 +105,7 @@ class Scheduler:
 
     # Writing
 
-    async def _write(self, key: Key, change: Change) -> Obj | None:
+    async def _write(self, key: Key, change: Change, *, narrow: bool = False) -> Obj | None:
         """Apply `change` to a Workload, again on fresh data when it changed meanwhile; None when it did not apply.
 
         The state learns of the result at once, before the caches do.
@@ -116,7 +116,7 @@ class Scheduler:
             if new is None or new is current:
                 return None
             try:
-                written = await self.context.write_status(new, manager=ADMISSION_MANAGER)
+                written = await self.context.write_status(new, narrow=narrow)
             except Conflict:
                 current = await self.context.client.get(WORKLOADS, key.name, key.namespace)
                 continue
@@ -154,7 +154,7 @@ class Scheduler:
             admitted = lifecycle.sync_admitted(new, decision.checks, now)
             return admitted if wl.is_admitted(admitted) else new
 
-        written, exists = await self._tried(decision.key, self._write(decision.key, change))
+        written, exists = await self._tried(decision.key, self._write(decision.key, change, narrow=True))
         if written is None:
             self.state.admission_failed(decision.key, gone=not exists)
             self.wake(RETRY_S)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corral.controllers.queueing.context import ADMISSION_MANAGER, BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
 from corral.controllers.queueing.elastic import BY_CONTROLLER, PODS, controller_uid
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.podset_info import FlavorGone, start_infos
@@ -202,7 +202,7 @@ class ServingController(ABC):
         new = lifecycle.sync_pods_ready(workload, claim.ready, self.context.now())
         if new is workload:
             return False
-        await self.context.write_status(new, manager=FIELD_MANAGER)
+        await self.context.write_progress(workload, new)
         return True
 
     @staticmethod
@@ -231,7 +231,7 @@ class ServingController(ABC):
                 self.recorder.event(pod, "Normal", "Started", message)
         except ConflictingUpdate as error:
             done = lifecycle.finish(workload, "FailedToStart", str(error), self.context.now())
-            await self.context.write_status(done, manager=ADMISSION_MANAGER)
+            await self.context.write_status(done)
         except FlavorGone:
             return Result(requeue_after=1.0)
         return None
@@ -248,7 +248,7 @@ class ServingController(ABC):
             return
         required = [state["name"] for state in wl.check_states_of(workload)]
         released = lifecycle.release_evicted(workload, required, self.context.now())
-        await self.context.write_status(released, manager=ADMISSION_MANAGER)
+        await self.context.write_status(released)
 
 
 class StatefulSetController(ServingController):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from corral.controllers.queueing.context import ADMISSION_MANAGER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics, transition_time
 from corral.core import conditions
 from corral.core.meta import (
@@ -180,7 +180,7 @@ class NodeFailureController:
         status = {**status_of(workload), "unhealthyNodes": marked}
         if not marked:
             del status["unhealthyNodes"]
-        await self.context.write_status(with_status(workload, status), manager=ADMISSION_MANAGER)
+        await self.context.write_status(with_status(workload, status))
 
 
 def _placed_nodes(workload: Obj) -> Iterable[str]:

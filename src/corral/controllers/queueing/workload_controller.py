@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from corral.controllers.queueing import checks, unadmitted
-from corral.controllers.queueing.context import ADMISSION_MANAGER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
 from corral.controllers.queueing.unadmitted import Problem
 from corral.core import conditions
@@ -118,7 +118,7 @@ class WorkloadController:
         return Result(requeue_after=min(waits)) if waits else None
 
     async def _write(self, workload: Obj) -> tuple[bool, None]:
-        await self.context.write_status(workload, manager=ADMISSION_MANAGER)
+        await self.context.write_status(workload)
         return True, None
 
     def _queues(self, workload: Obj) -> tuple[Obj | None, Obj | None]:
@@ -178,7 +178,7 @@ class WorkloadController:
             return False
         message = "The workload's owner no longer exists"
         done = lifecycle.finish(workload, "OwnerNotFound", message, self.context.now())
-        await self.context.write_status(done, manager=ADMISSION_MANAGER)
+        await self.context.write_status(done)
         self.metrics.finished(done)
         return True
 
@@ -217,7 +217,7 @@ class WorkloadController:
 
     async def _evicted(self, workload: Obj, reason: str, message: str, cause: str = "") -> None:
         """Write an eviction and tell about it."""
-        await self.context.write_status(workload, manager=ADMISSION_MANAGER)
+        await self.context.write_status(workload)
         named = (conditions.find(workload, names.EVICTED) or {}).get("reason", reason)
         self.recorder.event(workload, "Normal", f"EvictedDueTo{named}", message)
         self.metrics.evicted(workload, reason, cause, self.context.clock.now())
@@ -372,7 +372,10 @@ class WorkloadController:
         if queue is None or is_deleting(queue):
             return False, None
         new = checks.sync_check_states(workload, checks.required_checks(queue, workload), self.context.now())
-        return (False, None) if new is workload else await self._write(new)
+        if new is workload:
+            return False, None
+        await self.context.replace_status(new)
+        return True, None
 
     async def _act_on_checks(self, workload: Obj) -> tuple[bool, float | None]:
         rejected = checks.in_state(workload, names.REJECTED)
@@ -408,7 +411,7 @@ class WorkloadController:
         )
         if new is workload:
             return False, None
-        await self.context.write_status(new, manager=ADMISSION_MANAGER)
+        await self.context.write_status(new)
         if wl.is_admitted(new):
             self._tell_admitted(new)
         return True, None

@@ -62,7 +62,9 @@ RESOURCE_IN_USE: Final = f"{GROUP}/resource-in-use"
 # Controllers
 MULTIKUEUE_CONTROLLER: Final = f"{GROUP}/multikueue"
 MULTIKUEUE_MANAGER: Final = "manager"
-"""Field manager of what a manager writes on workers and mirrors from them."""
+"""Field manager of what a manager writes on workers."""
+QUEUEING_MANAGER: Final = "kueue"
+"""Field manager of what queueing and dispatching write in their own cluster."""
 PROVISIONING_CONTROLLER: Final = f"{GROUP}/provisioning-request"
 
 # Priority class sources
