@@ -226,6 +226,9 @@ CHANGED: dict[str, Change] = {
     "WEB-211 too many flavors reserved": Change(
         LOCAL_QUEUE, {"status": {"flavorsReservation": USAGE}}, "Too many: 257", subresource="status"
     ),
+    "WEB-212 too many flavors used": Change(
+        LOCAL_QUEUE, {"status": {"flavorsUsage": USAGE}}, "Too many: 257", subresource="status"
+    ),
     "WEB-254 count while reserved": reserved({"spec": {"podSets": [pod_set(count=2)]}}, IMMUTABLE),
     "WEB-256 queue while pending": pending({"spec": {"queueName": "q2"}}),
     "WEB-258 queue while reserved": reserved(

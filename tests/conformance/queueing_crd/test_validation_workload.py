@@ -21,10 +21,12 @@ from validation import (
     workload,
 )
 
+from corral.core.admission import CONTROLLERS
 from corral.core.errors import Invalid
 from corral.core.meta import Obj
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, WORKLOADS, names
 from corral.runtime.virtual import run_virtual
+from corral.server.options import WriteOptions
 
 WPC = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
 POD_CLASS = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}
@@ -150,7 +152,6 @@ CREATED: dict[str, New] = {
         workload(annotations={names.ELASTIC_JOB: "true"}, podSets=[pod_set(count=3, minCount=1)]),
         "partial admission and elastic job cannot be used together",
     ),
-    "WEB-100 subgroups": New(sliced(required="rack", subGroupCount=2)),
     "WEB-214 two pod sets without a name": New(
         workload(podSets=[{"template": TEMPLATE}, {"template": TEMPLATE}]), "Duplicate value"
     ),
@@ -562,3 +563,37 @@ def test_defaults_of_other_kinds() -> None:
             assert check["spec"] == spec
 
     run_virtual(main)
+
+
+DEPRECATED = (
+    "spec.podSets[0].topologyRequest.subGroupCount: negative value -1 is deprecated and will be rejected in a future "
+    "release"
+)
+
+
+# The count at first, the count after a change; what is warned of at each.
+WARNED: dict[str, tuple[int, int | None, list[str]]] = {
+    "WEB-100 subgroups": (0, None, []),
+    "WEB-101 negative subgroups": (-1, None, [DEPRECATED]),
+    "WEB-131 subgroups become negative": (2, -1, [DEPRECATED]),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_warnings(name: str) -> None:
+    first, then, want = WARNED[name]
+    warnings: list[str] = []
+
+    async def main() -> int:
+        async with make_cluster() as cluster:
+            api, options = cluster.api, WriteOptions(warn=warnings.append)
+            resource, obj = sliced(required="rack", subGroupCount=first)
+            stored = await api.create(CONTROLLERS, resource, "default", obj, options)
+            if then is not None:
+                _, changed = sliced(required="rack", subGroupCount=then)
+                changed = {**stored.obj, "spec": {**stored.obj["spec"], "podSets": changed["spec"]["podSets"]}}
+                stored, _ = await api.update(CONTROLLERS, resource, "default", "x", changed, options)
+            return int(stored.obj["spec"]["podSets"][0]["topologyRequest"]["subGroupCount"])
+
+    assert run_virtual(main) == (first if then is None else then)
+    assert warnings == want

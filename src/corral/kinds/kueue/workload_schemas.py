@@ -182,7 +182,7 @@ def _topology_request(old: bool) -> Schema:
         "podSetSliceSize": s.integer(minimum=1),
         "preferred": limited(63),
         "required": limited(63),
-        "subGroupCount": s.integer() if old else s.integer(minimum=0),
+        "subGroupCount": s.integer(),
         "subGroupIndexLabel": limited(317),
         "unconstrained": s.boolean(),
     }

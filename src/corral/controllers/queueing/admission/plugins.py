@@ -17,7 +17,11 @@ from corral.controllers.queueing.admission.quota import (
     validate_cluster_queue_update,
     validate_cohort,
 )
-from corral.controllers.queueing.admission.workload import validate_workload, validate_workload_update
+from corral.controllers.queueing.admission.workload import (
+    validate_workload,
+    validate_workload_update,
+    workload_warnings,
+)
 from corral.controllers.queueing.config import QueueingConfig
 from corral.controllers.queueing.elastic import gated_template
 from corral.core.admission import AdmissionRequest
@@ -104,6 +108,9 @@ class QueueObjects:
         kind = self._kinds[request.resource.kind]
         new = kind.at_version(request.obj, "v1beta2")
         old = kind.at_version(request.old, "v1beta2") if request.old is not None else None
+        if request.resource.kind == "Workload":
+            for warning in workload_warnings(new):
+                request.warn(warning)
         deny(f"v{request.resource.kind.lower()}.kb.io", self._causes(request.resource.kind, new, old))
 
     def _causes(self, kind: str, new: Obj, old: Obj | None) -> list[Cause]:

@@ -29,6 +29,15 @@ IMMUTABLE = "field is immutable"
 RESERVED_KEY = "the key is reserved for internal kueue use"
 
 
+def workload_warnings(workload: Obj) -> Iterator[str]:
+    """What is accepted in a Workload, but not for long any more."""
+    for at, pod_set in enumerate(spec_of(workload).get("podSets") or ()):
+        count = (pod_set.get("topologyRequest") or {}).get("subGroupCount")
+        if count is not None and count < 0:
+            path = f"spec.podSets[{at}].topologyRequest.subGroupCount"
+            yield f"{path}: negative value {count} is deprecated and will be rejected in a future release"
+
+
 def validate_workload(workload: Obj, old: Obj | None, gates: FeatureGates) -> list[Cause]:
     """What is wrong with a Workload as it is; `old` is its previous state, None for a new one."""
     causes: list[Cause] = []
