@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
+from corral.core import conditions
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
@@ -22,7 +23,7 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.decide.jobs.leaderworker import leader_set, placed, plan_groups, services
-from corral.kinds.apps import STATEFUL_SETS
+from corral.kinds.apps import DISPATCHED, STATEFUL_SETS
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.lws import GROUP, LEADER_NAME, LEADER_WORKER_SETS, NAME, WORKER_INDEX, replicas_of
 from corral.operators.replicaset import typed
@@ -78,7 +79,8 @@ class LeaderWorkerSetController:
             await self._create(STATEFUL_SETS, body)
         for leader in plan.recreate:
             await self._recreate(lws, leader, sets.get(name_of(leader)))
-        if plan.status is not None and plan.status != status_of(lws):
+        is_elsewhere = conditions.is_true(lws, DISPATCHED)  # its status comes from the worker that runs it
+        if plan.status is not None and plan.status != status_of(lws) and not is_elsewhere:
             changed = with_status(lws, plan.status)
             await self._client.update(LEADER_WORKER_SETS, changed, subresource="status", manager=MANAGER)
         return None

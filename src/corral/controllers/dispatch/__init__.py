@@ -14,8 +14,12 @@ from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.workloads import DispatchWorkloads
 from corral.decide.dispatch.model import LATE_BINDING
 from corral.jobs.adapter import JobAdapter
+from corral.jobs.leader_worker_set import LeaderWorkerSetJob
 from corral.jobs.stateful_set import StatefulSetJob
 from corral.runtime.controller import Manager
+
+SERVING: tuple[JobAdapter, ...] = (StatefulSetJob(), LeaderWorkerSetJob())
+"""Sets that queueing handles by their pods, and dispatch as a whole."""
 
 
 def set_up_dispatch(
@@ -23,7 +27,7 @@ def set_up_dispatch(
 ) -> Remotes:
     """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops."""
     remotes = Remotes()
-    adapters = [*adapters, StatefulSetJob()]
+    adapters = [*adapters, *SERVING]
     metrics = DispatchMetrics(manager.metrics)
     workloads = DispatchWorkloads(settings, remotes, adapters, metrics)
     kinds = [adapter.resource for adapter in adapters]
@@ -43,7 +47,7 @@ def set_up_remote_pods(
     revision: Callable[[], int],
 ) -> RemotePods:
     """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
-    kinds = [adapter.resource for adapter in (*adapters, StatefulSetJob())]
+    kinds = [adapter.resource for adapter in (*adapters, *SERVING)]
     pods = RemotePods(remotes, kinds, settings.origin, revision)
     pods.setup(manager)
     return pods

@@ -16,6 +16,7 @@ from corral.core.errors import ApiError, ConnectionFailed, NotFound, Timeout
 from corral.core.meta import Key, Obj, annotations_of, key_of, labels_of, namespace_of, uid_of
 from corral.core.resource import Resource
 from corral.jobs.adapter import prebuilt_workload
+from corral.jobs.components import component_workloads
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, names
 from corral.runtime.clock import Clock
 from corral.runtime.informer import Informer
@@ -257,6 +258,8 @@ class Remotes:
 
 
 def _workload_keys(obj: Obj) -> Iterable[Key]:
+    if components := component_workloads(obj):
+        return [Key(namespace_of(obj), name) for name in components]
     name = prebuilt_workload(obj) or annotations_of(obj).get(names.WORKLOAD) or ""
     group = labels_of(obj).get(names.POD_GROUP_NAME)
     return [Key(namespace_of(obj), value) for value in (name, group) if value]

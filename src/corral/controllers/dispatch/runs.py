@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.following import apply_changes
 from corral.controllers.dispatch.mirror import NotOurs, Refused, remove, sync_job
 from corral.controllers.dispatch.propagate import send_named, send_runtime
 from corral.controllers.dispatch.remotes import Remote
@@ -62,6 +63,8 @@ class Runs:
             )
             if is_new:
                 await self._send_named(remote, subject.adapter, job)
+            if not live:
+                await apply_changes(self._context, remote, subject.adapter, job, name_of(subject.workload))
         return done
 
     async def _send_named(self, remote: Remote, adapter: JobAdapter, job: Obj) -> None:

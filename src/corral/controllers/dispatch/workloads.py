@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from corral.controllers.dispatch.admission_checks import config_name
+from corral.controllers.dispatch.components import Components
 from corral.controllers.dispatch.context import Context, Subject
 from corral.controllers.dispatch.late_binding import LateBinding
 from corral.controllers.dispatch.metrics import DispatchMetrics
@@ -23,8 +24,10 @@ from corral.core.meta import (
     Obj,
     annotations_of,
     controller_of,
+    generation_of,
     is_deleting,
     key_of,
+    labels_of,
     name_of,
     namespace_of,
     owner_references_of,
@@ -64,15 +67,17 @@ class DispatchWorkloads:
         self._context = context = Context(manager, self._settings, self._remotes, self._metrics)
         self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
         siblings = Siblings(manager)
+        self._components = Components(context)
         self._runs = Runs(context)
         self._late = LateBinding(context)
-        self._nominations = Nominations(context, self._runs, siblings, self._late, self._retry)
+        self._nominations = Nominations(context, self._runs, siblings, self._components, self._late, self._retry)
         context.workloads.add_index(BY_CHECK, lambda obj: [state["name"] for state in wl.check_states_of(obj)])
         self.controller: Controller = manager.add(
             self,
             watches=[
                 Watch(WORKLOADS),
                 Watch(WORKLOADS, map=siblings.keys, when=_cluster_changed),
+                Watch(WORKLOADS, map=self._components.keys, when=_matters_to_components),
                 Watch(ADMISSION_CHECKS, map=self._of_check),
                 Watch(MULTI_KUEUE_CONFIGS, map=self._of_config),
                 Watch(MULTI_KUEUE_CLUSTERS, map=self._of_cluster, when=_activity_changed),
@@ -104,6 +109,9 @@ class DispatchWorkloads:
         name = annotations_of(obj).get(names.WORKLOAD)
         if name:
             self.wake(Key(namespace_of(obj), name))
+        if old is not None and new is not None and _asks_for_something_else(old, new):
+            for key in self._components.of_job(new):
+                self.wake(key)
 
     def _of_check(self, check: Obj) -> Iterable[Key]:
         return [key_of(obj) for obj in self._context.workloads.by_index(BY_CHECK, name_of(check))]
@@ -222,6 +230,17 @@ def _not_managed(adapter: JobAdapter, job: Obj) -> str:
 
 def _cluster_changed(old: Obj | None, new: Obj | None) -> bool:
     return status_of(old or {}).get("clusterName") != status_of(new or {}).get("clusterName")
+
+
+def _matters_to_components(old: Obj | None, new: Obj | None) -> bool:
+    if old is None or new is None or _cluster_changed(old, new):
+        return True
+    return conditions.is_true(old, names.QUOTA_RESERVED) != conditions.is_true(new, names.QUOTA_RESERVED)
+
+
+def _asks_for_something_else(old: Obj, new: Obj) -> bool:
+    """Whether more than the status of a job changed."""
+    return generation_of(old) != generation_of(new) or labels_of(old) != labels_of(new)
 
 
 def _owner_kind(workload: Obj) -> str:

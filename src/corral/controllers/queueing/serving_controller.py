@@ -41,6 +41,7 @@ from corral.core.resource import Resource
 from corral.jobs import lifecycle
 from corral.jobs import workload as wl
 from corral.jobs.adapter import prebuilt_workload, queue_name, workload_priority_class
+from corral.jobs.components import component_workload
 from corral.jobs.pod import is_gated, is_terminated, ungated
 from corral.jobs.podset import DEFAULT_NAME, ConflictingUpdate, PodSet, topology_request
 from corral.kinds import lws
@@ -297,10 +298,9 @@ class LeaderWorkerSetController(ServingController):
     def _claim(self, owner: Obj, index: int, pods: tuple[Obj, ...]) -> Claim:
         size = lws.size_of(owner)
         pod_sets, split = _group_pod_sets(owner, size)
-        name = f"{name_of(owner)}-{index}"
         ready = [pod for pod in pods if conditions.is_true(pod, "Ready")]
         return Claim(
-            name=wl.workload_name("LeaderWorkerSet", lws.GROUP, name, uid_of(owner)),
+            name=component_workload(owner, index),
             pod_sets=pod_sets,
             pods=pods,
             roles={name_of(pod): _role(pod) if split else DEFAULT_NAME for pod in pods},
