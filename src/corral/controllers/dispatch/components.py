@@ -15,7 +15,7 @@ from corral.decide.dispatch.nominate import Nomination
 from corral.jobs.components import component_workloads
 from corral.kinds.kueue import names
 
-BY_JOB = "job"
+BY_JOB = "dispatched-job"
 
 
 class Components:

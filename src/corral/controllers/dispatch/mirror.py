@@ -10,6 +10,7 @@ import logging
 from corral.client.protocol import Client
 from corral.controllers.dispatch.components import is_shared
 from corral.controllers.dispatch.remotes import Remote
+from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from corral.core.meta import (
     Key,
@@ -25,6 +26,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.decide.dispatch.copy import is_ours
 from corral.jobs.adapter import JobAdapter
+from corral.kinds.apps import DISPATCHED
 from corral.kinds.kueue import WORKLOADS, names
 
 log = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ async def sync_job(
         raise NotOurs(remote.name, adapter.resource, key)
     updated = adapter.sync_status(job, found)
     if updated is None:
-        return job.get("status") == found.get("status")
+        return job.get("status") == found.get("status") or conditions.is_true(job, DISPATCHED)
     await client.update(adapter.resource, updated, subresource="status", manager=names.QUEUEING_MANAGER)
     return True
 

@@ -103,11 +103,12 @@ class ServingController(ABC):
         """The set a pod belongs to."""
 
     def _set_of_workload(self, workload: Obj) -> Iterable[Key]:
-        return [
-            Key(namespace_of(workload), str(reference["name"]))
-            for reference in owner_references_of(workload)
-            if reference.get("kind") == self.resource.kind
-        ]
+        """By its owner, or, before it has one here because a manager made it, by the owner it names."""
+        owners = [str(ref["name"]) for ref in owner_references_of(workload) if ref.get("kind") == self.resource.kind]
+        notes = annotations_of(workload)
+        if notes.get(names.JOB_OWNER_GVK, "").endswith(f"Kind={self.resource.kind}"):
+            owners.append(notes.get(names.JOB_OWNER_NAME, ""))
+        return [Key(namespace_of(workload), name) for name in dict.fromkeys(owners)]
 
     async def reconcile(self, key: Key) -> Result | None:
         owner = self.sets.get(key)
