@@ -78,6 +78,31 @@ two cpu=300m memory=300Mi preferred=host tolerates=team:b
         ->
         admit w: main 1x cpu@tas on=x1:1
     """,
+    "TAS-65 a healthy node": f"""{HOSTS}
+        node x1: cpu=1
+        queue q: tas cpu=50
+        wait w @q: cpu=1 required=host
+        ->
+        admit w: main 1x cpu@tas on=x1:1
+    """,
+    "TAS-66 racks without hosts leave cordoned nodes out": """
+        topology t: rack
+        flavor tas topology t
+        node x1 r1 cordoned: cpu=1
+        node x2 r2: cpu=1
+        queue q: tas cpu=50
+        wait w @q: cpu=1 required=rack
+        ->
+        admit w: main 1x cpu@tas on=r2:1
+    """,
+    "TAS-67 cordoned hosts are left out": f"""{HOSTS}
+        node x1 cordoned: cpu=1
+        node x2: cpu=1
+        queue q: tas cpu=50
+        wait w @q: cpu=1 required=host
+        ->
+        admit w: main 1x cpu@tas on=x2:1
+    """,
     "TAS-68 the victim is on a node that is gone": f"""{TWO_NODES}
         queue q: tas cpu=10 memory=10Gi ; within=LowerPriority
         run low @q: tas cpu=5 p=1 required=host on=z1:1

@@ -3,6 +3,7 @@
     topology t: block rack host
     flavor tas topology t
     node x1 b1/r1: cpu=1 memory=1Gi pods=10
+    node x2 b1/r1 cordoned: cpu=1
     check prov: kueue.x-k8s.io/provisioning-request
     queue q: tas cpu=50 ; checks=prov@tas
     run old @q: tas 2x cpu=1 required=rack on=x1:1+x2:1 unhealthy=x1
@@ -43,10 +44,12 @@ class TopologyScenario(Scenario):
         for word in words:
             if "=" in word:
                 labels.update([word.split("=")])
-            else:
+            elif word != "cordoned":
                 labels.update(zip(ABOVE, reversed(word.split("/")), strict=False))
         allocatable = dict(pair.split("=") for pair in amounts.split())
-        self.state.upsert_node(make_node(name, labels, **{"pods": "10", **allocatable}))
+        node = make_node(name, labels, **{"pods": "10", **allocatable})
+        node["spec"]["unschedulable"] = "cordoned" in words
+        self.state.upsert_node(node)
 
     def _read_check(self, text: str) -> None:
         name, _, controller = text.partition(":")

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from corral.controllers.queueing.config import QueueingConfig
+from corral.controllers.queueing.gates import FeatureGates
+from corral.core.admission import AdmissionPlugin, AdmissionRequest
+from corral.core.errors import ApiError, Conflict, NotFound, ServiceUnavailable
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.decide.queueing.messages import no_replacement
 from corral.kinds.kueue import TOPOLOGIES
 from corral.kinds.kueue.topology_assignment import domains_of
 from corral.runtime.virtual import run_virtual
@@ -11,6 +21,7 @@ from corral.runtime.virtual import run_virtual
 from .world import World, cluster_queue, condition, fill, flavor, job, local_queue
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+KINDS = ("SecondPassFailed", "EvictedDueToNodeFailures")
 LEVELS = [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
 
 
@@ -34,25 +45,34 @@ async def placed_on(world: World) -> set[str]:
     return {domain.values[-1] for domain in domains_of(entry["topologyAssignment"])}
 
 
+@asynccontextmanager
+async def failing(
+    spare: bool = False, config: QueueingConfig | None = None, extra: Sequence[AdmissionPlugin] = ()
+) -> AsyncIterator[tuple[World, str]]:
+    """A job runs on a node that is no longer ready."""
+    async with World(config, extra) as world:
+        await fill(
+            world,
+            (TOPOLOGIES, {"metadata": {"name": "racks"}, "spec": {"levels": LEVELS}}),
+            flavor(nodeLabels={"pool": "tas"}, topologyName="racks"),
+            cluster_queue(cpu="8"),
+            local_queue(),
+        )
+        await add_node(world, "n1", "r1")
+        if spare:
+            await add_node(world, "n2", "r1")
+        await world.settle()
+        resource, obj = job(cpu="2")
+        obj["spec"]["template"]["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}
+        await fill(world, (resource, obj))
+        (first,) = await placed_on(world)
+        await set_ready(world, await world.client.get(NODES, first), "False")
+        yield world, first
+
+
 def scenario(spare: bool) -> None:
     async def main() -> None:
-        async with World() as world:
-            await fill(
-                world,
-                (TOPOLOGIES, {"metadata": {"name": "racks"}, "spec": {"levels": LEVELS}}),
-                flavor(nodeLabels={"pool": "tas"}, topologyName="racks"),
-                cluster_queue(cpu="8"),
-                local_queue(),
-            )
-            await add_node(world, "n1", "r1")
-            if spare:
-                await add_node(world, "n2", "r1")
-            await world.settle()
-            resource, obj = job(cpu="2")
-            obj["spec"]["template"]["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}
-            await fill(world, (resource, obj))
-            (first,) = await placed_on(world)
-            await set_ready(world, await world.client.get(NODES, first), "False")
+        async with failing(spare) as (world, first):
             await world.advance(20)
             assert await placed_on(world) == {first}
             await world.advance(20)
@@ -62,9 +82,9 @@ def scenario(spare: bool) -> None:
                 assert "unhealthyNodes" not in workload["status"]
                 assert condition(workload, "Evicted") is None
             else:
-                message = f"Workload was evicted as there was no replacement for unhealthy node(s): {first}"
-                assert condition(workload, "Evicted") == ("True", "NodeFailures", message)
-                assert condition(workload, "Requeued") == ("True", "NodeFailures", message)
+                evicted = ("True", "NodeFailures", no_replacement(first))
+                assert condition(workload, "Evicted") == evicted
+                assert condition(workload, "Requeued") == evicted
 
     run_virtual(main)
 
@@ -75,3 +95,75 @@ def test_a_spare_node_takes_over() -> None:
 
 def test_without_a_spare_the_workload_is_evicted_and_queued_again() -> None:
     scenario(spare=False)
+
+
+class Interference:
+    """Answers the first attempts to evict a workload for its node."""
+
+    name = "interference"
+
+    def __init__(self, error: ApiError, times: int) -> None:
+        self.error = error
+        self.left = times
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        evicted = condition(request.obj, "Evicted") if request.obj is not None else None
+        return request.subresource == "status" and (evicted or ())[:2] == ("True", "NodeFailures")
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        return request.obj
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        if self.left > 0:
+            self.left -= 1
+            raise self.error
+
+
+FAILED = ("SecondPassFailed", "couldn't assign flavors to pod set main: no topology domains at level: rack")
+
+# How the store answers and how often; what is told then.
+ANSWERS: dict[str, tuple[ApiError, int, list[str]]] = {
+    "TAS-13 it is gone": (NotFound("gone"), 10**9, []),
+    "TAS-14 an error": (ServiceUnavailable("out of order"), 1, ["SecondPassFailed", "EvictedDueToNodeFailures"]),
+    "TAS-105 it changed meanwhile": (Conflict("changed"), 1, ["EvictedDueToNodeFailures"]),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_eviction_that_cannot_be_written(name: str) -> None:
+    error, times, told = ANSWERS[name]
+
+    async def main() -> None:
+        async with failing(extra=[Interference(error, times)]) as (world, first):
+            await world.advance(60)
+            workload = await world.workload_of("sample")
+            events = [event for event in await world.events_of(workload["metadata"]["name"]) if event[0] in KINDS]
+            assert [event[0] for event in events] == told
+            if "SecondPassFailed" in told:
+                assert events[0] == FAILED
+            if told:
+                assert events[-1] == ("EvictedDueToNodeFailures", no_replacement(first))
+                assert condition(workload, "Evicted") == ("True", "NodeFailures", no_replacement(first))
+            else:
+                assert condition(workload, "Evicted") is None
+                assert await placed_on(world) == {first}
+
+    run_virtual(main)
+
+
+def test_a_workload_that_waits_for_a_node_says_so() -> None:
+    """Without fail-fast it keeps its quota and place until a node comes."""
+    patient = QueueingConfig(gates=FeatureGates({"TASFailedNodeReplacementFailFast": False}))
+
+    async def main() -> None:
+        async with failing(config=patient) as (world, first):
+            await world.advance(60)
+            workload = await world.workload_of("sample")
+            assert condition(workload, "Evicted") is None
+            assert await placed_on(world) == {first}
+            assert FAILED in await world.events_of(workload["metadata"]["name"])
+            await add_node(world, "n2", "r1")
+            await world.settle()
+            assert await placed_on(world) == {"n2"}
+
+    run_virtual(main)

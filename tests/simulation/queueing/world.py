@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from corral.controllers.queueing.config import QueueingConfig
 from corral.controllers.queueing.setup import Queueing
 from corral.core import conditions
+from corral.core.admission import AdmissionPlugin
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
@@ -21,9 +23,11 @@ EVENTS = Resource("", "v1", "events", "Event")
 class World(VirtualCluster):
     """A virtual cluster whose jobs are queued."""
 
-    def __init__(self, config: QueueingConfig | None = None, **options: Any) -> None:
+    def __init__(
+        self, config: QueueingConfig | None = None, extra: Sequence[AdmissionPlugin] = (), **options: Any
+    ) -> None:
         self.queueing = Queueing(config)
-        super().__init__([self.queueing.setup], plugins=self.queueing.plugins, **options)
+        super().__init__([self.queueing.setup], plugins=[*self.queueing.plugins, *extra], **options)
 
     async def job(self, name: str) -> Obj:
         return await self.client.get(JOBS, name, "default")

@@ -232,7 +232,17 @@ class Scheduler:
         self.metrics.preempted(queue, victim.reason)
         return True
 
+    def _tell_not_placed(self, key: Key, message: str) -> None:
+        """A workload keeps its quota, but there is no place on nodes for it."""
+        workload = self.context.caches.workloads.get(key)
+        if workload is not None:
+            self.recorder.event(workload, "Warning", "SecondPassFailed", wl.truncated(message, 1024))
+
     async def _wait(self, decision: Wait) -> None:
+        if decision.second_pass:
+            self._tell_not_placed(decision.key, decision.message)
+            return
+
         def change(workload: Obj) -> Obj | None:
             if wl.is_finished(workload) or wl.has_quota(workload) or not wl.is_active(workload):
                 return None
@@ -249,12 +259,19 @@ class Scheduler:
             self.recorder.event(written, "Warning", decision.reason, wl.truncated(decision.message, 1024))
 
     async def _evict(self, decision: Evict) -> None:
-        def change(workload: Obj) -> Obj | None:
-            if wl.is_finished(workload) or wl.is_evicted(workload) or not wl.has_quota(workload):
-                return None
-            return lifecycle.evict(workload, decision.reason, decision.message, self.context.now())
+        wanted = False
 
-        written, _ = await self._tried(decision.key, self._write(decision.key, change))
+        def change(workload: Obj) -> Obj | None:
+            nonlocal wanted
+            wanted = not (wl.is_finished(workload) or wl.is_evicted(workload)) and wl.has_quota(workload)
+            return lifecycle.evict(workload, decision.reason, decision.message, self.context.now()) if wanted else None
+
+        written, exists = await self._tried(decision.key, self._write(decision.key, change))
+        if written is None and wanted and exists:
+            if decision.detail:
+                self._tell_not_placed(decision.key, decision.detail)
+            self.state.eviction_failed(decision.key)
+            self.wake(RETRY_S)
         if written is not None:
             self.recorder.event(written, "Normal", f"EvictedDueTo{decision.reason}", decision.message)
             self.metrics.evicted(written, decision.reason, "", self.context.clock.now())
