@@ -65,7 +65,7 @@ class EmbeddedCluster:
             plugins.extend(installation.plugins)
             Fence().setup(manager)
             self.base.server.extras.append(installation.visibility)
-        options = OperatorSettings(spec.operators.gang_scheduler, spec.operators.features)
+        options = OperatorSettings(spec.operators.gang_scheduler, spec.operators.features, spec.operators.ray)
         plugins.extend(set_up_operators(manager, options, self._may_create))
         if options.has("TrainJobStatus"):
             self.base.api.posts[ProgressReports.key] = ProgressReports(manager.client)

@@ -41,9 +41,11 @@ class NodeGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class OperatorOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """How a cluster's operators are set up: who schedules gangs, and features switched away from their default."""
+    """How a cluster's operators are set up: who schedules gangs, whether pods can start Ray (looked for on this machine
+    when not said), and features switched away from their default."""
 
     gang_scheduler: str = ""
+    ray: bool | None = None
     features: dict[str, bool] = {}
 
 

@@ -285,6 +285,8 @@ def _config_map_v1(job: Obj, workers: list[Obj]) -> Obj:
     count = int((replica_specs_of(MPI, job).get("Worker") or {}).get("replicas") or 0)
     running = sorted((pod for pod in workers if phase_of(pod) == "Running"), key=lambda pod: index_of(pod) or 0)
     hosts = "".join(f"{name_of(job)}-worker-{index} slots={slots}\n" for index in range(count))
+    # Workers of this version have no services, so their names are known to nobody but this list.
+    addresses = [(name_of(pod), status_of(pod).get("podIP")) for pod in running]
     found = "\n".join(["#!/bin/sh", *(f"echo {name_of(pod)}:{slots}" for pod in running), ""])
     return {
         "apiVersion": "v1",
@@ -298,6 +300,7 @@ def _config_map_v1(job: Obj, workers: list[Obj]) -> Obj:
         "data": {
             "hostfile": hosts,
             "discover_hosts.sh": found,
+            "hosts": "".join(f"{host} {address}\n" for host, address in addresses if address),
             "kubexec.sh": f'#!/bin/sh\nexec python3 {AGENT} "$@"\n',
             AGENT_KEY: agent_program(),
         },
@@ -359,8 +362,8 @@ def _pod_v1(job: Obj, body: Obj, launcher: bool) -> Obj:
     spec["containers"] = containers
     spec["hostname"] = name_of(body)
     items = [
-        {"key": key, "path": key, "mode": 0o444 if key == "hostfile" else 0o555}
-        for key in ("hostfile", "discover_hosts.sh", "kubexec.sh", AGENT_KEY)
+        {"key": key, "path": key, "mode": 0o444 if key in ("hostfile", "hosts") else 0o555}
+        for key in ("hostfile", "hosts", "discover_hosts.sh", "kubexec.sh", AGENT_KEY)
     ]
     keys = [{"key": "ssh-privatekey", "path": "id_rsa"}, {"key": "ssh-publickey", "path": "id_rsa.pub"}]
     spec["volumes"] = [

@@ -138,15 +138,35 @@ def connect(host: str) -> socket.socket:
     deadline = time.monotonic() + 60
     while True:
         try:
-            return socket.create_connection((host, PORT), timeout=10)
+            return socket.create_connection((address_of(host), PORT), timeout=10)
         except OSError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
 
 
+def address_of(host: str) -> str:
+    """Where a host is: as the job's own list says, else whatever its name resolves to."""
+    with contextlib.suppress(OSError):
+        for line in Path(os.environ.get("MPI_HOSTS", "/etc/mpi/hosts")).read_text().splitlines():
+            name, _, address = line.partition(" ")
+            if name == host:
+                return address
+    return host
+
+
+def is_here(host: str) -> bool:
+    """Whether a host is this pod: a launcher that is a worker too."""
+    try:
+        return socket.gethostbyname(address_of(host)) == os.environ.get("POD_IP")
+    except OSError:
+        return False
+
+
 def run(host: str, command: str) -> int:
     """Run `command` on `host`; returns its exit code."""
+    if is_here(host):
+        return subprocess.run(["/bin/sh", "-c", command], check=False).returncode
     try:
         connection = connect(host)
     except OSError as error:

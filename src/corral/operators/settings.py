@@ -26,6 +26,9 @@ class OperatorSettings:
     features: Mapping[str, bool] = field(default_factory=dict)
     """Features switched away from their default."""
 
+    ray: bool | None = None
+    """Whether pods can start Ray; None to look for it on this machine."""
+
     def __post_init__(self) -> None:
         unknown = sorted(set(self.features) - set(FEATURES))
         if unknown:

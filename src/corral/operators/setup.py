@@ -66,7 +66,8 @@ def set_up_operators(
     operators.append(TrainJobController(client, clock, reports=settings.has("TrainJobStatus")))
     operators += training_controllers(client, clock, TrainingSettings(gang_scheduler=gang))
     operators += mpi_controllers(client, clock, gang)
-    operators += ray_controllers(client, clock, RaySettings(real=ray_is_installed()))
+    real = ray_is_installed() if settings.ray is None else settings.ray
+    operators += ray_controllers(client, clock, RaySettings(real=real))
     for operator in operators:
         operator.setup(manager)
     return operator_plugins(client, clock, may_create, in_place_restart=settings.has("InPlaceRestart"))

@@ -266,11 +266,19 @@ def test_agent_carries_commands_streams_and_exit_codes(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    env = {**os.environ, "MPI_SSH_PATH": str(tmp_path), "MPI_AGENT_PORT": str(port), "POD_IP": "127.0.0.1"}
+    hosts = tmp_path / "hosts"
+    hosts.write_text("worker-0 127.0.0.1\n")
+    env = {
+        **os.environ,
+        "MPI_SSH_PATH": str(tmp_path),
+        "MPI_AGENT_PORT": str(port),
+        "MPI_HOSTS": str(hosts),
+        "POD_IP": "127.0.0.2",
+    }
     program = [sys.executable, mpi_agent.__file__]
-    server = subprocess.Popen([*program, "serve"], env=env)
+    server = subprocess.Popen([*program, "serve"], env={**env, "POD_IP": "127.0.0.1"})
     try:
-        call = [*program, "-o", "ConnectionAttempts=10", "-x", "127.0.0.1"]
+        call = [*program, "-o", "ConnectionAttempts=10", "-x", "worker-0"]
         done = subprocess.run(
             [*call, "read line; echo got $line; echo oops >&2; exit 3"],
             env=env,
@@ -285,6 +293,10 @@ def test_agent_carries_commands_streams_and_exit_codes(tmp_path: Path) -> None:
         stranger = {**env, "MPI_SSH_PATH": str(tmp_path / "other")}
         refused = subprocess.run([*call, "true"], env=stranger, capture_output=True, check=False, timeout=30)
         assert refused.returncode == 255
+        # A launcher that is a worker too reaches itself without an agent.
+        own = {**stranger, "POD_IP": "127.0.0.1"}
+        here = subprocess.run([*call, "exit 7"], env=own, capture_output=True, check=False, timeout=30)
+        assert here.returncode == 7
     finally:
         server.terminate()
         server.wait(10)
