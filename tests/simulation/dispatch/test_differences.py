@@ -273,13 +273,14 @@ def test_a_job_its_worker_refuses_says_why_and_goes_on_when_that_is_mended() -> 
         metadata = {"name": "t", "namespace": "default", "labels": QUEUE}
         await fleet.manager.client.create(TRAIN_JOBS, {"metadata": metadata, "spec": {"runtimeRef": {"name": "plain"}}})
         await asyncio.sleep(300)
-        message = status_of(await the_workload(fleet.manager))["admissionChecks"][0]["message"]
-        assert "refuses the TrainJob" in message
+        message = (conditions.find(await the_workload(fleet.manager), "Evicted") or {})["message"]
+        assert "worker1: refuses the TrainJob" in message
+        assert "worker2: refuses the TrainJob" in message
         assert "clusterTrainingRuntime must be created" in message
-        assert "WaitingForWorker" in await reasons(fleet.manager)
+        assert {"RefusedByWorker", "HandedBack"} <= set(await reasons(fleet.manager))
         for worker in fleet.workers.values():
             await worker.client.create(CLUSTER_TRAINING_RUNTIMES, runtime("plain"))
-        await asyncio.sleep(15)
+        await asyncio.sleep(400)
         assert await where(fleet)
 
     on_fleet(check, frameworks=("trainer.kubeflow.org/trainjob",))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from corral.controllers.dispatch.admission_checks import config_name
 from corral.controllers.dispatch.metrics import DispatchMetrics
+from corral.controllers.dispatch.refusals import Refusals
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.core.errors import ApiError
@@ -35,6 +36,7 @@ class Context:
         self, manager: Manager, settings: DispatchSettings, remotes: Remotes, metrics: DispatchMetrics
     ) -> None:
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
+        self.refusals = Refusals(manager.clock)
         self.workloads = manager.informer(WORKLOADS)
         self.checks = manager.informer(ADMISSION_CHECKS)
         self.configs = manager.informer(MULTI_KUEUE_CONFIGS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from corral.controllers.dispatch.capacity import worker_view
 from corral.controllers.dispatch.context import Context, Subject
@@ -28,10 +28,10 @@ class LateBinding:
         """The Workload is gone or has its cluster."""
         self._binding.pop(key, None)
 
-    def bind(self, subject: Subject, configured: Sequence[str]) -> Nomination:
+    def bind(self, subject: Subject, configured: Sequence[str], barred: Container[str] = ()) -> Nomination:
         """The one worker that can start the Workload now or soonest; it stays where a worker has reserved quota for it."""
         workload = subject.workload
-        current = next(iter(nominate.nominated(workload)), "")
+        current = next((name for name in nominate.nominated(workload) if name not in barred), "")
         if current and not self._is_refused(current, key_of(workload)):
             return Nomination((current,))
         views = [self._worker_view(name, subject) for name in configured]

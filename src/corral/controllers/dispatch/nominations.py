@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from math import ceil
 
 from corral.controllers.dispatch.components import Components
 from corral.controllers.dispatch.context import Context, Subject
@@ -53,12 +54,14 @@ class Nominations:
         if nomination is None:
             return None
         workload = await self._write_nomination(subject.workload, nomination)
-        problems: list[str] = []
+        barred = self._context.refusals.barred(key_of(workload))
+        problems = list(barred.values())
         following = []
         for name in self._context.clusters_of(subject.check):
             remote = self._context.remotes.get(name)
             if remote is not None and remote.connected:
-                following.append(self._follow_nomination(subject, remote, name in nomination.clusters, problems))
+                wanted = name in nomination.clusters and name not in barred
+                following.append(self._follow_nomination(subject, remote, wanted, problems))
             elif name in nomination.clusters:
                 problems.append(f"{name}: cannot be reached")
         await together(following)
@@ -66,11 +69,16 @@ class Nominations:
         waiting = self._waiting(key_of(workload), nomination.clusters, problems)
         patience = self._patience(workload)
         if patience is not None and patience <= 0:
-            await self._hand_back(subject, waiting)
+            limit = format_duration(self._context.settings.give_up_after or 0)
+            await self._hand_back(subject, f"No worker took the workload within {limit}", waiting)
+            return None
+        if barred and not set(nomination.clusters) - set(barred) and not self._others(subject, barred):
+            await self._hand_back(subject, "No worker accepts the job", waiting)
             return None
         if self._context.settings.say_why:
             await self._context.explain(workload, subject.check, waiting)
-        again = [seconds for seconds in (nomination.again_after, patience) if seconds is not None]
+        asked = self._context.refusals.soonest(key_of(workload))
+        again = [seconds for seconds in (nomination.again_after, patience, asked) if seconds is not None]
         return Result(min(again)) if again else None
 
     def _fenced_off(self, key: Key) -> float:
@@ -89,20 +97,28 @@ class Nominations:
             return None
         return parse_time(str(since)) + limit - self._context.manager.clock.now()
 
-    async def _hand_back(self, subject: Subject, waiting: str) -> None:
+    def _others(self, subject: Subject, barred: Container[str]) -> list[str]:
+        """Workers that could take the Workload and have not refused it."""
+        configured = self._context.clusters_of(subject.check)
+        return [name for name in configured if name not in barred and self._takes(name, subject.adapter.resource)]
+
+    async def _hand_back(self, subject: Subject, message: str, waiting: str) -> None:
         """Give the quota back to others: the check asks for another try, later each time."""
         workload = self._context.workloads.get(key_of(subject.workload)) or subject.workload
         state = check_state(workload, subject.check)
-        delay = min(HAND_BACK_S * 2 ** int(state.get("retryCount") or 0), MAX_HAND_BACK_S)
-        message = f"No worker took the workload within {format_duration(self._context.settings.give_up_after or 0)}"
+        if state.get("state") != names.PENDING or conditions.is_true(workload, names.EVICTED):
+            return  # it was handed back a moment ago
+        refused = self._context.refusals.soonest(key_of(workload))
+        delay = refused or min(HAND_BACK_S * 2 ** int(state.get("retryCount") or 0), MAX_HAND_BACK_S)
         message = f"{message}: {waiting}" if waiting else message
-        await self._context.set_check(workload, subject.check, names.RETRY, message, requeueAfterSeconds=int(delay))
+        await self._context.set_check(workload, subject.check, names.RETRY, message, requeueAfterSeconds=ceil(delay))
         self._context.metrics.redispatched("", "HandedBack")
         self._context.manager.recorder.event(workload, "Warning", "HandedBack", message)
 
     def _nomination(self, subject: Subject) -> Nomination | None:
         workload, settings = subject.workload, self._context.settings
-        configured = self._context.clusters_of(subject.check)
+        barred = self._context.refusals.barred(key_of(workload))
+        configured = [name for name in self._context.clusters_of(subject.check) if name not in barred]
         usable = [name for name in configured if self._takes(name, subject.adapter.resource)]
         following = self._components.nomination(subject)
         if following is not None:
@@ -115,9 +131,12 @@ class Nominations:
         if settings.dispatcher == model.ALL_AT_ONCE:
             return nominate.all_at_once(workload, usable)
         if settings.dispatcher == model.LATE_BINDING:
-            return self._late.bind(subject, configured)
+            return self._late.bind(subject, configured, barred)
         if settings.dispatcher == model.INCREMENTAL:
             now = self._context.manager.clock.now()
+            if barred:
+                asked = [name for name in nominate.nominated(workload) if name not in barred]
+                workload = with_status(workload, {**status_of(workload), "nominatedClusterNames": asked})
             return nominate.incremental(workload, configured, now, step=settings.step, round_s=settings.round_s)
         return Nomination(nominate.nominated(workload))
 

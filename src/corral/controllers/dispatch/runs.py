@@ -19,7 +19,7 @@ from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, together
 
 DEFERRED_S = 2.0
-REFUSED_S = 10.0
+SOON_S = 0.01
 
 
 class Runs:
@@ -122,13 +122,20 @@ class Runs:
             await self._context.explain(subject.workload, subject.check, str(problem))
             raise
         except Refused as problem:
-            if self._context.settings.say_why:
-                await self._context.explain(subject.workload, subject.check, str(problem))
-            return Result(REFUSED_S)
+            return await self._take_back(subject, cluster, problem)
         state = check_state(subject.workload, subject.check)
         if state.get("state") not in (names.RETRY, names.REJECTED):
             await self._mark_ready(subject, cluster)
         return Result(self._context.settings.worker_lost_timeout if done else DEFERRED_S)
+
+    async def _take_back(self, subject: Subject, cluster: str, problem: Refused) -> Result:
+        """A worker that admits a Workload but not its job must not keep it; the next look asks another."""
+        key = key_of(subject.workload)
+        self._context.refusals.note(key, cluster, str(problem))
+        self._context.metrics.redispatched(cluster, "Refused")
+        self._context.manager.recorder.event(subject.workload, "Warning", "RefusedByWorker", str(problem))
+        await self.remove_from(subject, cluster)
+        return Result(SOON_S)
 
     async def _mark_ready(self, subject: Subject, cluster: str) -> None:
         workload = self._context.workloads.get(key_of(subject.workload)) or subject.workload

@@ -134,6 +134,7 @@ class DispatchWorkloads:
         workload = self._context.workloads.get(key)
         if workload is None or is_deleting(workload):
             self._late.forget(key)
+            self._context.refusals.forget(key)
             await self._runs.remove_everywhere(key)
             return None
         if status_of(workload).get("clusterName"):

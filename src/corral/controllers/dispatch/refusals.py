@@ -1,0 +1,47 @@
+"""Workers that admitted a Workload and then did not accept its job: they are not asked again for a while, longer each time.
+
+Kept in memory: a manager that was restarted asks once more and learns it again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from corral.core.meta import Key
+from corral.runtime.clock import Clock
+
+FIRST_S = 10.0
+MAX_S = 600.0
+
+
+class _Refusal(NamedTuple):
+    why: str
+    until: float
+    times: int
+
+
+class Refusals:
+    """Who refused what, and until when."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[Key, dict[str, _Refusal]] = {}
+
+    def note(self, key: Key, cluster: str, why: str) -> None:
+        by_cluster = self._held.setdefault(key, {})
+        times = by_cluster[cluster].times + 1 if cluster in by_cluster else 0
+        by_cluster[cluster] = _Refusal(why, self._clock.now() + min(FIRST_S * 2.0**times, MAX_S), times)
+
+    def barred(self, key: Key) -> dict[str, str]:
+        """The clusters not to ask now, with what they said."""
+        now = self._clock.now()
+        return {name: entry.why for name, entry in sorted(self._held.get(key, {}).items()) if entry.until > now}
+
+    def soonest(self, key: Key) -> float | None:
+        """Seconds until one of them may be asked again."""
+        now = self._clock.now()
+        left = [entry.until - now for entry in self._held.get(key, {}).values() if entry.until > now]
+        return min(left) + 0.001 if left else None
+
+    def forget(self, key: Key) -> None:
+        self._held.pop(key, None)
