@@ -57,9 +57,9 @@ steps = st.lists(st.tuples(requests(), st.integers(1, 8), st.integers(1, 2), st.
 
 
 @modest
-@given(layouts, steps)
+@given(layouts, steps, st.booleans())
 def test_placements_stay_within_nodes_and_counts_stay_true(
-    layout: list[tuple[int, int, int]], plan: list[tuple[TopologyRequest, int, int, bool]]
+    layout: list[tuple[int, int, int]], plan: list[tuple[TopologyRequest, int, int, bool]], balanced: bool
 ) -> None:
     cluster = cluster_of(layout)
     capacity = cluster.capacities["f"]
@@ -72,7 +72,10 @@ def test_placements_stay_within_nodes_and_counts_stay_true(
         if leave and held:
             cluster.change("f", held.pop(0), -1)
         pods = PodSetPlacement("main", count, {"cpu": cpu}, topology=request)
-        result = cluster.find(cluster.capacities, {"f": [pods]}, NOBODY, Features())
+        result = cluster.find(cluster.capacities, {"f": [pods]}, NOBODY, Features(topology_balanced=balanced))
+        if balanced:
+            usual = cluster.find(cluster.capacities, {"f": [pods]}, NOBODY, Features())
+            assert (usual.failure is None) == (result.failure is None)
         if result.failure is None:
             domains = [(domain.values, {"cpu": cpu}, domain.pods) for domain in result.assignments["main"].domains]
             assert sum(amount for _, _, amount in domains) == count

@@ -53,7 +53,6 @@ class Features(msgspec.Struct, frozen=True):
     topology_fail_fast: bool = True
     topology_profile_mixed: bool = True
     topology_balanced: bool = False
-    """Accepted because upstream knows it; placement is by best fit either way."""
 
 
 class QueueingSettings(msgspec.Struct, frozen=True):

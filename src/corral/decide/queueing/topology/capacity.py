@@ -15,6 +15,7 @@ from corral.decide.queueing.model import (
     TopologyDomain,
     TopologyRequest,
 )
+from corral.decide.queueing.topology.balanced import place_balanced
 from corral.decide.queueing.topology.counts import (
     AmountItems,
     Capacity,
@@ -23,7 +24,7 @@ from corral.decide.queueing.topology.counts import (
     count_in,
     exclusion_summary,
 )
-from corral.decide.queueing.topology.placement import NoPlacement, Placer, Shape, assignment_of
+from corral.decide.queueing.topology.placement import NoPlacement, Placer, Shape, Share, assignment_of
 from corral.decide.queueing.topology.tree import Domain, DomainTree, Values
 
 _MAX_TABLES = 48
@@ -90,6 +91,7 @@ class FlavorCapacity:
         assumed: Mapping[Values, Amounts],
         *,
         mixed: bool = True,
+        balanced: bool = False,
         empty: bool = False,
         within: Domain | None = None,
     ) -> dict[str, TopologyAssignment] | str:
@@ -97,6 +99,8 @@ class FlavorCapacity:
         shape = self._shape(workers, leader, mixed)
         if isinstance(shape, str):
             return shape
+        if balanced and not shape.required and not shape.unconstrained:
+            shape = shape._replace(balanced=True)
         key = CountKey(
             requests=workers.one_pod,
             leader=None if leader is None else leader.one_pod,
@@ -111,7 +115,9 @@ class FlavorCapacity:
         capacity = Capacity(self.usage, assumed)
         counts = self._counts(key, capacity, within)
         try:
-            shares = Placer(counts, shape).place()
+            shares = _balanced_shares(counts, shape) if shape.balanced else None
+            if shares is None:
+                shares = Placer(counts, shape).place()
         except NoPlacement as failure:
             return self._failure(failure, shape, workers, counts, capacity)
         host = self.tree.is_lowest_host
@@ -230,7 +236,13 @@ class FlavorCapacity:
     # -- replacing a node -----------------------------------------------------------------------------------------
 
     def replace(
-        self, pods: PodSetPlacement, node: str, assumed: Mapping[Values, Amounts], *, mixed: bool = True
+        self,
+        pods: PodSetPlacement,
+        node: str,
+        assumed: Mapping[Values, Amounts],
+        *,
+        mixed: bool = True,
+        balanced: bool = False,
     ) -> tuple[TopologyAssignment, TopologyAssignment] | str:
         """The assignment without `node`, and the part of it that is new; or why there is none."""
         assert pods.existing is not None
@@ -246,7 +258,7 @@ class FlavorCapacity:
         within = self._replacement_domain(wanted, kept)
         if within is not None and wanted.topology is not None and wanted.topology.slices:
             wanted = msgspec.structs.replace(wanted, topology=_loosened(wanted.topology, moved))
-        placed = self.place(wanted, None, assumed, mixed=mixed, within=within)
+        placed = self.place(wanted, None, assumed, mixed=mixed, balanced=balanced, within=within)
         if isinstance(placed, str):
             return placed
         new = placed[pods.name]
@@ -282,6 +294,18 @@ class FlavorCapacity:
             pods[domain.values] = pods.get(domain.values, 0) + domain.pods
         order = sorted(pods, key=lambda values: self.tree.leaves[self.tree.leaf_key(values)].values)
         return TopologyAssignment(new.levels, tuple(TopologyDomain(values, pods[values]) for values in order))
+
+
+def _balanced_shares(counts: Counts, shape: Shape) -> list[Share] | None:
+    """Shares of the leaves in a balanced placement, if there is one."""
+    found = place_balanced(counts, shape)
+    if found is None:
+        return None
+    placer, level, shares = found
+    try:
+        return placer.split_down(level, shares)
+    except NoPlacement:
+        return None  # equal shares do not go into whole slices further down
 
 
 def _loosened(request: TopologyRequest, count: int) -> TopologyRequest:

@@ -182,15 +182,14 @@ class TopologyCluster:
         """Places for all pod sets; what one takes is not free for the next."""
         assumed_hosts: dict[Values, Amounts] = {}
         assignments: dict[str, TopologyAssignment] = {}
-        mixed = features.topology_profile_mixed
         for flavor in sorted(wanted):
             capacity = flavors[flavor]
             assumed = assumed_hosts if capacity.tree.is_lowest_host else {}
             for group in _grouped(wanted[flavor]):
                 if info.unhealthy_nodes:
-                    failure = _replace_nodes(capacity, group, info, assumed, assignments, mixed)
+                    failure = _replace_nodes(capacity, group, info, assumed, assignments, features)
                 else:
-                    failure = _place_group(capacity, group, assumed, assignments, mixed, empty)
+                    failure = _place_group(capacity, group, assumed, assignments, features, empty)
                 if failure is not None:
                     return PlacementResult(assignments, PlacementFailure(group[0].name, failure, flavor))
         return PlacementResult(assignments)
@@ -201,7 +200,7 @@ def _place_group(
     group: list[PodSetPlacement],
     assumed: dict[Values, Amounts],
     assignments: dict[str, TopologyAssignment],
-    mixed: bool,
+    features: Features,
     empty: bool,
 ) -> str | None:
     workers, leader = group[0], None
@@ -209,7 +208,8 @@ def _place_group(
         workers, leader = (group[1], group[0]) if group[1].count > group[0].count else (group[0], group[1])
         if group[1].count == group[0].count:
             workers, leader = group[0], group[1]
-    placed = capacity.place(workers, leader, assumed, mixed=mixed, empty=empty)
+    mixed, balanced = features.topology_profile_mixed, features.topology_balanced
+    placed = capacity.place(workers, leader, assumed, mixed=mixed, balanced=balanced, empty=empty)
     if isinstance(placed, str):
         return placed
     for pods in group:
@@ -224,8 +224,9 @@ def _replace_nodes(
     info: WorkloadInfo,
     assumed: dict[Values, Amounts],
     assignments: dict[str, TopologyAssignment],
-    mixed: bool,
+    features: Features,
 ) -> str | None:
+    mixed, balanced = features.topology_profile_mixed, features.topology_balanced
     for pods in group:
         if pods.existing is None:
             continue
@@ -233,7 +234,7 @@ def _replace_nodes(
             # A pod cannot move; the workload goes down with it and keeps its place until then.
             assignments[pods.name] = pods.existing
             continue
-        replaced = capacity.replace(pods, info.unhealthy_nodes[0], assumed, mixed=mixed)
+        replaced = capacity.replace(pods, info.unhealthy_nodes[0], assumed, mixed=mixed, balanced=balanced)
         if isinstance(replaced, str):
             return replaced
         assignments[pods.name], new = replaced

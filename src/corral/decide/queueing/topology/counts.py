@@ -104,7 +104,17 @@ class Counts:
             self._count_leaf(leaf, capacity)
         for level in range(tree.lowest - 1, -1, -1):
             for domain in tree.by_level[level]:
-                self._sum_up(domain)
+                self.sum_up(domain)
+
+    def copy(self) -> Counts:
+        """The same numbers, to be changed by somebody who tries something out."""
+        other = object.__new__(Counts)
+        other.key, other.tree, other.feasible, other.dirty = self.key, self.tree, self.feasible, set(self.dirty)
+        other.pods, other.slices, other.leaders = list(self.pods), list(self.slices), list(self.leaders)
+        alone = self.key.leader is None
+        other.pods_leader = other.pods if alone else list(self.pods_leader)
+        other.slices_leader = other.slices if alone else list(self.slices_leader)
+        return other
 
     def refresh(self, capacity: Capacity) -> None:
         """Recount the leaves that changed since the last look."""
@@ -123,7 +133,7 @@ class Counts:
             parents: set[int] = set()
             for index in above:
                 domain = domains[index]
-                self._sum_up(domain)
+                self.sum_up(domain)
                 if domain.parent is not None:
                     parents.add(domain.parent.index)
             above = parents
@@ -151,7 +161,8 @@ class Counts:
         if at_slices:
             self.slices_leader[index] = with_leader // key.slice_size
 
-    def _sum_up(self, domain: Domain) -> None:
+    def sum_up(self, domain: Domain) -> None:
+        """Count a domain anew from its children."""
         key = self.key
         inner = dict(key.inner_sizes).get(domain.level + 1, 1) if key.inner_sizes else 1
         pods = slices = leaders = 0

@@ -30,6 +30,8 @@ class Shape(NamedTuple):
     required: bool
     unconstrained: bool
     least_free: bool
+    balanced: bool = False
+    """Prefer equal shares to full domains."""
 
 
 class Share(NamedTuple):
@@ -66,18 +68,22 @@ class Placer:
         lowest = self.counts.tree.lowest
         while level < min(lowest, shape.slice_level):
             children = [child for share in shares for child in share.domain.children]
-            children.sort(key=self._order)
+            children.sort(key=self.order)
             shares = self._distribute(children, shape.pods, shape.leaders, shape.slice_size, self._slices)
             level += 1
-        while level < lowest:
-            size = 1 if level >= shape.slice_level else shape.slice_size
-            size = shape.inner_sizes.get(level + 1, size) if level >= shape.slice_level else size
+        return self.split_down(level, shares)
+
+    def split_down(self, level: int, shares: list[Share]) -> list[Share]:
+        """Split what domains of a level were given among their children, down to the leaves."""
+        shape = self.shape
+        while level < self.counts.tree.lowest:
+            size = shape.slice_size if level < shape.slice_level else shape.inner_sizes.get(level + 1, 1)
             shares = [part for share in shares for part in self._split(share, size)]
             level += 1
         return shares
 
     def _split(self, share: Share, size: int) -> list[Share]:
-        children = sorted(share.domain.children, key=self._order)
+        children = sorted(share.domain.children, key=self.order)
         if size > 1:
             return self._distribute(children, share.pods, share.leaders, size, self._units_of(size))
         return self._distribute(children, share.pods, share.leaders, 1, self._pods)
@@ -93,11 +99,11 @@ class Placer:
     def _units_of(self, size: int) -> Callable[[Domain, bool], int]:
         return lambda domain, leader: self._pods(domain, leader) // size
 
-    def _order(self, domain: Domain) -> tuple[object, ...]:
+    def order(self, domain: Domain) -> tuple[object, ...]:
         slices = self.counts.slices[domain.index]
         return (-slices if self.best_fit else slices), self.counts.pods[domain.index], domain.values
 
-    def _leader_order(self, domain: Domain) -> tuple[object, ...]:
+    def leader_order(self, domain: Domain) -> tuple[object, ...]:
         index, counts = domain.index, self.counts
         slices = counts.slices_leader[index]
         return (
@@ -117,7 +123,7 @@ class Placer:
             first = self._first_fitting(counts.tree.by_level[level], wanted)
             if first is not None:
                 return level, [first]
-        domains = sorted(counts.tree.by_level[level], key=self._leader_order)
+        domains = sorted(counts.tree.by_level[level], key=self.leader_order)
         if not domains:
             raise NoPlacement(0, wanted, level)
         if shape.least_free and shape.required:
@@ -136,7 +142,7 @@ class Placer:
         held, leaders = self.counts.leaders, self.shape.leaders
         room = self.counts.slices_leader if leaders else self.counts.slices
         fitting = [domain for domain in domains if room[domain.index] >= wanted and held[domain.index] >= leaders]
-        return min(fitting, key=self._leader_order, default=None)
+        return min(fitting, key=self.leader_order, default=None)
 
     def _several(self, domains: list[Domain], wanted: int, level: int) -> list[Domain]:
         """As few domains as possible that together take everything, the leader's first."""
@@ -155,7 +161,7 @@ class Placer:
             index += 1
         if leaders > 0:
             raise NoPlacement(shape.leaders - leaders, wanted, level)
-        rest = sorted(domains[index:], key=self._order)
+        rest = sorted(domains[index:], key=self.order)
         for index, candidate in enumerate(rest):
             if left <= 0:
                 break
