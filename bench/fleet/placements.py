@@ -14,8 +14,10 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "simulation" / "placement"))
 
+from bench.counting import Counts
 from hub import Hub
 
 from corral.core.conditions import is_true
@@ -72,7 +74,7 @@ async def restart(hub: Hub) -> None:
     await hub.settle()
 
 
-async def measure(members: int, placements: int) -> None:
+async def measure(members: int, placements: int, *, count: bool) -> None:
     hub = Hub()
     async with hub.cluster:
         begin = time.process_time()
@@ -83,10 +85,15 @@ async def measure(members: int, placements: int) -> None:
         await hub.place("app")
         assert (await hub.conditions("app"))["Available"][0] == "True"
         print(f"one placement of 10 ConfigMaps to {members} members: {time.process_time() - begin:.2f} s")
+        counts = Counts()
+        if count:
+            counts.follow(hub.cluster.api, hub.cluster.manager)
         begin = time.process_time()
         await place_jobs(hub, placements)
         await all_available(hub)
         took = time.process_time() - begin
+        if count:
+            counts.print(placements)
         print(f"{placements} one-Job placements: {took:.2f} s = {placements / took:.0f}/s")
         begin = time.process_time()
         await restart(hub)
@@ -97,8 +104,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, default=100)
     parser.add_argument("--placements", type=int, default=1000)
+    parser.add_argument("--count", action="store_true", help="print writes and reconciles of a one-Job placement")
     arguments = parser.parse_args()
-    run_virtual(lambda: measure(arguments.members, arguments.placements))
+    run_virtual(lambda: measure(arguments.members, arguments.placements, count=arguments.count))
 
 
 if __name__ == "__main__":

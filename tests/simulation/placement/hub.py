@@ -215,10 +215,10 @@ class Hub:
         self.cluster.api.chain.plugins.extend(set_up_placement(manager, self._settings))
 
     async def settle(self) -> None:
-        """Let everything run that takes no time, short retries included."""
-        for _ in range(4):
+        """Let everything run that takes no time, short retries and states that are held back for a moment included."""
+        for _ in range(8):
             await self.cluster.settle()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
 
     async def advance(self, seconds: float) -> None:
         await self.cluster.advance(seconds)

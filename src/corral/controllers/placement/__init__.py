@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corral.controllers.placement.admission import MemberAdmission, NoWorkloads, OverrideAdmission, PlacementAdmission
+from corral.controllers.placement.adoption import PlacementAdoption
 from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.evictions import EvictionController
 from corral.controllers.placement.members import MemberController, Members
@@ -41,8 +42,9 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         OverrideController(pair).setup(manager)
     for scope in SCOPES:
         PlacementController(scope, settings, selections).setup(manager)
-        SchedulerController(scope, settings, members, reservations).setup(manager)
-        RolloutController(scope, members, overrides).setup(manager)
+        rollouts = RolloutController(scope, members, overrides, settings)
+        SchedulerController(scope, settings, members, reservations, rollouts.release_at_once).setup(manager)
+        rollouts.setup(manager)
         WorkController(scope, members, overrides, catalog, settings).setup(manager)
         RunController(scope, settings, members, overrides, selections).setup(manager)
     EvictionController().setup(manager)
@@ -52,4 +54,6 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         OverrideAdmission(manager.client),
         MemberAdmission(),
     ]
+    if settings.hold:
+        plugins.append(PlacementAdoption())
     return plugins if settings.admit_workloads else [*plugins, NoWorkloads()]

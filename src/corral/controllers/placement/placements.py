@@ -15,7 +15,9 @@ from corral.core.conditions import set_condition
 from corral.core.meta import (
     Key,
     Obj,
+    annotations_of,
     finalizers_of,
+    generation_of,
     is_deleting,
     key_of,
     labels_of,
@@ -24,6 +26,7 @@ from corral.core.meta import (
     status_of,
     with_finalizer,
 )
+from corral.decide.placement.rollout import is_external
 from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
 from corral.decide.placement.selection import SelectionError, identifier
 from corral.decide.placement.status import (
@@ -37,9 +40,6 @@ from corral.decide.placement.status import (
 from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX, SCHEDULER_CLEANUP
 from corral.runtime.controller import Manager, Result, Watch
 
-GATHER_S = 0.03
-"""News of many bindings at once become one new status."""
-
 
 class PlacementController:
     """One per scope."""
@@ -49,6 +49,7 @@ class PlacementController:
         self._scope = scope
         self._settings = settings
         self._selections = selections
+        self._held: dict[Key, float] = {}
 
     def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
@@ -61,10 +62,10 @@ class PlacementController:
         controller = manager.add(
             self,
             watches=[
-                Watch(self._scope.placements),
-                Watch(self._scope.policies, map=parent_key, delay=GATHER_S),
-                Watch(self._scope.snapshots, map=parent_key, delay=GATHER_S),
-                Watch(self._scope.bindings, map=parent_key, delay=GATHER_S),
+                Watch(self._scope.placements, when=_concerns),
+                Watch(self._scope.policies, map=parent_key, delay=self._settings.gather),
+                Watch(self._scope.snapshots, map=parent_key, delay=self._settings.gather),
+                Watch(self._scope.bindings, map=parent_key, delay=self._settings.gather),
                 *self._mirror.watches(self._scope),
             ],
             workers=4,
@@ -75,6 +76,7 @@ class PlacementController:
         placement = self._records.placements.get(key)
         if placement is None:
             self._selections.forget(self._scope, key)
+            self._held.pop(key, None)
             return None
         if is_deleting(placement):
             await self._clean_up(placement)
@@ -89,21 +91,25 @@ class PlacementController:
             selected = await self._selections.objects(self._scope, placement)
         except SelectionError as error:
             return await self._refuse(placement, str(error))
-        policy = await self._policies.ensure(placement)
         master, wait = self._records.snapshot(key), None
-        if (spec_of(placement).get("strategy") or {}).get("type") != "External":
+        if not is_external(placement):
+            # Before the policy, so that the scheduler, which the policy wakes, can release what it picks.
             master, wait = await self.resources.ensure(placement, selected)
-        done = await self._report(placement, policy, master, selected)
+        policy = await self._policies.ensure(placement)
+        due = await self._report(placement, policy, master, selected)
         if wait is not None:
-            return Result(requeue_after=max(wait, 0.05))
-        return None if done else Result(requeue_after=self._settings.resync)
+            due = max(wait, 0.05) if due is None else min(max(wait, 0.05), due)
+        return None if due is None else Result(requeue_after=due)
 
     async def _adopt(self, placement: Obj) -> Obj:
         """The placement with our finalizer; a missing strategy is written with it, as upstream's client does."""
-        if PLACEMENT_CLEANUP in finalizers_of(placement):
+        is_new = "strategy" not in spec_of(placement) and not status_of(placement)
+        if PLACEMENT_CLEANUP in finalizers_of(placement) and not is_new:
             return placement
-        # The scheduler's finalizer comes with ours: one write instead of two.
-        adopted = with_finalizer(with_finalizer(placement, PLACEMENT_CLEANUP), SCHEDULER_CLEANUP)
+        adopted = with_finalizer(placement, PLACEMENT_CLEANUP)
+        if self._settings.hold:
+            # The scheduler's finalizer comes with ours: one write instead of two.
+            adopted = with_finalizer(adopted, SCHEDULER_CLEANUP)
         if "strategy" not in spec_of(adopted):
             adopted = {**adopted, "spec": {**spec_of(adopted), "strategy": {}}}
         return await self._client.update(self._scope.placements, adopted)
@@ -126,17 +132,26 @@ class PlacementController:
         await write_status(self._client, self._scope.placements, placement, {**old, "conditions": conditions})
         return Result(requeue_after=self._settings.resync)
 
-    async def _report(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> bool:
+    async def _report(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> float | None:
+        """Write what there is to say; returns the seconds until it has to be looked at again by itself."""
         view = self._view(placement, policy, master, selected)
         status = placement_status(view)
-        changed = status != status_of(placement)
+        changed, done = status != status_of(placement), is_complete(view, status)
+        if changed and not done and (wait := self._hold(key_of(placement))) > 0:
+            return wait
+        self._held.pop(key_of(placement), None)
         if changed:
             await write_status(self._client, self._scope.placements, placement, status)
         await self._mirror.sync(placement, status)
         if changed:
             for announcement in announcements(view, status):
                 self._recorder.event(placement, "Normal", *announcement)
-        return is_complete(view, status)
+        return None if done else self._settings.resync
+
+    def _hold(self, key: Key) -> float:
+        """How much longer a state on the way is kept back: most are over before anybody could read them."""
+        now = self._clock.now()
+        return self._held.setdefault(key, now + self._settings.hold) - now
 
     def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> View:
         key = key_of(placement)
@@ -147,7 +162,7 @@ class PlacementController:
             and state_of(one) != UNSCHEDULED
             and spec_of(one).get("schedulingPolicySnapshotName") == name_of(policy)
         }
-        external = (spec_of(placement).get("strategy") or {}).get("type") == "External"
+        external = is_external(placement)
         snapshots = self._records.snapshots(key) if external else []
         shown = selected if external or master is None else self._contents(key, master)
         return View(
@@ -170,3 +185,15 @@ class PlacementController:
     def _contents(self, key: Key, master: Obj) -> list[Obj]:
         group = self._records.group(key, master) or [master]
         return [obj for one in group for obj in spec_of(one).get("selectedResources") or ()]
+
+
+def _concerns(old: Obj | None, new: Obj | None) -> bool:
+    """Not our own reports on a placement."""
+    if old is None or new is None:
+        return True
+    return (
+        generation_of(old) != generation_of(new)
+        or is_deleting(old) != is_deleting(new)
+        or finalizers_of(old) != finalizers_of(new)
+        or annotations_of(old) != annotations_of(new)
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from corral.client.protocol import Client
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.resources import is_complete
 from corral.controllers.placement.scope import Records, Scope, parent_key
+from corral.controllers.placement.settings import PlacementSettings
 from corral.controllers.placement.writing import remove, together, write_status
 from corral.core.conditions import condition, set_condition
 from corral.core.meta import (
@@ -24,7 +25,17 @@ from corral.core.meta import (
     with_finalizer,
 )
 from corral.decide.placement.overrides import for_cluster
-from corral.decide.placement.rollout import BLOCKED, STARTED, Overrides, Plan, fresh, plan, target_count
+from corral.decide.placement.rollout import (
+    BLOCKED,
+    COUNTED,
+    STARTED,
+    Overrides,
+    Plan,
+    fresh,
+    is_external,
+    plan,
+    target_count,
+)
 from corral.decide.placement.scheduling import BOUND, target_of
 from corral.kinds.fleet.names import NUMBER_OF_CLUSTERS, WORK_CLEANUP
 from corral.runtime.controller import Manager, Result, Watch
@@ -46,11 +57,12 @@ def apply_strategy(placement: Obj) -> Obj:
 class RolloutController:
     """One per scope."""
 
-    def __init__(self, scope: Scope, members: Members, overrides: OverrideRecords) -> None:
+    def __init__(self, scope: Scope, members: Members, overrides: OverrideRecords, settings: PlacementSettings) -> None:
         self.name = f"placement-rollout-{scope.word}"
         self._scope = scope
         self._members = members
         self._overrides = overrides
+        self._settings = settings
 
     def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
@@ -59,9 +71,9 @@ class RolloutController:
         self._queue = manager.add(
             self,
             watches=[
-                Watch(self._scope.placements),
+                Watch(self._scope.placements, when=_placement_concerns),
                 Watch(self._scope.snapshots, map=parent_key),
-                Watch(self._scope.bindings, map=parent_key),
+                Watch(self._scope.bindings, map=parent_key, when=_binding_concerns),
             ],
             workers=4,
         ).queue
@@ -77,7 +89,7 @@ class RolloutController:
             return None
         strategy = spec_of(placement).get("strategy") or {}
         master, policy = self._records.snapshot(key), self._records.policy(key)
-        if strategy.get("type") == "External" or master is None or policy is None:
+        if is_external(placement) or master is None or policy is None:
             return None
         group = self._records.group(key, master)
         bindings = self._records.bindings(key)
@@ -87,17 +99,18 @@ class RolloutController:
             return Result(requeue_after=TWIN_WAIT_S)
         if await self._push_strategy(placement, bindings):
             return None  # the writes come back here
+        overrides = self._choose(key, group, dict.fromkeys(map(target_of, bindings)))
         step = plan(
             bindings,
             snapshot=name_of(master),
-            overrides=self._choose(key, group, bindings),
+            overrides=overrides,
             strategy=strategy,
             target=target_count(
                 spec_of(policy).get("policy"), int(annotations_of(policy).get(NUMBER_OF_CLUSTERS) or 0), bindings
             ),
             now=self._clock.now(),
         )
-        await self._act(step, name_of(master), self._choose(key, group, bindings))
+        await self._act(step, name_of(master), overrides)
         return None if step.wait is None else Result(requeue_after=step.wait)
 
     async def _push_strategy(self, placement: Obj, bindings: list[Obj]) -> bool:
@@ -109,14 +122,28 @@ class RolloutController:
         )
         return bool(stale)
 
-    def _choose(self, key: Key, group: list[Obj], bindings: list[Obj]) -> dict[str, Overrides]:
-        """The overrides of every cluster that has a binding."""
+    def release_at_once(self, placement: Obj, clusters: Sequence[str]) -> dict[str, Obj]:
+        """What the first bindings of a placement say when they are released with the write that makes them: where
+        nothing is placed yet, no budget holds them back. Empty when that is not for us to say."""
+        key = key_of(placement)
+        master = self._records.snapshot(key)
+        if not self._settings.hold or is_external(placement) or master is None or self._records.bindings(key):
+            return {}
+        group = self._records.group(key, master)
+        if not is_complete(master, group):
+            return {}
+        released: Obj = {"state": BOUND, "resourceSnapshotName": name_of(master)}
+        chosen = self._choose(key, group, clusters)
+        return {cluster: chosen.get(cluster, Overrides()).put(released) for cluster in clusters}
+
+    def _choose(self, key: Key, group: list[Obj], clusters: Iterable[str]) -> dict[str, Overrides]:
+        """The overrides of every one of the clusters."""
         resources = [obj for one in group for obj in spec_of(one).get("selectedResources") or ()]
         wide, narrow = self._overrides.matching(self._scope, key, resources)
         if not wide and not narrow:
             return {}
         chosen = {}
-        for cluster in dict.fromkeys(map(target_of, bindings)):
+        for cluster in clusters:
             member = self._members.get(cluster)
             if member is not None:
                 chosen[cluster] = for_cluster(wide, narrow, member)
@@ -124,32 +151,44 @@ class RolloutController:
 
     async def _act(self, step: Plan, snapshot: str, overrides: dict[str, Overrides]) -> None:
         await together(remove(self._client, self._scope.bindings, binding) for binding in step.remove)
+        # Who waits says so first, or the placement would seem to be rolled out everywhere for a moment.
+        await together(self._mark(binding, False) for binding in step.held if not _is_held(binding))
         await together(
             self._release(binding, snapshot, overrides.get(target_of(binding), Overrides())) for binding in step.update
         )
-        await together(self._mark(binding, True) for binding in step.current)
-        await together(self._mark(binding, False) for binding in step.held)
+        await together(self._mark(binding, True) for binding in step.current if _is_held(binding))
 
     async def _release(self, binding: Obj, snapshot: str, overrides: Overrides) -> None:
         spec = overrides.put({**spec_of(binding), "state": BOUND, "resourceSnapshotName": snapshot})
         released = with_finalizer({**binding, "spec": spec}, WORK_CLEANUP)  # for the work generator, one write less
-        written = await self._client.update(self._scope.bindings, released)
-        await self._mark(written, True)
+        await self._client.update(self._scope.bindings, released)
 
     async def _mark(self, binding: Obj, started: bool) -> None:
-        entry = fresh(binding, "RolloutStarted")
-        if entry is not None and (entry["status"] == "True") == started:
-            return
-        await write_status(
-            self._client, self._scope.bindings, binding, _with_started(binding, started, self._clock.timestamp())
-        )
+        """Say that a binding has to wait, or no longer has to; of a released one the work generator says the rest."""
+        reason, text = ("RolloutStarted", STARTED) if started else ("RolloutNotStartedYet", BLOCKED)
+        entry = condition("RolloutStarted", started, reason, text, generation_of(binding))
+        old = status_of(binding)
+        conditions = set_condition(old.get("conditions") or [], entry, self._clock.timestamp())
+        await write_status(self._client, self._scope.bindings, binding, {**old, "conditions": conditions})
 
 
-def _with_started(binding: Obj, started: bool, now: str) -> Obj:
-    reason, text = ("RolloutStarted", STARTED) if started else ("RolloutNotStartedYet", BLOCKED)
-    entry = condition("RolloutStarted", started, reason, text, generation_of(binding))
-    old = status_of(binding)
-    return {**old, "conditions": set_condition(old.get("conditions") or [], entry, now)}
+def _is_held(binding: Obj) -> bool:
+    entry = fresh(binding, "RolloutStarted")
+    return entry is not None and entry["status"] == "False"
+
+
+def _placement_concerns(old: Obj | None, new: Obj | None) -> bool:
+    """Not what others report on a placement."""
+    return new is not None and (
+        old is None or generation_of(old) != generation_of(new) or is_deleting(old) != is_deleting(new)
+    )
+
+
+def _binding_concerns(old: Obj | None, new: Obj | None) -> bool:
+    """Whether a binding counts otherwise than before: other wishes, or another answer to whether it is running."""
+    if old is None or new is None or is_deleting(old) != is_deleting(new):
+        return True
+    return generation_of(old) != generation_of(new) or any(fresh(old, kind) != fresh(new, kind) for kind in COUNTED)
 
 
 def _has_twins(bindings: Iterable[Obj]) -> bool:

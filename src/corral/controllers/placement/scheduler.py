@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -55,6 +56,7 @@ from corral.kinds.fleet.names import (
     PLACEMENT_GENERATION,
     PREVIOUS_STATE,
     SCHEDULER_CLEANUP,
+    WORK_CLEANUP,
 )
 from corral.runtime.controller import Manager, Result, Watch
 
@@ -68,12 +70,20 @@ TRIED: Final = "corral.dev/tried-clusters"
 class SchedulerController:
     """One per scope."""
 
-    def __init__(self, scope: Scope, settings: PlacementSettings, members: Members, reservations: Reservations) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        settings: PlacementSettings,
+        members: Members,
+        reservations: Reservations,
+        release: Callable[[Obj, Sequence[str]], dict[str, Obj]],
+    ) -> None:
         self.name = f"placement-scheduler-{scope.word}"
         self._scope = scope
         self._settings = settings
         self._members = members
         self._reservations = reservations
+        self._release = release
         self._awaited: dict[Key, dict[Key, str]] = {}
 
     def setup(self, manager: Manager) -> None:
@@ -183,9 +193,14 @@ class SchedulerController:
                 return None
             wait = limit if late else wait
         cycle = schedule(question)
-        self._reservations.reserve(self._scope, key, [one["clusterName"] for one in cycle.create])
+        picked = [str(one["clusterName"]) for one in cycle.create]
+        self._reservations.reserve(self._scope, key, picked)
+        released = self._release(placement, picked) if picked else {}
         await together(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
-        await together(self._create(placement, policy, decision) for decision in cycle.create)
+        await together(
+            self._create(placement, policy, decision, released.get(decision["clusterName"]))
+            for decision in cycle.create
+        )
         await together(self._reuse(key, policy, one) for one in cycle.reuse)
         await self._report(policy, cycle)
         return wait
@@ -207,14 +222,14 @@ class SchedulerController:
     def _expect(self, key: Key, written: Obj) -> None:
         self._awaited.setdefault(key, {})[key_of(written)] = resource_version_of(written)
 
-    async def _create(self, placement: Obj, policy: Obj, decision: Obj) -> None:
+    async def _create(self, placement: Obj, policy: Obj, decision: Obj, released: Obj | None) -> None:
         key = key_of(placement)
         cluster = decision["clusterName"]
         name = f"{key.name[:26]}-{cluster[:27]}-{self._random.uid()[:8]}"
         metadata: Obj = {
             "name": name,
             "labels": {PARENT_PLACEMENT: key.name},
-            "finalizers": [BINDING_CLEANUP],
+            "finalizers": [BINDING_CLEANUP] if released is None else [BINDING_CLEANUP, WORK_CLEANUP],
         }
         if key.namespace:
             metadata["namespace"] = key.namespace
@@ -227,6 +242,7 @@ class SchedulerController:
         }
         if (spec_of(placement).get("strategy") or {}).get("type") != "External":
             spec["applyStrategy"] = apply_strategy(placement)
+        spec.update(released or {})
         self._expect(key, await self._client.create(self._scope.bindings, {"metadata": metadata, "spec": spec}))
 
     async def _reuse(self, key: Key, policy: Obj, reuse: Reuse) -> None:
@@ -236,8 +252,7 @@ class SchedulerController:
             "schedulingPolicySnapshotName": name_of(policy),
             "clusterDecision": reuse.decision,
         }
-        binding = with_annotations({**reuse.binding, "spec": spec}, {PREVIOUS_STATE: None})
-        self._expect(key, await self._client.update(self._scope.bindings, binding))
+        self._expect(key, await self._client.update(self._scope.bindings, {**reuse.binding, "spec": spec}))
 
     async def _withdraw(self, binding: Obj) -> None:
         marked = with_annotations(binding, {PREVIOUS_STATE: state_of(binding)})

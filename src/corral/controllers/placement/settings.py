@@ -28,12 +28,32 @@ class PlacementSettings:
     """Count what was placed since a member's last heartbeat as used, so that a burst of jobs spreads."""
     pending_limit: float | None = None
     """How long placed jobs may wait on one cluster before another is tried; for ever when None."""
+    gather: float = 0.03
+    """How long news of a placement's bindings are gathered before its status is written anew."""
+    hold: float = 0.3
+    """How long a state that is about to pass is not worth a write; every state is written when 0."""
+    inventory: bool = True
+    """Show members that joined as ClusterProfiles."""
+    unhealthy_after: float = 180.0
+    """How long a member may be silent before its ClusterProfile calls it unhealthy."""
+    strict_admission: bool = False
+    """Refuse what upstream refuses and Corral serves: kinds at versions that are not preferred, and properties of
+    resources with a domain of their own."""
+    patient_runs: bool = False
+    """Update runs take their time as upstream's do: they look at clusters every `run_cluster_wait`, count clusters that
+    have nothing to do as busy for one look, and without an index roll out the last snapshot while a change is still being
+    collected."""
+
+    @classmethod
+    def upstream(cls) -> PlacementSettings:
+        """Everything as upstream does it."""
+        return cls(reserve=False, gather=0.0, hold=0.0, strict_admission=True, patient_runs=True)
 
 
 def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> PlacementSettings:
     """The settings in the `placement` part of a Corral configuration."""
     part: Obj = configuration.get("placement") or {}
-    default = PlacementSettings()
+    default = PlacementSettings.upstream() if part.get("upstream") else PlacementSettings()
 
     def seconds(name: str, fallback: float) -> float:
         value = part.get(name)
@@ -46,4 +66,10 @@ def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> 
         admit_workloads=bool(part.get("enableWorkload", admit_workloads)),
         pending_limit=seconds("pendingTimeout", 0.0) or None,
         reserve=bool(part.get("reserve", default.reserve)),
+        gather=default.gather,
+        hold=default.hold,
+        inventory=bool(part.get("enableClusterInventory", default.inventory)),
+        unhealthy_after=seconds("clusterUnhealthyThreshold", default.unhealthy_after),
+        strict_admission=bool(part.get("strictAdmission", default.strict_admission)),
+        patient_runs=default.patient_runs,
     )

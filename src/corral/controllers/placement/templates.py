@@ -51,7 +51,13 @@ def placement_name(template: str, job: str) -> str:
 
 def placement_for(job: Obj, template: Obj) -> Obj:
     """The placement of one Job."""
-    selector = {"group": JOBS.group, "version": JOBS.version, "kind": JOBS.kind, "name": name_of(job)}
+    selector = {
+        "group": JOBS.group,
+        "version": JOBS.version,
+        "kind": JOBS.kind,
+        "name": name_of(job),
+        "selectionScope": "NamespaceWithResources",  # the default, so that what is stored compares equal
+    }
     notes = {
         name: value
         for name, value in annotations_of(template).items()
@@ -115,15 +121,16 @@ class TemplateController:
 
     async def _update(self, placement: Obj, wanted: Obj) -> None:
         notes = {**annotations_of(placement), **annotations_of(wanted)}
-        # The placement controller writes a missing strategy as an empty one.
-        same = {**spec_of(placement), "strategy": spec_of(placement).get("strategy") or {}} == {
-            **spec_of(wanted),
-            "strategy": spec_of(wanted).get("strategy") or {},
-        }
+        same = _with_strategy(spec_of(placement)) == _with_strategy(spec_of(wanted))
         if is_deleting(placement) or (same and notes == annotations_of(placement)):
             return
         metadata = {**placement["metadata"], "annotations": notes}
         await self._client.update(RESOURCE_PLACEMENTS, {**placement, "metadata": metadata, "spec": wanted["spec"]})
+
+
+def _with_strategy(spec: Obj) -> Obj:
+    """The spec with the strategy that a missing one stands for: the placement controller writes it down."""
+    return {**spec, "strategy": {"type": "RollingUpdate", **(spec.get("strategy") or {})}}
 
 
 def _names(job: Obj) -> Iterable[str]:

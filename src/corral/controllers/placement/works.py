@@ -11,7 +11,7 @@ from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.scope import Records, Scope, parent_key
 from corral.controllers.placement.settings import PlacementSettings
 from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove, together, write_status
-from corral.core.conditions import condition, set_condition
+from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists, ApiError, Conflict, NotFound
 from corral.core.meta import (
     Key,
@@ -27,19 +27,28 @@ from corral.core.meta import (
     spec_of,
     status_of,
     with_annotations,
+    with_finalizer,
     with_labels,
 )
 from corral.decide.placement.delivery import ABANDON, PASSED_ON, Delivery, delivery_of
 from corral.decide.placement.envelopes import EnvelopeError, Order, make_works
 from corral.decide.placement.overrides import OverrideError
-from corral.decide.placement.rollout import fresh, overrides_of
+from corral.decide.placement.rollout import STARTED, fresh, is_external, overrides_of
 from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
-from corral.decide.placement.works import DIFF_IN_PROGRESS, IN_PROGRESS, REPORT_DIFF, nothing_reported, summarize
+from corral.decide.placement.works import (
+    DIFF_IN_PROGRESS,
+    IN_PROGRESS,
+    REPORT_DIFF,
+    is_answered,
+    nothing_reported,
+    summarize,
+)
 from corral.kinds.fleet import WORKS
 from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
 from corral.runtime.controller import Manager, Result, Watch
 
 DELETION_CHECK_S = 30.0
+RELEASED = condition("RolloutStarted", True, "RolloutStarted", STARTED)
 _LISTS = ("failedPlacements", "driftedPlacements", "diffedPlacements")
 SYNCED = condition("WorkSynchronized", True, "AllWorkSynced", "All of the works are synchronized to the latest")
 NO_OVERRIDE = condition(
@@ -68,6 +77,7 @@ class WorkController:
         self._overrides = overrides
         self._catalog = catalog
         self._settings = settings
+        self._held: dict[Key, float] = {}
 
     def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
@@ -78,8 +88,8 @@ class WorkController:
         manager.add(
             self,
             watches=[
-                Watch(self._scope.bindings),
-                Watch(WORKS, map=self._own_binding),
+                Watch(self._scope.bindings, when=_binding_concerns),
+                Watch(WORKS, map=self._own_binding, when=_work_concerns),
                 Watch(self._scope.placements, map=self._bindings_of, when=self._delivers_otherwise),
             ],
             workers=8,
@@ -100,21 +110,30 @@ class WorkController:
     async def reconcile(self, key: Key) -> Result | None:
         binding = self._records.binding(key)
         if binding is None:
+            self._held.pop(key, None)
             return None
         works = self._works.by_index("binding", str(key))
         if is_deleting(binding):
             return await self._clean_up(binding, works)
         if state_of(binding) == UNSCHEDULED:
-            if works:
-                await self._report(binding, [], works, changed=False)
-            return None
+            return await self._report(binding, [], works) if works else None
         if state_of(binding) != BOUND:
             return None
         binding = await ensure_finalizer(self._client, self._scope.bindings, binding, WORK_CLEANUP)
+        return await self._generate(binding, works) if self._is_started(binding) else None
+
+    def _is_started(self, binding: Obj) -> bool:
+        """Whether the binding is being rolled out. One that was released to the latest snapshot is: our own first
+        report says so too, which saves whoever released it a write."""
         started = fresh(binding, "RolloutStarted")
-        if started is None or started["status"] != "True":
-            return None
-        return await self._generate(binding, works)
+        if started is not None:
+            return bool(started["status"] == "True")
+        for key in parent_key(binding):
+            placement, master = self._records.placements.get(key), self._records.snapshot(key)
+            if placement is None or master is None or is_external(placement):
+                return False
+            return spec_of(binding).get("resourceSnapshotName") == name_of(master)
+        return False
 
     async def _clean_up(self, binding: Obj, works: list[Obj]) -> Result | None:
         if WORK_CLEANUP not in finalizers_of(binding):
@@ -167,9 +186,16 @@ class WorkController:
             text = f"Failed to synchronize the work to the latest: {error.message}"
             await self._fail(binding, "WorkSynchronized", "SyncWorkFailed", text, overridden)
             raise
+        if changed and self._settings.hold and find(binding, "Applied") is None:
+            # The first answers are awaited. Later this state is written: it starts the times of the next anew.
+            self._held[key_of(binding)] = self._clock.now() + self._settings.hold
+            return Result(requeue_after=self._settings.hold)
+        if changed:
+            report_diff = (spec_of(binding).get("applyStrategy") or {}).get("type") == REPORT_DIFF
+            await self._write(binding, [overridden, SYNCED, DIFF_IN_PROGRESS if report_diff else IN_PROGRESS], {})
+            return None
         names = {name_of(work) for work in wanted}
-        await self._report(binding, [overridden, SYNCED], [w for w in works if name_of(w) in names], changed=changed)
-        return None
+        return await self._report(binding, [overridden, SYNCED], [w for w in works if name_of(w) in names])
 
     def _order(self, binding: Obj) -> Order | None:
         key = next(iter(parent_key(binding)), None)
@@ -208,7 +234,8 @@ class WorkController:
 
     async def _create(self, work: Obj) -> None:
         try:
-            await self._client.create(WORKS, work)
+            # The member's finalizer comes with the Work: one write less, unless all is to be as upstream does it.
+            await self._client.create(WORKS, with_finalizer(work, WORK_CLEANUP) if self._settings.hold else work)
         except AlreadyExists:
             # Left by another binding of this placement to the same cluster, or the cache is behind.
             old = await self._client.get(WORKS, name_of(work), namespace_of(work))
@@ -231,27 +258,31 @@ class WorkController:
     async def _fail(self, binding: Obj, kind: str, reason: str, text: str, *before: Obj) -> None:
         await self._write(binding, [*before, condition(kind, False, reason, text)], {})
 
-    async def _report(self, binding: Obj, first: list[Obj], works: list[Obj], *, changed: bool) -> None:
+    async def _report(self, binding: Obj, first: list[Obj], works: list[Obj]) -> Result | None:
         report_diff = (spec_of(binding).get("applyStrategy") or {}).get("type") == REPORT_DIFF
-        if changed:
-            await self._write(binding, [*first, DIFF_IN_PROGRESS if report_diff else IN_PROGRESS], {})
-            return
+        wait = self._held.get(key_of(binding), 0.0) - self._clock.now()
+        if wait > 0 and not is_answered(works, report_diff=report_diff):
+            return Result(requeue_after=wait)
+        self._held.pop(key_of(binding), None)
         if not first:
             first = [entry for entry in status_of(binding).get("conditions") or () if entry["type"] in _EARLY]
-        if not report_diff and fresh_reason(binding, "Applied") == IN_PROGRESS["reason"] and nothing_reported(works):
-            return  # the members have not begun with what was written last
+        if not report_diff and nothing_reported(works):
+            await self._write(binding, [*first, IN_PROGRESS], {})
+            return None
         summary = summarize(works, report_diff=report_diff)
         lists = dict(zip(_LISTS, (summary.failed, summary.drifted, summary.diffed), strict=True))
         await self._write(binding, [*first, *summary.conditions], lists)
+        return None
 
     async def _write(self, binding: Obj, entries: list[Obj], lists: dict[str, list[Obj]]) -> None:
-        old = status_of(binding)
-        conditions = [entry for entry in old.get("conditions") or () if entry["type"] == "RolloutStarted"]
+        old = status_of(binding).get("conditions") or ()
+        conditions = [entry for entry in old if entry["type"] == "RolloutStarted"]
+        if state_of(binding) == BOUND and fresh(binding, "RolloutStarted") is None:
+            conditions, entries = [], [RELEASED, *entries]
+        now = self._clock.timestamp()
         for entry in entries:
-            before = [one for one in old.get("conditions") or () if one["type"] == entry["type"]]
-            current = {**entry, "observedGeneration": generation_of(binding)}
-            if entry["type"] != "RolloutStarted":
-                conditions += set_condition(before, current, self._clock.timestamp())
+            before = [one for one in old if one["type"] == entry["type"]]
+            conditions += set_condition(before, {**entry, "observedGeneration": generation_of(binding)}, now)
         status: Obj = {"conditions": conditions, **{name: found for name, found in lists.items() if found}}
         await write_status(self._client, self._scope.bindings, binding, status)
 
@@ -259,5 +290,26 @@ class WorkController:
 _EARLY = ("Overridden", "WorkSynchronized")
 
 
-def fresh_reason(binding: Obj, kind: str) -> str:
-    return str((fresh(binding, kind) or {}).get("reason", ""))
+def _binding_concerns(old: Obj | None, new: Obj | None) -> bool:
+    """Not our own reports."""
+    if old is None or new is None:
+        return True
+    return (
+        generation_of(old) != generation_of(new)
+        or is_deleting(old) != is_deleting(new)
+        or finalizers_of(old) != finalizers_of(new)
+        or find(old, "RolloutStarted") != find(new, "RolloutStarted")
+    )
+
+
+def _work_concerns(old: Obj | None, new: Obj | None) -> bool:
+    """Not the Work that we just made, and not the member's own marks on it."""
+    if old is None or new is None:
+        return new is None or bool(status_of(new))
+    return (
+        old.get("status") != new.get("status")
+        or generation_of(old) != generation_of(new)
+        or is_deleting(old) != is_deleting(new)
+        or labels_of(old) != labels_of(new)
+        or annotations_of(old) != annotations_of(new)
+    )

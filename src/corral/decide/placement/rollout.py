@@ -17,6 +17,8 @@ UNTRACKABLE: Final = frozenset({"NotAllWorkAreAvailabilityTrackable", "WorkNotTr
 STARTED: Final = "Detected the new changes on the resources and started the rollout process"
 BLOCKED: Final = "The resources cannot be updated to the latest because of the rollout strategy"
 _FAILING: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
+COUNTED: Final = ("RolloutStarted", *_FAILING, "DiffReported")
+"""Conditions of a binding that rollouts look at."""
 
 
 def amount(value: int | str, total: int, *, up: bool = True) -> int:
@@ -27,6 +29,11 @@ def amount(value: int | str, total: int, *, up: bool = True) -> int:
         return int(value)
     share = int(value[:-1]) * total
     return -(-share // 100) if up else share // 100
+
+
+def is_external(placement: Obj) -> bool:
+    """Whether others roll the placement out, in staged update runs."""
+    return bool((spec_of(placement).get("strategy") or {}).get("type") == "External")
 
 
 def fresh(binding: Obj, kind: str) -> Obj | None:

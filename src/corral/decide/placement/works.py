@@ -52,6 +52,23 @@ def _split(works: Sequence[Obj], kind: str) -> tuple[Obj | None, Obj | None]:
     return pending, failed
 
 
+def is_answered(works: Sequence[Obj], *, report_diff: bool) -> bool:
+    """Whether the members have said all there is to say for now about these Works."""
+    kinds = ("DiffReported",) if report_diff else ("Applied", "Available")
+    for work in works:
+        for kind in kinds:
+            entry = find(work, kind)
+            if (
+                entry is not None
+                and entry["status"] == "False"
+                and entry.get("observedGeneration") == generation_of(work)
+            ):
+                break
+            if entry is None or entry.get("observedGeneration", 0) < generation_of(work):
+                return False
+    return True
+
+
 def nothing_reported(works: Sequence[Obj]) -> bool:
     """Whether no member has said anything yet about these Works."""
     return bool(works) and not any(

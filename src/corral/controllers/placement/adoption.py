@@ -1,0 +1,29 @@
+"""Adoption at birth: new placements come with the finalizers that their controllers would otherwise add, one write less."""
+
+from __future__ import annotations
+
+from corral.controllers.placement.templates import is_template
+from corral.core.admission import AdmissionRequest
+from corral.core.meta import Obj, with_finalizer
+from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS
+from corral.kinds.fleet.names import PLACEMENT_CLEANUP, SCHEDULER_CLEANUP
+
+_KINDS = {(one.group, one.kind) for one in (CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS)}
+
+
+class PlacementAdoption:
+    """Adds finalizers to placements that are created. Where it is not asked, the controllers add them later."""
+
+    name = "fleet-placement-adoption"
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return request.operation == "CREATE" and not request.subresource and request.kind in _KINDS
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        placement = request.obj
+        if placement is None or (request.resource.namespaced and is_template(placement)):
+            return placement
+        return with_finalizer(with_finalizer(placement, PLACEMENT_CLEANUP), SCHEDULER_CLEANUP)
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        """Nothing to refuse."""
