@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from corral.core import names
 from corral.core import validation as v
 from corral.core.errors import Cause
 from corral.core.meta import Obj, labels_of, spec_of
@@ -474,14 +475,55 @@ def _check_patches(new: Obj, old: Obj | None, active: bool) -> list[Cause]:
     return causes
 
 
-def _patched_containers(entry: Obj) -> Iterable[tuple[str, Obj]]:
+FIXED_IN_PATCHES = (
+    "serviceAccountName", "volumes", "initContainers", "containers", "imagePullSecrets", "securityContext",
+    "terminationGracePeriodSeconds",
+)  # fmt: skip
+"""What a patch brings into pods once and for all; the rest is for queues to change."""
+
+
+def _validate_train_job(obj: Obj) -> list[Cause]:
+    causes = []
+    for position, entry in enumerate(spec_of(obj).get("runtimePatches") or ()):
+        manager = str(entry.get("manager") or "")
+        domain, slash, rest = manager.partition("/")
+        if not slash or not rest or names.check_subdomain(domain):
+            text = 'must be a domain-prefixed path (such as "acme.io/foo")'
+            causes.append(v.invalid(f"spec.runtimePatches[{position}].manager", manager, text))
+    return causes
+
+
+def _validate_train_job_update(new: Obj, old: Obj) -> list[Cause]:
+    held = {entry.get("manager"): _patched_pods(entry) for entry in spec_of(old).get("runtimePatches") or ()}
+    causes = []
+    for position, entry in enumerate(spec_of(new).get("runtimePatches") or ()):
+        before = held.get(entry.get("manager")) or {}
+        for job, (place, pod) in _patched_pods(entry).items():
+            if job in before:
+                was = before[job][1]
+                causes += [
+                    v.invalid(f"spec.runtimePatches[{position}].{place}.{name}", pod.get(name), _IMMUTABLE)
+                    for name in FIXED_IN_PATCHES
+                    if name in was and pod.get(name) != was[name]
+                ]
+    return _validate_train_job(new) + causes
+
+
+def _patched_pods(entry: Obj) -> dict[str, tuple[str, Obj]]:
+    """Per replicated job, where a patch changes its pods and how."""
     template = (entry.get("trainingRuntimeSpec") or {}).get("template") or {}
+    pods = {}
     for index, replicated in enumerate((template.get("spec") or {}).get("replicatedJobs") or ()):
         job_spec = (replicated.get("template") or {}).get("spec") or {}
-        spec = (job_spec.get("template") or {}).get("spec") or {}
-        for position, container in enumerate(spec.get("containers") or ()):
-            path = f"trainingRuntimeSpec.template.spec.replicatedJobs[{index}].template.spec.template.spec"
-            yield f"{path}.containers[{position}].env", container
+        place = f"trainingRuntimeSpec.template.spec.replicatedJobs[{index}].template.spec.template.spec"
+        pods[str(replicated.get("name"))] = (place, (job_spec.get("template") or {}).get("spec") or {})
+    return pods
+
+
+def _patched_containers(entry: Obj) -> Iterable[tuple[str, Obj]]:
+    for place, pod in _patched_pods(entry).values():
+        for position, container in enumerate(pod.get("containers") or ()):
+            yield f"{place}.containers[{position}].env", container
 
 
 def stamp_patches(new: Obj, old: Obj | None, now: str) -> Obj:
@@ -517,6 +559,8 @@ TRAIN_JOB = KindDef(
     group=GROUP,
     kind="TrainJob",
     plural="trainjobs",
+    validate=_validate_train_job,
+    validate_update=_validate_train_job_update,
     versions=(
         VersionDef(
             "v1alpha1",
