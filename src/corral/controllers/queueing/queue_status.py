@@ -25,7 +25,6 @@ from corral.core.meta import (
     without_finalizer,
 )
 from corral.core.quantity import Quantity
-from corral.core.resource import Resource
 from corral.core.timestamps import format_time
 from corral.decide.queueing.state import QueueingState
 from corral.decide.queueing.views import ClusterQueueView, CohortView, LocalQueueView
@@ -331,7 +330,6 @@ class CohortController:
     """
 
     name = "kueue-cohort-controller"
-    resource: Resource = COHORTS
 
     def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
         self.context = context

@@ -38,9 +38,8 @@ Change = Callable[[Obj], Obj | None]
 class Scheduler:
     """Plans and writes admissions, preemptions and the reasons for waiting."""
 
-    name = ADMISSION_MANAGER
-
     def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+        self.name = ADMISSION_MANAGER
         self.context = context
         self.state = state
         self.metrics = metrics

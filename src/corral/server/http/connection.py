@@ -22,6 +22,7 @@ MAX_PIPELINED = 16
 HEAD_TIMEOUT_S = 32.0
 IDLE_TIMEOUT_S = 90.0
 STREAM_BUFFER = 256 * 1024
+RAW_LIMIT = 1024 * 1024
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
@@ -313,8 +314,6 @@ class Connection(asyncio.Protocol):
 class _Raw:
     """The bytes of an upgraded connection, with back-pressure both ways."""
 
-    LIMIT = 1024 * 1024
-
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.chunks: deque[bytes] = deque()
@@ -326,7 +325,7 @@ class _Raw:
         if data:
             self.chunks.append(data)
             self.size += len(data)
-            if self.size > self.LIMIT:
+            if self.size > RAW_LIMIT:
                 self.connection.transport.pause_reading()
         else:
             self.ended = True
@@ -340,7 +339,7 @@ class _Raw:
             await self.arrived.wait()
         data = b"".join(self.chunks)
         self.chunks.clear()
-        if self.size > self.LIMIT:
+        if self.size > RAW_LIMIT:
             self.connection.transport.resume_reading()
         self.size = 0
         return data
