@@ -367,6 +367,24 @@ def test_a_settlement_ages_the_history_first() -> None:
     assert book.consumed("ns/a") == ({"cpu": (4 + 2 + 2) * NANO}, 5 * MINUTE)
 
 
+def test_afs_19_a_history_from_the_future_waits_for_its_time() -> None:
+    book = ledger()
+    book.set_queue(spec("a", consumed=8, at=5 * MINUTE))
+    assert book.sample("ns/a", {"cpu": 4000}, 0.0) is None
+    assert book.sample("ns/a", {"cpu": 4000}, 9 * MINUTE) is None
+    assert book.consumed("ns/a") == ({"cpu": 8 * NANO}, 5 * MINUTE)
+    assert book.sample("ns/a", {"cpu": 4000}, 10 * MINUTE) == {"cpu": 6 * NANO}
+
+
+def test_afs_40_a_settlement_never_turns_time_back() -> None:
+    book = ledger()
+    book.set_queue(spec("a", consumed=8, at=5 * MINUTE))
+    info = decoded("w")
+    book.penalize(info, {FlavorResource("f", "cpu"): 4000})
+    assert book.settle("ns/a", info.key, {"cpu": 4000}, 0.0)
+    assert book.consumed("ns/a") == ({"cpu": 10 * NANO}, 5 * MINUTE)
+
+
 def admission_of(built: QueueingWorld) -> Obj:
     (admission,) = built.state.plan_cycle(built.now).admissions
     return admission.admission

@@ -197,6 +197,49 @@ def test_recomputing_keeps_a_group_on_the_flavor_only_one_of_it_asks_for() -> No
     assert flavors(entry) == {"leader": {"cpu": "tas-a"}, "worker": {"gpu": "tas-a"}}
 
 
+# -- slices of elastic jobs -------------------------------------------------------------------------------------------
+
+ELASTIC = {"kueue.x-k8s.io/elastic-job": "true"}
+SUCCESSOR = {**ELASTIC, "kueue.x-k8s.io/workload-slice-replacement-for": "default/old"}
+NOT_REQUIRED = "required topology is not supported with ElasticJobsViaWorkloadSlices"
+NOT_PREFERRED = "preferred topology is not supported with ElasticJobsViaWorkloadSlices"
+
+SLICES: dict[str, tuple[dict[str, str], Obj, str]] = {
+    "FLV-85 required topology is rejected with ElasticJobsViaWorkloadSlices": (SUCCESSOR, ON_HOST, NOT_REQUIRED),
+    "FLV-86 preferred topology is rejected with ElasticJobsViaWorkloadSlices": (
+        SUCCESSOR,
+        {"preferred": HOST},
+        NOT_PREFERRED,
+    ),
+    "FLV-87 preferred topology is rejected for new elastic workload": (ELASTIC, {"preferred": HOST}, NOT_PREFERRED),
+    "FLV-88 unconstrained topology is accepted with ElasticJobsViaWorkloadSlices": (
+        SUCCESSOR,
+        {"unconstrained": True},
+        "",
+    ),
+    "FLV-89 required topology is accepted for regular jobs": ({}, ON_HOST, ""),
+    "FLV-90 preferred topology is accepted for regular jobs": ({}, {"preferred": HOST}, ""),
+}
+
+
+@pytest.mark.parametrize("name", SLICES, ids=list(SLICES))
+def test_elastic_slices_are_placed_anywhere_or_not_at_all(name: str) -> None:
+    annotations, topology, problem = SLICES[name]
+    settings = QueueingSettings(features=Features(elastic_slices_with_topology=True))
+    built = world({"tas-a": {"cpu": 10}}, nodes={"tas-a/node-a": {"cpu": "10"}}, settings=settings)
+    if annotations is SUCCESSOR:
+        held = make_assignment("main", {"cpu": "tas-a"}, {"cpu": 1})
+        held["topologyAssignment"] = {"levels": [HOST], "domains": [{"values": ["node-a"], "count": 1}]}
+        old = make_workload("old", "lq", make_pod_set("main", 1, {"cpu": 1}, topology=topology), annotations=ELASTIC)
+        built.put(reserve(old, "cq", held))
+    entry = nominate(
+        built, make_workload("w", "lq", make_pod_set("main", 3, {"cpu": 1}, topology=topology), annotations=annotations)
+    )
+    assert errors(entry) == ({"main": problem} if problem else {})
+    assert entry.nominated.mode is (Mode.NO_FIT if problem else Mode.FIT)
+    assert (entry.nominated.pod_sets[0].topology is None) is bool(problem)
+
+
 # -- what is asked for and used ---------------------------------------------------------------------------------------
 
 

@@ -5,10 +5,11 @@ Both versions of the file are accepted. Units are in the names; impossible value
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from corral.controllers.queueing.device_config import device_mappings
 from corral.controllers.queueing.gates import FeatureGates
 from corral.core.meta import Obj
 from corral.core.quantity import Quantity
@@ -18,6 +19,7 @@ from corral.decide.queueing.settings import (
     FINAL_SHARE,
     INITIAL_SHARE,
     AdmissionFairSharing,
+    DeviceMapping,
     Features,
     QueueingSettings,
     Transformation,
@@ -104,6 +106,7 @@ class QueueingConfig:
     excluded_prefixes: tuple[str, ...] = ()
     ignore_undeclared: bool = False
     transformations: tuple[Transformation, ...] = ()
+    device_mappings: tuple[DeviceMapping, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
 
     def settings(self) -> QueueingSettings:
@@ -116,6 +119,7 @@ class QueueingConfig:
             admission_fair_sharing=self.admission_fair_sharing if gates["AdmissionFairSharing"] else None,
             excluded_prefixes=self.excluded_prefixes,
             transformations=self.transformations,
+            device_mappings=self.device_mappings,
             ignore_undeclared=self.ignore_undeclared and gates["QuotaCheckStrategy"],
             eviction_timestamp=ready is None or ready.order_by_eviction,
             block_on_pods_ready=ready is not None and ready.block_admission,
@@ -192,8 +196,16 @@ def load_config(document: Obj) -> QueueingConfig:
 
 def _default_selector(namespace: str) -> Obj:
     excluded = ["kube-system", namespace]
+        device_mappings=_device_mappings(resources.get("deviceClassMappings") or ()),
     expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
     return {"matchExpressions": [expression]}
+
+
+def _device_mappings(entries: Sequence[Obj]) -> tuple[DeviceMapping, ...]:
+    try:
+        return device_mappings(entries)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _seconds(path: str, value: Any, default: float | None) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from corral.controllers.queueing.context import Caches
 from corral.controllers.queueing.topology_controller import assignments_of, workload_key
@@ -11,6 +12,14 @@ from corral.decide.queueing.state import QueueingState
 from corral.runtime.informer import Informer, Reader
 
 Wake = Callable[[], None]
+
+
+class DeviceCaches(NamedTuple):
+    """What is known about devices."""
+
+    classes: Informer
+    templates: Informer
+    slices: Informer
 
 
 class Feed:
@@ -25,7 +34,14 @@ class Feed:
         """Pods of workloads that are not known yet; whether they count is told by their workload."""
 
     def connect(
-        self, caches: Caches, *, limits: Informer, classes: Informer, nodes: Informer | None, pods: Informer | None
+        self,
+        caches: Caches,
+        *,
+        limits: Informer,
+        classes: Informer,
+        nodes: Informer | None,
+        pods: Informer | None,
+        devices: DeviceCaches | None = None,
     ) -> None:
         """Follow all kinds that decisions depend on; nodes and pods only matter for topology."""
         state = self._state
@@ -39,6 +55,10 @@ class Feed:
         self._follow(caches.cohorts, state.upsert_cohort, _by_name(state.delete_cohort))
         self._follow(caches.cluster_queues, state.upsert_cluster_queue, _by_name(state.delete_cluster_queue))
         self._follow(caches.local_queues, state.upsert_local_queue, _by_key(state.delete_local_queue))
+        if devices is not None:
+            self._follow(devices.classes, state.set_device_class, _by_name(state.delete_device_class))
+            self._follow(devices.templates, state.set_claim_template, _by_key(state.delete_claim_template))
+            self._follow(devices.slices, state.set_resource_slice, _by_name(state.delete_resource_slice))
         self._workloads = caches.workloads
         self._follow(caches.workloads, self._workload, _by_key(state.delete_workload))
         if nodes is not None:

@@ -7,7 +7,7 @@ from corral.controllers.queueing.admission.pods import QueuedPods
 from corral.controllers.queueing.config import QueueingConfig, load_config
 from corral.controllers.queueing.context import Caches, Context
 from corral.controllers.queueing.elastic import ElasticUngater
-from corral.controllers.queueing.feed import Feed
+from corral.controllers.queueing.feed import DeviceCaches, Feed
 from corral.controllers.queueing.job_controller import JobController, WorkloadOwners
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
@@ -25,6 +25,7 @@ from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
 from corral.jobs.registry import adapters, with_implied
+from corral.kinds.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Reader
 
@@ -67,6 +68,7 @@ class Queueing:
             classes=manager.informer(RUNTIME_CLASSES),
             nodes=manager.informer(NODES) if topology else None,
             pods=manager.informer(PODS) if topology else None,
+            devices=self._device_caches(manager),
         )
         scheduler.setup(manager)
         WorkloadController(context, metrics, self.state).setup(manager)
@@ -84,6 +86,11 @@ class Queueing:
         if self.config.gates["ElasticJobsViaWorkloadSlices"]:
             ElasticUngater(context).setup(manager)
         self._set_up_jobs(context, metrics, manager)
+
+    def _device_caches(self, manager: Manager) -> DeviceCaches | None:
+        if not self.config.gates["KueueDRAIntegration"]:
+            return None
+        return DeviceCaches(*map(manager.informer, (DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES)))
 
     def _find_workload(self, key: Key) -> Obj | None:
         return self._workloads.get(key) if self._workloads is not None else None

@@ -35,6 +35,7 @@ from corral.core.timestamps import format_time, parse_time
 from corral.decide.queueing.state import QueueingState
 from corral.jobs import lifecycle
 from corral.jobs import workload as wl
+from corral.kinds.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, names
 from corral.runtime.controller import Manager, Result, Watch
 
@@ -88,9 +89,20 @@ class WorkloadController:
                 Watch(WORKLOADS),
                 Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_queue_changed),
                 Watch(LOCAL_QUEUES, map=self._of_local_queue, when=_queue_changed),
+                *self._device_watches(),
             ],
             workers=workers,
         )
+
+    def _device_watches(self) -> list[Watch]:
+        """Whatever devices depend on may let them be counted, or no more."""
+        if not self.context.config.gates["KueueDRAIntegration"]:
+            return []
+        kinds = (DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES)
+        return [Watch(kind, map=self._using_devices) for kind in kinds]
+
+    def _using_devices(self, _: Obj) -> Iterable[Key]:
+        return self.state.device_users() if self.state is not None else ()
 
     def _of_cluster_queue(self, queue: Obj) -> Iterable[Key]:
         return [key_of(workload) for workload in self.caches.workloads_of_cluster_queue(name_of(queue))]
@@ -353,6 +365,9 @@ class WorkloadController:
         return (False, None) if new is workload else await self._write(new)
 
     def _queue_problem(self, workload: Obj) -> Problem | None:
+        uncounted = self.state.uncounted(key_of(workload)) if self.state is not None else ""
+        if uncounted:
+            return Problem("Misconfigured", uncounted)
         local, queue = self._queues(workload)
         if local is None:
             return Problem("Misconfigured", f"LocalQueue {wl.queue_of(workload)} doesn't exist")

@@ -14,6 +14,7 @@ from corral.core.meta import Key
 from corral.decide.queueing.activity import refresh_activity
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
 from corral.decide.queueing.cycle import Cycle
+from corral.decide.queueing.devices import Devices
 from corral.decide.queueing.model import LocalQueueSpec, WorkloadInfo
 from corral.decide.queueing.pending import Pending, PendingQueue
 from corral.decide.queueing.plan import PodSetAssignment
@@ -36,7 +37,8 @@ class Intake:
         self.settings = settings or QueueingSettings()
         self.world = World(self.settings)
         self._overheads: dict[str, Mapping[str, str]] = dict(overheads or {})
-        self._decoder = WorkloadDecoder(self.settings, self._overheads)
+        self.devices = Devices(self.settings)
+        self._decoder = WorkloadDecoder(self.settings, self._overheads, self.devices)
         self._cycle = Cycle(self.world)
         self._specs: dict[tuple[str, str], object] = {}
         self._by_local_queue: dict[Key, dict[Key, None]] = {}
@@ -197,7 +199,7 @@ class Intake:
 
     def _queue(self, info: WorkloadInfo) -> None:
         pending = self._queue_for(info)
-        if pending is None or not info.active or info.on_hold or info.deleting:
+        if pending is None or not info.active or info.on_hold or info.deleting or info.uncounted:
             self._unqueue(info)
             return
         backoff = self._in_backoff(info)
@@ -356,6 +358,7 @@ def _waits_alike(old: WorkloadInfo, new: WorkloadInfo) -> bool:
             info.gated_preemption,
             info.failed_checks,
             info.invalid,
+            info.uncounted,
             info.reserving,
         )
 

@@ -314,6 +314,9 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
     """Why its requests can never be admitted (requests above limits, limit ranges)."""
     needs_second_pass: bool = False
     job_uid: str = ""
+    uses_devices: bool = False
+    uncounted: str = ""
+    """Why its devices cannot be counted, which keeps it out of the queues."""
     generation: int = 0
     version: int = 0
     """Resource version as a number, 0 when it is not one."""

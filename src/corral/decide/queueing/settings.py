@@ -21,6 +21,22 @@ class Transformation(msgspec.Struct, frozen=True):
     multiply_by: str = ""
 
 
+class CounterSource(msgspec.Struct, frozen=True):
+    """A counter that partitionable devices of a driver draw from; `selector` is CEL for the devices meant."""
+
+    driver: str
+    counter: str
+    selector: str
+
+
+class DeviceMapping(msgspec.Struct, frozen=True):
+    """The name under which quota counts devices of some classes."""
+
+    resource: str
+    classes: tuple[str, ...]
+    counters: tuple[CounterSource, ...] = ()
+
+
 class AdmissionFairSharing(msgspec.Struct, frozen=True):
     """Usage-based order between the LocalQueues of one ClusterQueue."""
 
@@ -52,6 +68,10 @@ class Features(msgspec.Struct, frozen=True):
     topology_recompute: bool = True
     topology_fail_fast: bool = True
     topology_profile_mixed: bool = True
+    devices: bool = True
+    devices_extended: bool = True
+    devices_partitioned: bool = True
+    devices_rejected_when_off: bool = True
     topology_balanced: bool = False
 
 
@@ -65,6 +85,7 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     transformations: tuple[Transformation, ...] = ()
     ignore_undeclared: bool = False
     eviction_timestamp: bool = True
+    device_mappings: tuple[DeviceMapping, ...] = ()
     """Order by eviction time after a PodsReady timeout; False orders by creation."""
     block_on_pods_ready: bool = False
     """Admit one workload at a time until its pods are ready."""

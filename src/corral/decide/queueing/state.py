@@ -211,7 +211,7 @@ class QueueingState(Intake):
         if self._overheads.get(name) != overhead:
             self._overheads[name] = overhead
             limits = self._decoder.limits
-            self._decoder = WorkloadDecoder(self.settings, self._overheads)
+            self._decoder = WorkloadDecoder(self.settings, self._overheads, self.devices)
             self._decoder.limits = limits
             self._decode_waiting(lambda info: _runs_in(info, name))
 
@@ -226,6 +226,59 @@ class QueueingState(Intake):
 
     def _decode_waiting(self, concerned: Callable[[WorkloadInfo], bool]) -> None:
         """Work out anew what those who wait ask for."""
+    def set_device_class(self, obj: Obj) -> None:
+        """A DeviceClass: what selects its devices, and the extended resource it provides."""
+        if self._is_news("device class", name_of(obj), spec_of(obj)):
+            before = dict(self.devices.extended)
+            self.devices.set_class(obj)
+            self._devices_changed(before)
+
+    def delete_device_class(self, name: str) -> None:
+        before = dict(self.devices.extended)
+        self._specs.pop(("device class", name), None)
+        self.devices.delete_class(name)
+        self._devices_changed(before)
+
+    def _devices_changed(self, before: Mapping[str, str]) -> None:
+        changed = {name for name, _ in before.items() ^ self.devices.extended.items()}
+
+        def concerned(info: WorkloadInfo) -> bool:
+            return info.uses_devices or any(not changed.isdisjoint(entry.pod_requests) for entry in info.pod_sets)
+
+        self._decode_waiting(concerned)
+
+    def set_claim_template(self, obj: Obj) -> None:
+        """A ResourceClaimTemplate, from which pods get claims for devices."""
+        key = key_of(obj)
+        if self._is_news("claim template", str(key), spec_of(obj)):
+            self.devices.templates[key] = obj
+            self._decode_waiting(lambda info: info.uses_devices and info.key.namespace == key.namespace)
+
+    def delete_claim_template(self, key: Key) -> None:
+        self._specs.pop(("claim template", str(key)), None)
+        if self.devices.templates.pop(key, None) is not None:
+            self._decode_waiting(lambda info: info.uses_devices and info.key.namespace == key.namespace)
+
+    def set_resource_slice(self, obj: Obj) -> None:
+        """Devices as a driver publishes them; selectors and counters are read off them."""
+        if self._is_news("slice", name_of(obj), spec_of(obj)):
+            self.devices.slices[name_of(obj)] = obj
+            self._decode_waiting(lambda info: info.uses_devices)
+
+    def delete_resource_slice(self, name: str) -> None:
+        self._specs.pop(("slice", name), None)
+        if self.devices.slices.pop(name, None) is not None:
+            self._decode_waiting(lambda info: info.uses_devices)
+
+    def device_users(self) -> list[Key]:
+        """Workloads whose pods use devices and that hold no quota."""
+        return [key for key, info in self.world.workloads.items() if info.uses_devices and not info.reserving]
+
+    def uncounted(self, key: Key) -> str:
+        """Why the devices of a waiting workload cannot be counted; empty when they can."""
+        info = self.world.workloads.get(key)
+        return info.uncounted if info is not None else ""
+
         for info in list(self.world.workloads.values()):
             if not info.reserving and not info.finished and concerned(info):
                 self._accept(self._decoder.decode(info.obj), info)
@@ -440,6 +493,8 @@ class QueueingState(Intake):
         granular = self.settings.features.granular_reasons
         if spec is None:
             return ("Misconfigured" if granular else "Inadmissible"), f"LocalQueue {info.queue} doesn't exist"
+        if info.uncounted:
+            return ("Misconfigured" if granular else "Inadmissible"), info.uncounted
         if not is_open(spec):
             return ("Suspended" if granular else "Inadmissible"), f"LocalQueue {info.queue} is inactive"
         queue = self.world.queues.get(spec.cluster_queue)

@@ -7,7 +7,7 @@ what a template means is remembered by its content.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,8 +25,9 @@ from corral.core.meta import (
     uid_of,
 )
 from corral.core.timestamps import parse_time
-from corral.decide.queueing.amounts import parse_amount
+from corral.decide.queueing.amounts import add_into, parse_amount
 from corral.decide.queueing.decode import created_at, toleration_from, version_of
+from corral.decide.queueing.devices import DeviceProblem, Devices
 from corral.decide.queueing.limits import (
     NO_LIMITS,
     Complaint,
@@ -80,14 +81,32 @@ class TemplateInfo(msgspec.Struct, frozen=True):
     """Hashable; equal for templates that nodes and flavors cannot tell apart."""
     invalid: tuple[Complaint, ...] = ()
     out_of_range: tuple[Complaint, ...] = ()
+    claims: bool = False
+    """Do its pods claim devices?"""
+
+
+class _PodSets(NamedTuple):
+    """All pod sets of a workload, and what is wrong with them."""
+
+    infos: PodSets
+    shapes: Shapes
+    invalid: str = ""
+    uses_devices: bool = False
+    uncounted: str = ""
 
 
 class WorkloadDecoder:
     """Builds WorkloadInfo values under fixed settings, remembering pod templates it has seen."""
 
-    def __init__(self, settings: QueueingSettings, overheads: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    def __init__(
+        self,
+        settings: QueueingSettings,
+        overheads: Mapping[str, Mapping[str, str]] | None = None,
+        devices: Devices | None = None,
+    ) -> None:
         self.settings = settings
         self.overheads = overheads or {}
+        self.devices = devices or Devices(settings)
         self.limits: dict[str, NamespaceLimits] = {}
         """Limit ranges by namespace."""
         self._templates: dict[bytes, TemplateInfo] = {}
@@ -121,6 +140,7 @@ class WorkloadDecoder:
             ),
             invalid=tuple(requests_above_limits(spec)),
             out_of_range=tuple(outside_limit_ranges(spec, requests, limits)),
+            claims=bool(spec.get("resourceClaims")),
         )
 
     def decode(self, obj: Obj) -> WorkloadInfo:
@@ -131,7 +151,10 @@ class WorkloadDecoder:
         reserved, evicted = _true(found, "QuotaReserved"), _true(found, "Evicted")
         admission = status.get("admission") if reserved else None
         limits = self.limits.get(key_of(obj).namespace, NO_LIMITS) if self.limits else NO_LIMITS
-        pod_sets, shapes, invalid = self._pod_sets(spec, status, admission, limits)
+        found_sets = self._pod_sets(spec, status, admission, limits)
+        if found_sets.uses_devices and admission is None:
+            found_sets = self._with_devices(key_of(obj).namespace, spec["podSets"], found_sets)
+        pod_sets, shapes = found_sets.infos, found_sets.shapes
         if admission is None:
             pod_sets, shapes = self._shared(pod_sets, shapes)
         base = int(spec.get("priority") or 0)
@@ -214,9 +237,7 @@ class WorkloadDecoder:
             return (_transition(preempted) or created) + 0.001
         return created
 
-    def _pod_sets(
-        self, spec: Obj, status: Obj, admission: Obj | None, limits: NamespaceLimits
-    ) -> tuple[PodSets, Shapes, str]:
+    def _pod_sets(self, spec: Obj, status: Obj, admission: Obj | None, limits: NamespaceLimits) -> _PodSets:
         reclaimable: dict[str, int] = {}
         if self.settings.features.reclaimable_pods:
             reclaimable = {pods["name"]: pods.get("count", 0) for pods in status.get("reclaimablePods") or ()}
@@ -227,9 +248,14 @@ class WorkloadDecoder:
         out_of_range: list[str] = []
         for index, pod_set in enumerate(spec.get("podSets") or ()):
             name = pod_set.get("name") or "main"
+        extended = self.devices.extended
+        uses_devices = False
             template = self.template((pod_set.get("template") or {}).get("spec") or {}, limits)
             total = pod_set.get("count", 1)
             count = total - min(total, reclaimable.get(name, 0))
+            uses_devices = (
+                uses_devices or template.claims or (bool(extended) and not extended.keys().isdisjoint(template.pod))
+            )
             topology = topology_request_from(pod_set.get("topologyRequest"))
             entry = assigned.get(name)
             if entry is None:
@@ -246,7 +272,23 @@ class WorkloadDecoder:
             problem = f"{INVALID_RESOURCES}: {complaints_text(invalid)}"
         elif out_of_range:
             problem = f"{OUTSIDE_LIMIT_RANGE}: {complaints_text(out_of_range)}"
-        return tuple(decoded), tuple(shapes), problem
+        return _PodSets(tuple(decoded), tuple(shapes), problem, uses_devices)
+
+    def _with_devices(self, namespace: str, pod_sets: list[Obj], found: _PodSets) -> _PodSets:
+        """Devices counted under the names quota knows them by."""
+        try:
+            demands = self.devices.resolve(namespace, pod_sets)
+        except DeviceProblem as problem:
+            return found._replace(uncounted=str(problem))
+        infos: list[PodSetInfo] = []
+        shapes: list[Any] = []
+        for info, shape, demand in zip(found.infos, found.shapes, demands, strict=True):
+            per_pod = {name: amount for name, amount in info.per_pod.items() if name not in demand.replaced}
+            add_into(per_pod, demand.added)
+            requests = {name: amount * info.count for name, amount in per_pod.items()}
+            infos.append(msgspec.structs.replace(info, per_pod=per_pod, requests=requests))
+            shapes.append((*shape[:3], tuple(sorted(requests.items())), *shape[4:]))
+        return found._replace(infos=tuple(infos), shapes=tuple(shapes))
 
 
 def _pending_pod_set(
