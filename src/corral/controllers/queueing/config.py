@@ -145,6 +145,12 @@ class QueueingConfig:
                 topology_fail_fast=gates["TASFailedNodeReplacementFailFast"],
                 topology_profile_mixed=gates["TASProfileMixed"],
                 topology_balanced=gates["TASBalancedPlacement"],
+                topology_preferred_affinity=gates["TASRespectNodeAffinityPreferred"],
+                skip_pod_reassignment=gates["SkipReassignmentForPodOwnedWorkloads"],
+                devices=gates["KueueDRAIntegration"],
+                devices_extended=gates["KueueDRAIntegrationExtendedResource"],
+                devices_partitioned=gates["KueueDRAIntegrationPartitionableDevices"],
+                devices_rejected_when_off=gates["KueueDRARejectWorkloadsWhenDRADisabled"],
             ),
         )
 
@@ -190,15 +196,9 @@ def load_config(document: Obj) -> QueueingConfig:
         excluded_prefixes=prefixes,
         ignore_undeclared=ignore,
         transformations=tuple(_transformation(entry) for entry in resources.get("transformations") or ()),
+        device_mappings=_device_mappings(resources.get("deviceClassMappings") or ()),
         gates=gates,
     )
-
-
-def _default_selector(namespace: str) -> Obj:
-    excluded = ["kube-system", namespace]
-        device_mappings=_device_mappings(resources.get("deviceClassMappings") or ()),
-    expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
-    return {"matchExpressions": [expression]}
 
 
 def _device_mappings(entries: Sequence[Obj]) -> tuple[DeviceMapping, ...]:
@@ -206,6 +206,12 @@ def _device_mappings(entries: Sequence[Obj]) -> tuple[DeviceMapping, ...]:
         return device_mappings(entries)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def _default_selector(namespace: str) -> Obj:
+    excluded = ["kube-system", namespace]
+    expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
+    return {"matchExpressions": [expression]}
 
 
 def _seconds(path: str, value: Any, default: float | None) -> float | None:

@@ -201,6 +201,8 @@ class PodConstraints(msgspec.Struct, frozen=True):
     affinity_terms: tuple[tuple[Requirement, ...], ...] = ()
     """Required terms; any of them suffices. A term that cannot match anything is an empty tuple."""
     tolerations: tuple[Toleration, ...] = ()
+    preferred: tuple[tuple[int, tuple[Requirement, ...]], ...] = ()
+    """Preferred terms with their weights, where preferences count."""
 
 
 UNCONSTRAINED = PodConstraints()
@@ -312,11 +314,11 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
     """Made for one plain pod, which cannot run anywhere else than where it runs."""
     invalid: str = ""
     """Why its requests can never be admitted (requests above limits, limit ranges)."""
-    needs_second_pass: bool = False
-    job_uid: str = ""
     uses_devices: bool = False
     uncounted: str = ""
     """Why its devices cannot be counted, which keeps it out of the queues."""
+    needs_second_pass: bool = False
+    job_uid: str = ""
     generation: int = 0
     version: int = 0
     """Resource version as a number, 0 when it is not one."""

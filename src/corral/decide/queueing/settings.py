@@ -73,6 +73,8 @@ class Features(msgspec.Struct, frozen=True):
     devices_partitioned: bool = True
     devices_rejected_when_off: bool = True
     topology_balanced: bool = False
+    topology_preferred_affinity: bool = False
+    skip_pod_reassignment: bool = True
 
 
 class QueueingSettings(msgspec.Struct, frozen=True):
@@ -83,9 +85,9 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     admission_fair_sharing: AdmissionFairSharing | None = None
     excluded_prefixes: tuple[str, ...] = ()
     transformations: tuple[Transformation, ...] = ()
+    device_mappings: tuple[DeviceMapping, ...] = ()
     ignore_undeclared: bool = False
     eviction_timestamp: bool = True
-    device_mappings: tuple[DeviceMapping, ...] = ()
     """Order by eviction time after a PodsReady timeout; False orders by creation."""
     block_on_pods_ready: bool = False
     """Admit one workload at a time until its pods are ready."""

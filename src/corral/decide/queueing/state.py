@@ -71,8 +71,10 @@ class QueueingState(Intake):
                 self._rebuild_pending(queue)
         self._settle_topology()
         self._refresh(queue)
-        for key in list(self._homeless.pop(spec.name, ())):
-            self._book(world.workloads[key])
+        for key in self._homeless.pop(spec.name, ()):
+            info = world.workloads.get(key)
+            if info is not None and info.reserving and not info.finished and info.cluster_queue == spec.name:
+                self._book(info)
         for local_queue in self._local_queues_of.get(spec.name, ()):
             self._queue_members(local_queue)
         self._flush_tree(queue)
@@ -224,8 +226,6 @@ class QueueingState(Intake):
             self._decoder.limits[namespace] = limits
         self._decode_waiting(lambda info: info.key.namespace == namespace)
 
-    def _decode_waiting(self, concerned: Callable[[WorkloadInfo], bool]) -> None:
-        """Work out anew what those who wait ask for."""
     def set_device_class(self, obj: Obj) -> None:
         """A DeviceClass: what selects its devices, and the extended resource it provides."""
         if self._is_news("device class", name_of(obj), spec_of(obj)):
@@ -279,6 +279,8 @@ class QueueingState(Intake):
         info = self.world.workloads.get(key)
         return info.uncounted if info is not None else ""
 
+    def _decode_waiting(self, concerned: Callable[[WorkloadInfo], bool]) -> None:
+        """Work out anew what those who wait ask for."""
         for info in list(self.world.workloads.values()):
             if not info.reserving and not info.finished and concerned(info):
                 self._accept(self._decoder.decode(info.obj), info)
@@ -491,10 +493,10 @@ class QueueingState(Intake):
             return None
         spec = self.world.local_queues.get(Key(key.namespace, info.queue))
         granular = self.settings.features.granular_reasons
-        if spec is None:
-            return ("Misconfigured" if granular else "Inadmissible"), f"LocalQueue {info.queue} doesn't exist"
         if info.uncounted:
             return ("Misconfigured" if granular else "Inadmissible"), info.uncounted
+        if spec is None:
+            return ("Misconfigured" if granular else "Inadmissible"), f"LocalQueue {info.queue} doesn't exist"
         if not is_open(spec):
             return ("Suspended" if granular else "Inadmissible"), f"LocalQueue {info.queue} is inactive"
         queue = self.world.queues.get(spec.cluster_queue)

@@ -128,7 +128,7 @@ class WorkloadDecoder:
     def _read_template(self, spec: Obj, limits: NamespaceLimits) -> TemplateInfo:
         spec = with_defaults(spec, limits)
         requests = pod_requests(spec, self.overheads.get(spec.get("runtimeClassName") or ""))
-        constraints = constraints_from(spec)
+        constraints = constraints_from(spec, preferences=self.settings.features.topology_preferred_affinity)
         placement = [spec.get(field) for field in ("nodeSelector", "affinity", "tolerations")]
         return TemplateInfo(
             pod=requests,
@@ -202,8 +202,10 @@ class WorkloadDecoder:
             variant_of=_parent_uid(obj) if self.settings.features.concurrent_admission else "",
             variant_flavor="" if flavors is None else flavors.partition(",")[0],
             unhealthy_nodes=unhealthy,
-            owned_by_pod=bool(unhealthy) and _is_owned_by_pod(obj),
-            invalid=invalid,
+            owned_by_pod=bool(unhealthy) and self.settings.features.skip_pod_reassignment and _is_owned_by_pod(obj),
+            invalid=found_sets.invalid,
+            uses_devices=found_sets.uses_devices,
+            uncounted=found_sets.uncounted,
             needs_second_pass=not (finished or evicted or admission is None or on_hold)
             and _needs_second_pass(pod_sets, checks, unhealthy, _true(found, "Admitted")),
             job_uid=labels_of(obj).get(JOB_UID_LABEL, ""),
@@ -246,16 +248,16 @@ class WorkloadDecoder:
         shapes: list[Any] = []
         invalid: list[str] = []
         out_of_range: list[str] = []
-        for index, pod_set in enumerate(spec.get("podSets") or ()):
-            name = pod_set.get("name") or "main"
         extended = self.devices.extended
         uses_devices = False
+        for index, pod_set in enumerate(spec.get("podSets") or ()):
+            name = pod_set.get("name") or "main"
             template = self.template((pod_set.get("template") or {}).get("spec") or {}, limits)
-            total = pod_set.get("count", 1)
-            count = total - min(total, reclaimable.get(name, 0))
             uses_devices = (
                 uses_devices or template.claims or (bool(extended) and not extended.keys().isdisjoint(template.pod))
             )
+            total = pod_set.get("count", 1)
+            count = total - min(total, reclaimable.get(name, 0))
             topology = topology_request_from(pod_set.get("topologyRequest"))
             entry = assigned.get(name)
             if entry is None:
@@ -333,19 +335,19 @@ def _admitted_pod_set(
     )
 
 
-def constraints_from(spec: Obj) -> PodConstraints:
-    """Node selector, required node affinity and tolerations of a pod spec."""
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {}
+def constraints_from(spec: Obj, *, preferences: bool = False) -> PodConstraints:
+    """Node selector, node affinity and tolerations of a pod spec; preferred affinity only where it counts."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms")
+    preferred = (affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()) if preferences else ()
     selector, tolerations = spec.get("nodeSelector"), spec.get("tolerations")
-    terms = affinity.get("nodeSelectorTerms")
-    if not (selector or tolerations or terms):
+    if not (selector or tolerations or terms or preferred):
         return UNCONSTRAINED
     return PodConstraints(
         node_selector=tuple(sorted((selector or {}).items())),
         affinity_terms=tuple(map(_term_from, terms or ())),
         tolerations=tuple(map(toleration_from, tolerations or ())),
+        preferred=tuple((int(term.get("weight") or 0), _term_from(term.get("preference") or {})) for term in preferred),
     )
 
 
