@@ -84,12 +84,14 @@ class SimulatedFleet:
 
     async def introduce(self) -> None:
         """Give the manager a Secret and a MultiKueueCluster for every worker, a config and a check."""
-        client = self.manager.client
         for name in self.workers:
             await self.introduce_worker(name)
-        await client.create(
-            MULTI_KUEUE_CONFIGS, {"metadata": {"name": CONFIG}, "spec": {"clusters": list(self.workers)}}
-        )
+        await self.introduce_config(tuple(self.workers))
+
+    async def introduce_config(self, workers: Sequence[str]) -> None:
+        """A config of these workers, and the check that uses it."""
+        client = self.manager.client
+        await client.create(MULTI_KUEUE_CONFIGS, {"metadata": {"name": CONFIG}, "spec": {"clusters": list(workers)}})
         parameters = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": CONFIG}
         spec = {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters}
         await client.create(ADMISSION_CHECKS, {"metadata": {"name": CHECK}, "spec": spec})
