@@ -3,7 +3,8 @@
     python tests/conformance/replay_kubefleet.py FILE...
 
 prints one line per scenario, with the first difference where there is one, and ends with `N passed, M failed`. What is
-different on purpose is listed in `DELIBERATE`.
+different on purpose, and what depends on the speed of a machine, is listed in `fleet_replay/tolerance.py`; `--tolerated`
+prints that list.
 """
 
 from __future__ import annotations
@@ -19,189 +20,239 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fleet_replay.actions import actions, apply, perform
-from fleet_replay.facts import Aspect, Histories, History, State, histories, recorded
-from fleet_replay.world import HUB_KINDS, MEMBER_KINDS, Seen, World
+from fleet_replay.actions import actions, apply, made, not_understood, perform
+from fleet_replay.compare import differences, unseen
+from fleet_replay.facts import FLEET, State, histories, recorded
+from fleet_replay.measurements import measure
+from fleet_replay.tolerance import DELIBERATE, PASSING
+from fleet_replay.world import HUB, MEMBERS, Circumstances, Seen, World
 
 from corral.runtime.virtual import run_virtual
 
 AFTER_S = 3.0
 FOREVER_S = 1e8
-RUN_S = {"02-guide": 30.0, "23-job-ttl": 3.0}
-"""How long pods ran in a recording, where it says so."""
-
-DELIBERATE: list[tuple[str, str]] = [
-    (
-        r".*: (Cluster)?(Resource|SchedulingPolicy)Snapshot \S+ .*",
-        "the oldest snapshots go, never one in use; upstream's choice is arbitrary",
-    ),
-    (
-        r".*: Event \S+ event (ReplicaSetCreateError|FailedCreate|ScalingReplicaSet|Suspended|Resumed)",
-        "events of other controllers",
-    ),
-    (r".*: AppliedWork .*", "an AppliedWork's life is the member's bookkeeping"),
-    (r".*: Work \S+-envelope-<id> .*", "Works of envelopes have names that say nothing about which is which"),
-    (
-        r"17-staged-run: (?!ClusterStagedUpdateRun s15-run1).*s15-(a|run2).*",
-        "a run rolls out what is selected when it is made, not what was selected before the last edit",
-    ),
-    (
-        r"18-leave-rejoin: .*WorkSynchronized.*",
-        "a leaving member's namespace goes at once, so no Work is written into it while it does",
-    ),
-]
-"""Aspects that differ on purpose, and why."""
+_RUNS = re.compile(r"(?:[Pp]ods run|runs) (\d+(?:\.\d+)?) s")
 
 
-OTHER_WORLD = {
-    "03-guide-two-version-crds": "any served version of a kind can be selected, so nothing is refused",
-    "25-azure-provider": "the Azure property provider is not part of Corral",
-    "27-performance": "times, not behaviour",
-}
-"""Recordings that show what Corral does otherwise from their first step on; they are neither passed nor failed."""
+class BadRecording(ValueError):
+    """A file that is not a recording, or not a whole one."""
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A recording; BadRecording with a plain sentence when the file is none."""
+    try:
+        recording = json.loads(path.read_text())
+    except OSError as error:
+        raise BadRecording(f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise BadRecording(f"is not JSON: {error}") from error
+    if not isinstance(recording, dict) or not isinstance(recording.get("name"), str):
+        raise BadRecording("is not a recording: it has no name")
+    for part in ("setup", "steps", "log", "outputs"):
+        entries = recording.setdefault(part, [])
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) and "t" in entry for entry in entries):
+            raise BadRecording(f"is not a recording: {part!r} is not a list of entries with a time")
+    if not all(isinstance(entry.get("object"), dict) and "cluster" in entry for entry in recording["log"]):
+        raise BadRecording("is not a recording: an entry of 'log' has no object or no cluster")
+    return recording
+
+
+def circumstances(recording: dict[str, Any]) -> Circumstances:
+    """The fleet that a recording was made on."""
+    versions, text = recording.get("versions") or {}, str(recording.get("description", ""))
+    queue = str(versions.get("kueueCRDs", ""))
+    webhooks = str(versions.get("hubWebhooks", "on"))
+    named = {entry["cluster"] for part in ("setup", "log") for entry in recording[part]} - {HUB}
+    runs = _RUNS.search(text)
+    return Circumstances(
+        webhooks=webhooks.startswith("on"),
+        joined=not _joins_all(recording),
+        run_s=float(runs[1]) if runs else FOREVER_S,
+        away=_silent(recording),
+        collected=_collected(recording),
+        queue_versions=("v1beta2", "v1beta1") if "v1beta1 and v1beta2" in queue else ("v1beta1",),
+        members=tuple(sorted({*MEMBERS, *named})),
+    )
+
+
+def _silent(recording: dict[str, Any]) -> tuple[str, ...]:
+    """Members whose agent was away all the time, as another scenario had left it: nobody took up their Works."""
+    steps = " ".join(str(step.get("do", "")) for step in recording["steps"])
+    answered: dict[str, bool] = {}
+    for state in recorded(recording["log"]):
+        if state.kind == "Work" and state.obj is not None:
+            member = state.namespace.removeprefix("fleet-member-")
+            answered[member] = answered.get(member, False) or bool(state.obj["metadata"].get("finalizers"))
+    return tuple(name for name, did in sorted(answered.items()) if not did and f"agent of {name}" not in steps)
+
+
+def _collected(recording: dict[str, Any]) -> tuple[str, ...]:
+    """Members that lack what they should report on namespaces, though nothing in the recording made them report any."""
+    steps = " ".join(str(step.get("do", "")) for step in recording["steps"])
+    found = set()
+    for state in recorded(recording["log"]):
+        status = (state.obj or {}).get("status") or {}
+        for decision in status.get("targetClusters") or () if state.kind == "SchedulingPolicySnapshot" else ():
+            if "no namespace information available" in decision.get("reason", ""):
+                found.add(decision["clusterName"])
+    return tuple(name for name in sorted(found) if f"agent of {name}" not in steps)
+
+
+def _joins_all(recording: dict[str, Any]) -> bool:
+    """Whether the members join in the course of the recording, before anything else."""
+    first = next((entry for entry in recording["log"] if entry["object"].get("kind") == "MemberCluster"), None)
+    starts = [step for step in recording["steps"] if str(step.get("do", "")).startswith("start the member agent")]
+    return first is not None and first.get("event") == "ADDED" and len(starts) >= len(MEMBERS)
 
 
 def replay(recording: dict[str, Any]) -> list[str]:
-    """The differences between a recording and a run of it."""
+    """The differences between a recording and a run of it, the earliest first."""
+    if not recording["log"]:
+        return measure(recording)
     seen, problems = run_virtual(lambda: _run(recording))
-    end = clean_up_time(recording)
-    expected = histories([one for one in _of_interest(recorded(recording["log"])) if one.t < end], end)
-    actual = histories([one for one in _of_interest(_states(seen)) if one.t < end], end)
-    found = problems + differences(expected, actual, str(recording["name"]))
-    wanted = event_order([one for one in recorded(recording["log"]) if one.t < end])
-    happened = event_order([one for one in _states(seen) if one.t < end])
-    for subject, reasons in wanted.items():
-        got = [reason for reason in happened.get(subject, []) if reason in reasons]
-        if got != reasons[: len(got)]:
-            found.append(f"events of {subject}: {', '.join(got)}; recorded {', '.join(reasons)}")
+    end = max(entry["t"] for entry in recording["log"]) + 0.001
+    expected = histories(recorded(recording["log"]))
+    actual = histories(_of_scenario(recording, _states(seen), end))
+    found = problems + differences(expected, actual, str(recording["name"]), end)
+    everything = histories(_states(seen))
+    found += [said for output in recording["outputs"] if (said := unseen(output, everything, str(recording["name"])))]
+    strange = not_understood(recording)
+    if found and strange:
+        found[0] += f" (steps that were not understood: {'; '.join(strange[:3])})"
     return found
-
-
-def event_order(states: list[State]) -> dict[str, list[str]]:
-    """The reasons of the hub's own events about each object, in the order they were first given."""
-    found: dict[str, list[str]] = {}
-    for state in states:
-        if state.kind != "Event" or state.obj is None:
-            continue
-        component = (state.obj.get("source") or {}).get("component")
-        reasons = found.setdefault(f"{state.namespace}/{state.name}", [])
-        if component in ("placement-controller", "mcv1beta1") and state.obj["reason"] not in reasons:
-            reasons.append(state.obj["reason"])
-    return found
-
-
-def clean_up_time(recording: dict[str, Any]) -> float:
-    """When the scenario was over and its placements were deleted, without a step that says so."""
-    asked = " ".join(step["do"] for step in recording["steps"] if "DELETE" in step["do"])
-    for state in recorded(recording["log"]):
-        if state.obj is None or not state.kind.endswith("ResourcePlacement") or f"placements/{state.name} " in asked:
-            continue
-        if state.obj["metadata"].get("deletionTimestamp"):
-            return state.t
-    return max([entry["t"] for entry in recording["log"]], default=0.0) + 0.001
-
-
-def _of_interest(states: Any) -> list[State]:
-    hub = {resource.kind for resource in HUB_KINDS}
-    member = {resource.kind for resource in MEMBER_KINDS}
-    return [one for one in states if one.kind in (hub if one.cluster == "hub" else member)]
 
 
 def _states(seen: list[Seen]) -> list[State]:
     found = []
     for one in seen:
-        if one.t <= 0.0:
-            continue  # there before the scenario began
+        namespace, name = one.key
         if one.kind == "Event":
-            if one.obj is not None:
-                subject = one.obj["involvedObject"]
-                found.append(State(one.t, one.cluster, "Event", subject.get("namespace", ""), subject["name"], one.obj))
-        else:
-            found.append(State(one.t, one.cluster, one.kind, one.key.namespace, one.key.name, one.obj))
+            if one.obj is None:
+                continue
+            namespace, name = one.obj["involvedObject"].get("namespace", ""), one.obj["involvedObject"]["name"]
+        found.append(State(one.t, one.cluster, one.kind, namespace, name, one.obj))
     return found
 
 
-def differences(expected: Histories, actual: Histories, scenario: str) -> list[str]:
-    """Lasting values of the recording that the run did not go through in that order, and the other way round."""
-    found = []
-    for aspect, history in expected.items():
-        if is_deliberate(aspect, scenario):
-            continue
-        where = f"{aspect.cluster} {aspect.kind} {aspect.name} {aspect.what}"
-        got = actual.get(aspect, History([], []))
-        missing = first_missing(history.lasting, got.all)
-        extra = first_missing(got.lasting, history.all)
-        if missing:
-            found.append(f"{where}: never {missing[:300]}; had {got.all[-1][:300] if got.all else 'nothing'}")
-        elif extra:
-            found.append(f"{where}: {extra[:300]}, which was not recorded; recorded {history.all[-1][:300]}")
-    return found
+def _of_scenario(recording: dict[str, Any], states: list[State], end: float) -> list[State]:
+    """What belongs to the scenario: objects that it made, and of those that were there before the recorded ones."""
+    wanted = {one[1:5] for one in recorded(recording["log"])}
+    before = {one[1:5] for one in states if one.t <= 0.0 and one.kind != "Event"} - wanted
+    names = {name for _, _, _, name in wanted}
+    left_out = {one[3] for one in made(actions(recording)) if one[1].endswith("ResourcePlacement")} - names
 
+    def is_left_out(state: State) -> bool:
+        """Whether a placement that the file leaves out made the object."""
+        name = state.name.rpartition(".")[2]
+        return any(name == one or name.startswith(f"{one}-") for one in left_out) and state[1:5] not in wanted
 
-def first_missing(wanted: list[str], values: list[str]) -> str:
-    """The first of `wanted` that does not come in order among `values`."""
-    position = 0
-    for value in wanted:
-        while position < len(values) and values[position] != value:
-            position += 1
-        if position == len(values):
-            return value
-    return ""
-
-
-def is_deliberate(aspect: Aspect, scenario: str) -> bool:
-    text = f"{scenario}: {aspect.kind} {aspect.name} {aspect.what}"
-    return any(re.fullmatch(pattern, text) for pattern, _ in DELIBERATE)
+    return [one for one in states if 0.0 < one.t < end and one[1:5] not in before and not is_left_out(one)]
 
 
 async def _run(recording: dict[str, Any]) -> tuple[list[Seen], list[str]]:
-    name = str(recording["name"])
-    world = World(run_s=RUN_S.get(name, FOREVER_S), webhooks="crd-only" not in name)
-    await world.start(joined="join" not in name or "rejoin" in name)
+    world = World(circumstances(recording))
     problems = []
+    await world.start()
     try:
         await _prepare(world, recording)
+        await _observe(world, recording)
         for action in actions(recording):
             await asyncio.sleep(max(0.0, world.began + action.t - world.hub.clock.now()))
-            problem = await perform(world, action)
+            try:
+                problem = await perform(world, action)
+            except LookupError as error:
+                problem = f"t={action.t:.1f} {action.kind}: {error}"
             if problem:
                 problems.append(problem)
-        last = max([entry["t"] for entry in recording["log"]] or [0])
+        last = max(entry["t"] for entry in recording["log"])
         await asyncio.sleep(max(0.0, world.began + last + AFTER_S - world.hub.clock.now()))
         return list(world.seen), problems
     finally:
         await world.stop()
 
 
+async def _observe(world: World, recording: dict[str, Any]) -> None:
+    """Watch every kind that the recording has objects of."""
+    kinds: dict[str, dict[tuple[str, str], None]] = {}
+    for entry in recording["log"]:
+        obj = entry["object"]
+        version = "v1" if obj.get("kind") == "Event" else obj.get("apiVersion")
+        if version:
+            kinds.setdefault(entry["cluster"], {})[str(version), str(obj.get("kind"))] = None
+    for output in recording["outputs"]:
+        words = str(output.get("command", "")).split()
+        if len(words) > 2 and words[0] == "GET" and words[1][:1].isupper():
+            kinds.setdefault(HUB, {})[f"{FLEET[0]}/v1beta1", words[1]] = None
+    for cluster, found in kinds.items():
+        await world.observe(cluster, found)
+
+
 async def _prepare(world: World, recording: dict[str, Any]) -> None:
-    """Namespaces that requests name and no step makes: they were left by an earlier scenario."""
-    texts = [output["command"] for output in recording["outputs"] if "request" in output]
-    texts += [step["do"] for step in recording["steps"] if " on hub -> " in step["do"]]
-    for text in texts:
-        if "/namespaces/" in text:
-            name = text.split("/namespaces/")[1].split("/")[0]
-            made = any(m["metadata"]["name"] == name for entry in recording["setup"] for m in entry["manifests"])
-            if not made:
-                await apply(world, "hub", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    """Make what was there before the recording began, which shows in it and which no step makes."""
+    known = {(kind, namespace, name) for cluster, kind, namespace, name in made(actions(recording)) if cluster == HUB}
+    for name in _namespaces_named(recording):
+        if ("Namespace", "", name) not in known:
+            await apply(world, HUB, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for manifest in _selected(recording):
+        metadata = manifest["metadata"]
+        if (manifest["kind"], metadata.get("namespace", ""), metadata["name"]) not in known:
+            await apply(world, HUB, manifest)
+    for state in recorded(recording["log"]):
+        if state.kind == "InternalMemberCluster" and state.obj is not None:
+            for namespace, work in ((state.obj.get("status") or {}).get("namespaces") or {}).items():
+                if work:
+                    await world.leave_behind(state.name, namespace, work)
+
+
+def _namespaces_named(recording: dict[str, Any]) -> list[str]:
+    texts = [str(output.get("command", "")) for output in recording["outputs"] if "request" in output]
+    texts += [step["do"] for step in recording["steps"] if f" on {HUB} -> " in step.get("do", "")]
+    return [found for text in texts for found in re.findall(r"/namespaces/([-a-z0-9.]+)", text)]
+
+
+def _selected(recording: dict[str, Any]) -> list[dict[str, Any]]:
+    """Objects that placements select: as first snapshots have them, or bare where only a status names them."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for state in recorded(recording["log"]):
+        if state.kind.endswith("ResourceSnapshot") and state.obj is not None:
+            for manifest in (state.obj.get("spec") or {}).get("selectedResources") or ():
+                metadata = manifest["metadata"]
+                found.setdefault((manifest["kind"], metadata.get("namespace", ""), metadata["name"]), manifest)
+    for output in recording["outputs"]:
+        data = output.get("data") if isinstance(output.get("data"), dict) else {}
+        for one in (data.get("status") or data).get("selectedResources") or ():
+            api = f"{one['group']}/{one['version']}" if one.get("group") else one["version"]
+            metadata = {part: one[part] for part in ("name", "namespace") if one.get(part)}
+            bare = {"apiVersion": api, "kind": one["kind"], "metadata": metadata}
+            if one["kind"] in ("ConfigMap", "Secret", "Namespace"):
+                found.setdefault((one["kind"], one.get("namespace", ""), one["name"]), bare)
+    return list(found.values())
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("-v", "--verbose", action="store_true", help="show every difference")
+    parser.add_argument("--tolerated", action="store_true", help="print what may differ, and why")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.CRITICAL)
+    if arguments.tolerated:
+        for rule in [*DELIBERATE, *PASSING]:
+            print(f"{rule.kind} {rule.what}: {rule.reason}")
+        return 0
     passed = failed = 0
     for path in arguments.files:
-        recording = json.loads(path.read_text())
-        if "log" not in recording:
-            continue
-        if recording["name"] in OTHER_WORLD:
-            print(f"skip {recording['name']}: {OTHER_WORLD[recording['name']]}")
-            continue
-        found = replay(recording)
+        name, found = path.stem, list[str]()
+        try:
+            recording = load(path)
+            name = str(recording["name"])
+            found = replay(recording)
+        except BadRecording as error:
+            found = [f"{path} {error}"]
+        except Exception as error:  # whatever it is, the other files are still replayed
+            found = [f"cannot be replayed: {type(error).__name__}: {error}"]
         passed, failed = (passed, failed + 1) if found else (passed + 1, failed)
-        print(f"{'FAIL' if found else 'ok  '} {recording['name']}{': ' + found[0] if found else ''}", flush=True)
+        print(f"{'FAIL' if found else 'ok  '} {name}{': ' + found[0] if found else ''}", flush=True)
         for difference in found[1:] if arguments.verbose else ():
             print(f"       {difference}")
     print(f"{passed} passed, {failed} failed")

@@ -2,19 +2,169 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from replay_kubefleet import OTHER_WORLD, replay
+import replay_kubefleet
+from fleet_replay.compare import differences
+from fleet_replay.facts import Aspect, Value, histories, masked, recorded
+from fleet_replay.tolerance import DELIBERATE, PASSING
+from replay_kubefleet import BadRecording, load, replay
 
 DATA = Path(__file__).parents[1] / "data" / "kubefleet"
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in DATA.glob("*.json") if path.stem not in OTHER_WORLD))
+@pytest.mark.parametrize("name", sorted(path.stem for path in DATA.glob("*.json")))
 def test_a_recording_is_reproduced(name: str) -> None:
-    assert replay(json.loads((DATA / f"{name}.json").read_text())) == []
+    assert replay(load(DATA / f"{name}.json")) == []
+
+
+def test_every_tolerance_has_a_reason() -> None:
+    assert all(len(rule.reason) > 20 for rule in [*DELIBERATE, *PASSING])
+
+
+# A recording that says something else than what happens is noticed
+
+
+def changed(name: str, old: str, new: str) -> dict[str, Any]:
+    text = (DATA / f"{name}.json").read_text()
+    assert old in text
+    return json.loads(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("06-taints", "cannot be tolerated", "can be tolerated"),
+        ("06-taints", "SchedulingPolicyUnfulfilled", "SchedulingPolicyForgotten"),
+        ("06-taints", "PlacementRolloutCompleted", "PlacementRolloutFinished"),
+        ("06-taints", "scheduler-crb-cleanup", "scheduler-binding-cleanup"),
+        ("06-taints", "is-latest-snapshot", "is-newest-snapshot"),
+        ("12-takeover", "AllManifestsApplied", "EveryManifestApplied"),
+        ("12-takeover", "appliedResources", "resourcesApplied"),
+        ("01-join", "ControlPlaneHealthy", "ControlPlaneWell"),
+        ("01-join", "fleet-rolebinding", "fleet-role-binding"),
+    ],
+)
+def test_a_falsified_recording_fails_with_a_plain_difference(name: str, old: str, new: str) -> None:
+    found = replay(changed(name, old, new))
+    assert any(new in one for one in found), found[:1]
+
+
+def test_other_names_and_numbers_are_replayed_as_well() -> None:
+    recording = changed("05-placement-types", "s04-", "elsewhere-")
+    assert replay(recording) == []
+    scaled = copy.deepcopy(recording)
+    for step in scaled["steps"]:
+        if step["do"].startswith("scale 1 -> 3"):
+            step["body"]["spec"]["policy"]["numberOfClusters"] = 2
+    found = replay(scaled)
+    assert any("elsewhere-scale" in one for one in found)
+
+
+def test_an_entry_that_is_missing_is_noticed() -> None:
+    recording = load(DATA / "06-taints.json")
+    recording["log"] = [
+        entry
+        for entry in recording["log"]
+        if entry["object"].get("kind") != "ClusterResourceBinding" or entry["event"] != "ADDED"
+    ]
+    assert replay(recording) != []
+
+
+def test_a_member_that_nobody_described_takes_part() -> None:
+    recording = load(DATA / "06-taints.json")
+    recording["log"].append({"t": 1.0, "cluster": "cluster-9", "event": "DELETED", "object": _config_map("gone")})
+    assert any("cluster-" in one for one in replay(recording))
+
+
+def test_steps_that_are_not_understood_are_named_beside_a_difference() -> None:
+    recording = changed("06-taints", "cannot be tolerated", "can be tolerated")
+    recording["steps"].append({"t": 3.0, "do": "shake the cable of cluster-2"})
+    assert "shake the cable" in replay(recording)[0]
+
+
+# Files that are no recordings
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "it has no name"),
+        ('{"name": "x", "log": 3}', "'log' is not a list"),
+        ('{"name": "x", "log": [{"t": 1}]}', "no object or no cluster"),
+        ('{"name": "x", "steps": [{"do": "wait"}]}', "'steps' is not a list"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_told_in_a_sentence(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(BadRecording, match=expected):
+        load(path)
+
+
+def test_bad_files_count_as_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    monkeypatch.setattr(sys, "argv", ["replay", str(tmp_path / "bad.json"), str(tmp_path / "none.json")])
+    assert replay_kubefleet.main() == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "is not JSON" in lines[0]
+    assert "cannot be read" in lines[1]
+    assert lines[-1] == "0 passed, 2 failed"
+
+
+# How values are compared
+
+
+def _config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "uid": "<uid-1>"}}
+
+
+def compared(kind: str, what: str, wanted: list[tuple[float, str]], got: list[tuple[float, str]]) -> list[str]:
+    aspect = Aspect("hub", kind, "a", what)
+    expected, actual = [Value(*one) for one in wanted], [Value(*one) for one in got]
+    return differences({aspect: expected}, {aspect: actual}, "x", 100.0)
+
+
+def test_what_lasts_must_be_there_in_order() -> None:
+    assert compared("Work", "data", [(1, "a"), (2, "b")], [(1, "a"), (1.5, "b")]) == []
+    assert compared("Work", "data", [(1, "a"), (2, "b")], [(1, "b"), (2, "a")]) != []
+    assert compared("Work", "data", [(1, "a"), (2, "b"), (3, "c")], [(1, "a"), (2, "c")]) != []
+
+
+def test_sums_on_the_way_may_be_missed_but_not_for_long() -> None:
+    unknown, true = "Unknown/RolloutStartedUnknown: x", "True/RolloutStarted: y"
+    what = "condition ClusterResourcePlacementRolloutStarted"
+    assert compared("ClusterResourcePlacement", what, [(1, unknown), (2, true)], [(1, true)]) == []
+    assert compared("ClusterResourcePlacement", what, [(1, unknown), (20, true)], [(1, true)]) != []
+    assert compared("ClusterResourceBinding", what, [(1, unknown), (2, true)], [(1, true)]) != []
+
+
+def test_an_event_may_be_repeated_but_not_missed() -> None:
+    told = "Normal PlacementApplied: Resources have been applied to the selected cluster(s)"
+    assert compared("Event", "events from placement-controller", [(1, told)], [(1, told), (2, told)]) == []
+    assert compared("Event", "events from placement-controller", [(1, told)], []) != []
+
+
+def test_differences_are_put_together() -> None:
+    first = {"kind": "X", "apiVersion": "v1", "metadata": {"name": "a", "uid": "<uid-1>"}, "spec": {"a": 1, "b": 2}}
+    second = {"kind": "X", "metadata": {"name": "a"}, "spec": {"a": 3, "<removed>": ["b"]}}
+    log = [{"t": t, "cluster": "hub", "event": "MODIFIED", "object": obj} for t, obj in enumerate((first, second))]
+    found = histories(recorded(log))
+    assert [value.text for value in found[Aspect("hub", "X", "a", "spec.a")]] == ["1", "3"]
+    assert [value.text for value in found[Aspect("hub", "X", "a", "spec.b")]] == ["2", "-"]
+
+
+def test_masks() -> None:
+    assert masked("at <t+5> by <uid-3>") == masked("at 2026-01-01T00:00:00Z by 12345678-1234-1234-1234-123456789012")
+    assert masked("app-cluster-1-<rand-7>") == masked("app-cluster-1-0a1b2c3d")

@@ -5,23 +5,29 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from corral.controllers.member.settings import MemberSettings
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
 from corral.server.options import DeleteOptions, WriteOptions
-from fleet_replay.world import World
+from fleet_replay.facts import recorded
+from fleet_replay.world import HUB, World
 
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/\S+) on (\S+) -> (\d+)")
-_AGENT = re.compile(r"(start|kill) the member agent of (\S+)")
-_TIME = re.compile(r"<t\+(\d+)>")
+_AGENT = re.compile(r"(start|kill) the (?:member )?agent of (\S+)")
+_RESTART = re.compile(r"restart the (?:member )?agent of (\S+)(?: with (.*))?")
+_TIME = re.compile(r"<t([+-]\d+)>")
+_NO_ACTION = re.compile(r"\(|wait |apply |.* on (hub|cluster-\d+|\S+): [A-Z]")
+"""Observations, pauses, and what `setup` holds as well."""
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 ADMIN = UserInfo("admin", ("system:masters", "system:authenticated"))
 
 
 class Action(NamedTuple):
     t: float
-    kind: str  # apply, request, start, kill, queue
+    kind: str  # apply, request, answer, start, kill, restart, queue, delete
     cluster: str
     data: Any
 
@@ -33,22 +39,92 @@ class Answer(NamedTuple):
 
 def actions(recording: Obj) -> list[Action]:
     """What to do, ordered by time; observations and waits are nothing to do."""
-    found = [Action(entry["t"], "apply", entry["cluster"], entry["manifests"]) for entry in recording["setup"]]
-    for step in recording["steps"]:
-        text = step["do"]
-        if request := _REQUEST.search(text):
-            method, path, cluster, code = request.groups()
-            found.append(Action(step["t"], "request", cluster, (method, path, step.get("body"), int(code))))
-        elif agent := _AGENT.match(text):
-            found.append(Action(step["t"], agent[1], agent[2], None))
-        elif text.startswith("start the script that plays Kueue"):
-            found.append(Action(step["t"], "queue", "", None))
-    for output in recording["outputs"]:
+    outputs = recording.get("outputs") or []
+    entries = recording.get("setup") or []
+    refused = [one for one in outputs if str(one.get("command", "")).startswith("kubectl apply")]
+    found = [
+        Action(entry["t"], "apply", entry["cluster"], (entry["manifests"], _refusal_of(entry, entries, refused)))
+        for entry in entries
+    ]
+    for step in recording.get("steps") or []:
+        found += _of_step(step)
+    for output in outputs:
         if "request" in output and "status" in output and output["command"].split()[0] in ("POST", "PATCH", "PUT"):
             method, path = output["command"].split()[:2]
             if path.startswith("/"):
-                found.append(Action(output["t"], "refusal", "hub", (method, path, output["request"], output)))
+                cluster = output.get("cluster") or HUB
+                found.append(Action(output["t"], "answer", cluster, (method, path, output["request"], output)))
+    found += _clean_up(recording, found)
     return sorted(found, key=lambda action: action.t)
+
+
+def not_understood(recording: Obj) -> list[str]:
+    """Steps that say something happened which this player does not know how to do."""
+    known = ("apply", "request", "start", "kill", "restart", "queue")
+    return [
+        step["do"]
+        for step in recording.get("steps") or []
+        if not _NO_ACTION.match(step["do"]) and not any(one.kind in known for one in _of_step(step))
+    ]
+
+
+def _of_step(step: Obj) -> list[Action]:
+    t, text = step["t"], step["do"]
+    if request := _REQUEST.search(text):
+        method, path, cluster, code = request.groups()
+        return [Action(t, "request", cluster, (method, path, step.get("body"), int(code)))]
+    if agent := _AGENT.match(text):
+        return [Action(t, agent[1], agent[2], None)]
+    if agent := _RESTART.match(text):
+        return [Action(t, "restart", agent[1], agent[2] or "")]
+    if text.startswith("start the script that plays Kueue"):
+        return [Action(t, "queue", "", None)]
+    return []
+
+
+def _refusal_of(entry: Obj, entries: list[Obj], outputs: list[Obj]) -> str:
+    """What kubectl said when it was refused this entry: its output comes before the next thing is applied."""
+    later = [one["t"] for one in entries if one["t"] > entry["t"]]
+    until = min(later, default=entry["t"] + 3.0)
+    for output in outputs:
+        if entry["t"] <= output["t"] <= until and output.get("cluster", HUB) == entry["cluster"]:
+            return str(output.get("text", "")).partition("Error from server")[2].partition(": ")[2].strip()
+    return ""
+
+
+def _clean_up(recording: Obj, done: list[Action]) -> list[Action]:
+    """Objects of a scenario that were deleted when it was over, which no step says."""
+    known = made(done)
+    asked = {
+        (one.cluster, one.data[1].rpartition("/")[2])
+        for one in done
+        if one.kind == "request" and one.data[0] == "DELETE"
+    }
+    found: dict[tuple[str, str, str, str], Action] = {}
+    for state in recorded(recording.get("log") or []):
+        if state.kind == "Event":
+            continue
+        identity = (state.cluster, state.kind, state.namespace, state.name)
+        going = state.obj is None or bool(state.obj["metadata"].get("deletionTimestamp"))
+        if going and identity in known and identity not in found and (state.cluster, state.name) not in asked:
+            found[identity] = Action(state.t, "delete", state.cluster, identity[1:])
+    return list(found.values())
+
+
+def made(done: list[Action]) -> set[tuple[str, str, str, str]]:
+    """Cluster, kind, namespace and name of every object that somebody made."""
+    found: set[tuple[str, str, str, str]] = set()
+    for action in done:
+        if action.kind == "apply":
+            found |= {_identity(action.cluster, manifest) for manifest in action.data[0]}
+        elif action.kind in ("request", "answer") and isinstance(action.data[2], dict) and action.data[0] == "POST":
+            found.add(_identity(action.cluster, action.data[2]))
+    return found
+
+
+def _identity(cluster: str, manifest: Obj) -> tuple[str, str, str, str]:
+    metadata = manifest.get("metadata") or {}
+    return cluster, str(manifest.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name"))
 
 
 def unmasked(value: Any, began: float) -> Any:
@@ -70,13 +146,19 @@ async def with_owners(world: World, cluster: str, path: str, body: Any) -> Any:
     namespace = locate(world, cluster, path)[1]
     found = []
     for reference in references:
-        group, _, version = reference["apiVersion"].rpartition("/")
-        kind = world.cluster(cluster).api.registry.by_kind(group, reference["kind"])
-        assert kind is not None
-        resource = Resource(group, version, kind.plural, kind.kind, kind.namespaced)
+        resource = _resource(world, cluster, reference)
         owner = await world.cluster(cluster).client.get(resource, reference["name"], namespace)
         found.append({**reference, "uid": owner["metadata"]["uid"]})
     return {**body, "metadata": {**body["metadata"], "ownerReferences": found}}
+
+
+def _resource(world: World, cluster: str, obj: Obj) -> Resource:
+    """How the cluster serves an object's kind."""
+    group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+    kind = world.cluster(cluster).api.registry.by_kind(group, str(obj.get("kind")))
+    if kind is None:
+        raise LookupError(f"{cluster} does not serve {obj.get('apiVersion')} {obj.get('kind')}")
+    return Resource(group, version, kind.plural, kind.kind, kind.namespaced)
 
 
 def locate(world: World, cluster: str, path: str) -> tuple[Resource, str, str, str, str]:
@@ -89,7 +171,7 @@ def locate(world: World, cluster: str, path: str) -> tuple[Resource, str, str, s
         namespace, rest = rest[1], rest[2:]
     kind = world.cluster(cluster).api.registry.get(group, rest[0])
     if kind is None:
-        raise LookupError(f"no such kind: {path}")
+        raise LookupError(f"{cluster} does not serve {path}")
     resource = Resource(group, version, rest[0], kind.kind, kind.namespaced)
     return resource, namespace, rest[1] if len(rest) > 1 else "", rest[2] if len(rest) > 2 else "", query
 
@@ -98,22 +180,26 @@ async def send(world: World, cluster: str, method: str, path: str, body: Any) ->
     """One request; what the API answered."""
     api = world.cluster(cluster).api
     resource, namespace, name, subresource, query = locate(world, cluster, path)
+    manager = re.search(r"fieldManager=([^&]+)", query)
     options = WriteOptions(
-        manager="someone" if "fieldManager=someone" in query else "kubectl",
+        manager=manager[1] if manager else "kubectl",
         field_validation="Strict" if "fieldValidation=Strict" in query else "",
         dry_run="dryRun=All" in query,
+        force=manager is not None,
     )
     try:
         match method:
+            case "GET":
+                await api.get(ADMIN, resource, namespace, name, subresource=subresource)
             case "POST":
                 await api.create(ADMIN, resource, namespace, body, options)
                 return Answer(201, "")
             case "DELETE":
                 await api.delete(ADMIN, resource, namespace, name, DeleteOptions())
             case "PATCH":
-                kind = "apply" if "fieldManager=someone" in query else "merge"
-                if kind == "apply":
-                    options = WriteOptions(manager="someone", force=True)
+                # Whoever names a field manager applies; other patches are merged.
+                kind = "apply" if manager else "merge"
+                if manager:
                     body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
                 _, created = await api.patch(ADMIN, resource, namespace, name, kind, body, options, subresource)
                 if created:
@@ -127,11 +213,7 @@ async def send(world: World, cluster: str, method: str, path: str, body: Any) ->
 
 async def apply(world: World, cluster: str, manifest: Obj) -> str:
     """Create or change an object as kubectl apply does; the reason if it is refused."""
-    group, _, version = manifest["apiVersion"].rpartition("/")
-    kind = world.cluster(cluster).api.registry.by_kind(group, manifest["kind"])
-    if kind is None:
-        return f"kind {manifest['kind']} is not served"
-    resource = Resource(group, version, kind.plural, kind.kind, kind.namespaced)
+    resource = _resource(world, cluster, manifest)
     client = world.cluster(cluster).client
     metadata = manifest["metadata"]
     try:
@@ -152,30 +234,83 @@ async def perform(world: World, action: Action) -> str:
     """Do it; the difference if the API answered otherwise than in the recording."""
     match action.kind:
         case "apply":
-            for manifest in action.data:
-                if manifest["kind"] != "CustomResourceDefinition":
-                    await apply(world, action.cluster, manifest)
+            return await _apply(world, action)
         case "request":
-            method, path, body, code = action.data
-            if "webhookconfigurations" in path:
-                return ""
-            body = await with_owners(world, action.cluster, path, unmasked(body, world.began))
-            answer = await send(world, action.cluster, method, path, body)
-            if method == "POST" and path.endswith("/nodes"):
-                # The recorded member happened to report just then.
-                await world.members[action.cluster].kill_agent()
-                await world.members[action.cluster].start_agent()
-            if answer.code != code:
-                return f"{method} {path}: {answer.code} {answer.message}, recorded {code}"
-        case "refusal":
-            return await _refusal(world, action)
+            return await _request(world, action)
+        case "answer":
+            return await _answer(world, action)
         case "start":
             await world.members[action.cluster].start_agent()
         case "kill":
             await world.members[action.cluster].kill_agent()
+        case "restart":
+            await world.members[action.cluster].kill_agent()
+            await world.members[action.cluster].start_agent(agent_settings(action.data))
         case "queue":
             world.play_queue()
+        case "delete":
+            await _delete(world, action)
     return ""
+
+
+def agent_settings(flags: str) -> MemberSettings:
+    """The settings that a member agent's flags stand for."""
+    given = dict(re.findall(r"--([a-z-]+)=(\S+)", flags))
+    azure = given.get("property-provider") == "azure"
+    return MemberSettings(
+        own_properties=False,
+        remember_finished=False,
+        yield_to_queue=False,
+        keep_defects=True,
+        azure=azure,
+        azure_costs=azure and given.get("use-cost-properties-in-azure-provider") != "false",
+        collect_namespaces=given.get("enable-namespace-collection-in-property-provider") == "true",
+        authority=_CERTIFICATE,
+    )
+
+
+async def _apply(world: World, action: Action) -> str:
+    manifests, refusal = action.data
+    told = [said for manifest in manifests if (said := await apply(world, action.cluster, manifest))]
+    first = _comparable(told[0]) if told else ""
+    wanted = _comparable(refusal)
+    if wanted and wanted not in first and first not in wanted:
+        return f"apply on {action.cluster}: {first or 'accepted'}; recorded {wanted}"
+    if bool(first) != bool(wanted):
+        names = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in manifests)
+        return f"apply of {names} on {action.cluster}: {first or 'accepted'}; recorded {wanted or 'accepted'}"
+    return ""
+
+
+def _comparable(message: str) -> str:
+    return _plain(re.sub(r'^error when (creating|applying)[^:]*"STDIN": ', "", message))
+
+
+async def _request(world: World, action: Action) -> str:
+    method, path, body, code = action.data
+    if "webhookconfigurations" in path:
+        return ""  # whether the hub has webhooks is in the head of the recording
+    body = await with_owners(world, action.cluster, path, unmasked(body, world.began))
+    answer = await send(world, action.cluster, method, path, body)
+    if method in ("POST", "DELETE") and "/nodes" in path and action.cluster != HUB:
+        # The recorded members happened to report soon after; what they report is compared, not when.
+        await world.members[action.cluster].kill_agent()
+        await world.members[action.cluster].start_agent()
+    if answer.code != code:
+        return f"{method} {path} on {action.cluster}: {answer.code} {answer.message}; recorded {code}"
+    return ""
+
+
+async def _delete(world: World, action: Action) -> None:
+    kind, namespace, name = action.data
+    for found in world.cluster(action.cluster).api.registry:
+        if found.kind == kind:
+            served = next(one.name for one in found.versions if one.served)
+            try:
+                await world.cluster(action.cluster).client.delete(found.resource(served), name, namespace)
+            except NotFound:
+                continue
+            return
 
 
 _SHOWN = re.compile(r'Invalid value: (?:"[^"]*"|\d+|-\d+): (?=\S+ \S+ )')
@@ -187,10 +322,11 @@ def _plain(message: str) -> str:
     return _SHOWN.sub("Invalid value: ", message)
 
 
-async def _refusal(world: World, action: Action) -> str:
+async def _answer(world: World, action: Action) -> str:
     method, path, body, output = action.data
-    answer = await send(world, "hub", method, path, body)
-    wanted = Answer(output["status"], output["response"].get("message", "") if output["status"] >= 300 else "")
+    answer = await send(world, action.cluster, method, path, body)
+    response = output.get("response") or {}
+    wanted = Answer(output["status"], response.get("message", "") if output["status"] >= 300 else "")
     if answer.code != wanted.code or _plain(answer.message) != _plain(wanted.message):
         return f"{method} {path}: {answer.code} {answer.message}; recorded {wanted.code} {wanted.message}"
     return ""

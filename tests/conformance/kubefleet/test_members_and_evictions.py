@@ -6,8 +6,9 @@ import pytest
 from hub import Hub, on_hub
 
 from corral.core.conditions import find
-from corral.core.errors import NotFound
+from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, status_of
+from corral.decide.placement.eviction import judge
 from corral.kinds.core import NAMESPACES
 from corral.kinds.fleet import (
     CLUSTER_BINDINGS,
@@ -89,10 +90,11 @@ async def evict(hub: Hub, cluster: str, name: str = "e", placement: str = "app")
 
 
 async def start(hub: Hub, policy: Obj | None = None, budget: Obj | None = None) -> None:
+    """A placement and its budget, which is made first: nothing can be said against it yet."""
     await hub.namespace("app", conf={"a": "1"})
-    await hub.place("app", **({"policy": policy} if policy else {}))
     if budget:
         await hub.client.create(DISRUPTION_BUDGETS, {"metadata": {"name": "app"}, "spec": budget})
+    await hub.place("app", **({"policy": policy} if policy else {}))
     await hub.settle()
 
 
@@ -169,10 +171,35 @@ def test_140_evictions_that_make_no_sense_are_invalid() -> None:
         )
         await hub.namespace("fixed")
         await hub.place("fixed", policy={"placementType": "PickFixed", "clusterNames": ["cluster-1"]})
-        assert (await evict(hub, "cluster-1", "c", "fixed"))["Valid"] == (
-            "False",
-            "Found ClusterResourcePlacement with PickFixed placement type targeted by eviction",
-        )
+        with pytest.raises(Forbidden, match="placement policy type PickFixed is not supported"):
+            await evict(hub, "cluster-1", "c", "fixed")
+
+    on_hub(scenario)
+
+
+@pytest.mark.parametrize(
+    ("bindings", "policy", "expected"),
+    [
+        (2, {"placementType": "PickAll"}, "Found more than one scheduler decision for placement in cluster targeted"),
+        (1, {"placementType": "PickFixed"}, "Found ClusterResourcePlacement with PickFixed placement type targeted"),
+    ],
+)
+def test_140_what_got_past_admission_is_invalid(bindings: int, policy: Obj, expected: str) -> None:
+    eviction = {"metadata": {"generation": 1}, "spec": {"placementName": "app", "clusterName": "cluster-1"}}
+    placement = {"metadata": {"name": "app"}, "spec": {"policy": policy}}
+    here = [{"metadata": {"name": str(n)}, "spec": {"targetCluster": "cluster-1"}} for n in range(bindings)]
+    verdict = judge(eviction, placement, here, None)
+    assert verdict.evict is None
+    assert verdict.conditions[0]["status"] == "False"
+    assert verdict.conditions[0]["message"].startswith(expected)
+
+
+@pytest.mark.parametrize("budget", [{"maxUnavailable": 1}, {"minAvailable": "10%"}])
+def test_139_a_budget_that_means_nothing_for_its_placement_is_refused(budget: Obj) -> None:
+    async def scenario(hub: Hub) -> None:
+        await start(hub, PICK_ALL)
+        with pytest.raises(Forbidden, match="placement policy type PickAll is not supported with"):
+            await hub.client.create(DISRUPTION_BUDGETS, {"metadata": {"name": "app"}, "spec": budget})
 
     on_hub(scenario)
 

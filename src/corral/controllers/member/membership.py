@@ -149,7 +149,7 @@ def _with_provider(cluster: Obj, found: Properties, now: str) -> Obj:
     for kind in PROVIDER_CONDITIONS:
         entry = next((one for one in found.conditions if one["type"] == kind), None)
         if entry is None:
-            told = conditions.without(told, kind)
+            told = told if found.keep_conditions else conditions.without(told, kind)
         else:
             told = set_condition(told, {**entry, "observedGeneration": generation_of(cluster)}, now)
     if found.namespaces is not None:

@@ -8,7 +8,8 @@ from corral.controllers.member.discovery import Discover
 from corral.controllers.member.settings import MemberSettings
 from corral.core.meta import Obj
 from corral.decide.member.properties import (
-    VERSION,
+    azure_properties,
+    cost_condition,
     node_count,
     own_properties,
     placed_namespaces,
@@ -16,6 +17,7 @@ from corral.decide.member.properties import (
     usage_of,
 )
 from corral.kinds.core import NAMESPACES, NODES, PODS
+from corral.kinds.fleet.names import CLUSTER_AUTHORITY, CLUSTER_ENTRYPOINT, K8S_VERSION
 from corral.kinds.kueue import CLUSTER_QUEUES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Informer
@@ -31,6 +33,8 @@ class Properties:
     usage: Obj
     namespaces: dict[str, str] | None
     conditions: list[Obj]
+    keep_conditions: bool = False
+    """Whether what an earlier provider said of itself stays, as upstream lets it."""
 
 
 class PropertyProvider:
@@ -55,15 +59,32 @@ class PropertyProvider:
             values |= own_properties(nodes, pods, await self._cluster_queues())
         told: list[Obj] = []
         namespaces: dict[str, str] | None = None
-        if self._settings.collect_namespaces:
-            values[VERSION] = await self._server_version()
+        settings = self._settings
+        if settings.collect_namespaces:
             found = self._manager.informer(NAMESPACES)
             await found.synced()
             namespaces = placed_namespaces(found.list())
-            told = provider_conditions(len(found))
+        if settings.collect_namespaces or settings.azure:
+            values |= await self._about_the_api()
+            told = provider_conditions(None if namespaces is None else len(self._manager.informer(NAMESPACES)))
+        if settings.azure:
+            values |= azure_properties(nodes, costs=settings.azure_costs)
+            told += [cost_condition(nodes)] if settings.azure_costs else []
         properties = {name: {"value": value, "observationTime": now} for name, value in values.items()}
-        usage = {**usage_of(nodes, pods, extended=own), "observationTime": now}
-        return Properties(properties, usage, namespaces, told)
+        usage = usage_of(nodes, pods, extended=own)
+        if not settings.azure:
+            usage["observationTime"] = now
+        return Properties(properties, usage, namespaces, told, keep_conditions=settings.keep_defects)
+
+    async def _about_the_api(self) -> dict[str, str]:
+        """How others can reach the member's API, and its version."""
+        settings = self._settings
+        told = {
+            K8S_VERSION: await self._server_version(),
+            CLUSTER_ENTRYPOINT: settings.entrypoint,
+            CLUSTER_AUTHORITY: settings.authority,
+        }
+        return {name: value for name, value in told.items() if value}
 
     async def _server_version(self) -> str:
         """The version of the member's API, asked for every quarter of an hour."""

@@ -31,7 +31,16 @@ class MemberSettings:
     """Show pod templates as API servers of 2025 stored them; the guide's third drifted path comes from there."""
 
     keep_defects: bool = False
-    """Also count as upstream miscounts: a diff found in degraded mode is not a report, drifted left-overs stay."""
+    """Also count as upstream miscounts: a diff found in degraded mode is not a report, drifted left-overs stay, and so
+    do the conditions of a property provider that is no more."""
+    azure: bool = False
+    """Report under the names of upstream's provider for Azure: nodes by size, the version and certificates of the API."""
+    azure_costs: bool = False
+    """With `azure`: also report on costs. There is no price list here, so it says that there is none."""
+    entrypoint: str = ""
+    """The address of the member's API, for ClusterProfiles; not reported when empty."""
+    authority: str = ""
+    """The certificates that vouch for the member's API, as PEM text."""
 
     @classmethod
     def upstream(cls) -> MemberSettings:
@@ -54,4 +63,6 @@ def member_settings(configuration: Obj) -> MemberSettings:
         queue_friendly=bool(part.get("queueFriendly", default.queue_friendly)),
         keep_defects=default.keep_defects,
         null_timestamps=bool(part.get("nullTemplateTimestamps", default.null_timestamps)),
+        azure=part.get("propertyProvider") == "azure",
+        azure_costs=part.get("propertyProvider") == "azure" and bool(part.get("costProperties", True)),
     )

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corral.controllers.placement.admission import MemberAdmission, NoWorkloads, OverrideAdmission, PlacementAdmission
+from corral.controllers.placement.admission import (
+    EvictionAdmission,
+    MemberAdmission,
+    NoWorkloads,
+    OverrideAdmission,
+    PlacementAdmission,
+)
 from corral.controllers.placement.adoption import PlacementAdoption
 from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.evictions import EvictionController
 from corral.controllers.placement.members import MemberController, Members
 from corral.controllers.placement.overrides import PAIRS, OverrideController, OverrideRecords
 from corral.controllers.placement.placements import PlacementController
+from corral.controllers.placement.profiles import ProfileController
 from corral.controllers.placement.reserving import Reservations
 from corral.controllers.placement.rollouts import RolloutController
 from corral.controllers.placement.runs import RunController
@@ -38,6 +45,8 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
     reservations = Reservations(manager.clock, enabled=settings.reserve)
     reservations.resources = selections.remembered
     MemberController(settings).setup(manager)
+    if settings.inventory:
+        ProfileController(settings).setup(manager)
     for pair in PAIRS:
         OverrideController(pair).setup(manager)
     for scope in SCOPES:
@@ -50,9 +59,10 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
     EvictionController().setup(manager)
     TemplateController().setup(manager)
     plugins: list[AdmissionPlugin] = [
-        PlacementAdmission(catalog),
+        PlacementAdmission(catalog, strict=settings.strict_admission),
         OverrideAdmission(manager.client),
         MemberAdmission(),
+        EvictionAdmission(manager.client),
     ]
     if settings.hold:
         plugins.append(PlacementAdoption())

@@ -5,20 +5,29 @@ from __future__ import annotations
 from corral.client.protocol import Client
 from corral.controllers.placement.catalog import Catalog
 from corral.core.admission import AdmissionRequest
-from corral.core.errors import Forbidden
+from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, is_deleting, name_of, spec_of
+from corral.core.resource import Resource
 from corral.decide.placement.selection import WITH_SELECTORS, is_reserved, is_selectable
 from corral.decide.placement.validation import (
     MAX_OVERRIDES,
+    KindCheck,
     aggregate,
+    check_budget,
+    check_evictable,
     check_override,
     check_placement,
-    duplicate_taint,
+    check_taints,
     lost_tolerations,
+    type_changed,
     with_defaults,
 )
-from corral.kinds.fleet import CLUSTER_OVERRIDES, OVERRIDES
+from corral.kinds.fleet import CLUSTER_OVERRIDES, CLUSTER_RESOURCE_PLACEMENTS, OVERRIDES
 from corral.kinds.fleet.names import CLUSTER_GROUP, PLACEMENT_GROUP
+
+PLACEMENT = "clusterresourceplacementv1beta1"
+EVICTION = "ClusterResourcePlacementEviction"
+BUDGET = "ClusterResourcePlacementDisruptionBudget"
 
 
 def refuse(webhook: str, text: str) -> Forbidden:
@@ -39,8 +48,9 @@ class PlacementAdmission:
 
     name = "fleet-placement"
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, strict: bool = False) -> None:
         self._catalog = catalog
+        self._strict = strict
 
     def handles(self, request: AdmissionRequest) -> bool:
         return _is_write(request, PLACEMENT_GROUP, "ClusterResourcePlacement")
@@ -55,30 +65,33 @@ class PlacementAdmission:
         if request.old is not None:
             if spec_of(request.old) == spec_of(placement):
                 return
+            if type_changed(request.old, placement):
+                raise refuse(PLACEMENT, "placement type is immutable")
             if lost_tolerations(request.old, placement):
                 text = "tolerations have been updated/deleted, only additions to tolerations are allowed"
-                raise refuse("clusterresourceplacementv1beta1", text)
-        errors = [*check_placement(placement), *(await self._check_kinds(placement))]
+                raise refuse(PLACEMENT, text)
+        errors = check_placement(placement, await self._check_kinds(placement), strict=self._strict)
         if errors:
-            text = f"deny create/update v1beta1 CRP has invalid fields {aggregate(errors)}"
-            raise refuse("clusterresourceplacementv1beta1", text)
+            raise refuse(PLACEMENT, f"deny create/update v1beta1 CRP has invalid fields {aggregate(errors)}")
 
-    async def _check_kinds(self, placement: Obj) -> list[str]:
+    async def _check_kinds(self, placement: Obj) -> list[KindCheck]:
         selectors = spec_of(placement).get("resourceSelectors") or ()
         mixed = any(one.get("selectionScope") == WITH_SELECTORS for one in selectors)
-        errors = []
+        checks = []
         for selector in selectors:
             group, version, kind = (str(selector.get(part) or "") for part in ("group", "version", "kind"))
             resource = await self._catalog.find(group, version, kind)
             if resource is None:
-                api = f"{group}/{version}" if group else version
-                errors.append(f'failed to get GVR of the selector: no matches for kind "{kind}" in version "{api}"')
-            elif not is_selectable(group, kind) or (resource.namespaced and not mixed):
-                errors.append(
-                    "the resource is not found in schema (please retry) or it is not a cluster scoped resource:"
-                    f" {group}/{version}, Kind={kind}"
-                )
-        return errors
+                checks.append(KindCheck.UNKNOWN)
+            else:
+                checks.append(KindCheck.FIT if await self._fits(resource, namespaced=mixed) else KindCheck.UNFIT)
+        return checks
+
+    async def _fits(self, resource: Resource, *, namespaced: bool) -> bool:
+        """Whether a ClusterResourcePlacement may select the kind; `namespaced` kinds only beside their namespace."""
+        if not is_selectable(resource.group, resource.kind) or (resource.namespaced and not namespaced):
+            return False
+        return not self._strict or resource in await self._catalog.preferred()
 
 
 class OverrideAdmission:
@@ -127,12 +140,44 @@ class MemberAdmission:
         return request.obj
 
     async def validate(self, request: AdmissionRequest) -> None:
-        if request.obj is not None and (text := duplicate_taint(request.obj)):
-            raise refuse("membercluster", text)
+        if request.obj is not None and (errors := check_taints(request.obj)):
+            raise refuse("membercluster", aggregate(errors))
+
+
+class EvictionAdmission:
+    """Evictions of what cannot be evicted, and budgets that would mean nothing."""
+
+    name = "fleet-eviction"
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        if _is_write(request, PLACEMENT_GROUP, BUDGET):
+            return True
+        return request.operation == "CREATE" and _is_write(request, PLACEMENT_GROUP, EVICTION)
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        return request.obj
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        if request.obj is None or is_deleting(request.obj):
+            return
+        is_budget = request.resource.kind == BUDGET
+        name = name_of(request.obj) if is_budget else str(spec_of(request.obj).get("placementName") or "")
+        try:
+            placement = await self._client.get(CLUSTER_RESOURCE_PLACEMENTS, name)
+        except NotFound:
+            return
+        if is_budget:
+            if errors := check_budget(request.obj, placement):
+                raise refuse(BUDGET.lower(), aggregate(errors))
+        elif text := check_evictable(placement):
+            raise refuse(EVICTION.lower(), text)
 
 
 class NoWorkloads:
-    """A hub runs nothing itself: pods and ReplicaSets are refused outside of the system's namespaces."""
+    """A hub runs nothing itself: pods, ReplicaSets and their budgets are refused outside of the system's namespaces."""
 
     name = "fleet-no-workloads"
 
@@ -140,7 +185,7 @@ class NoWorkloads:
         return (
             request.operation == "CREATE"
             and not request.subresource
-            and request.kind in (("", "Pod"), ("apps", "ReplicaSet"))
+            and request.kind in (("", "Pod"), ("apps", "ReplicaSet"), ("policy", "PodDisruptionBudget"))
             and not is_reserved(request.namespace)
         )
 
@@ -150,6 +195,12 @@ class NoWorkloads:
     async def validate(self, request: AdmissionRequest) -> None:
         kind = request.resource.kind
         name = request.name or (name_of(request.obj) if request.obj is not None else "")
+        if kind == "PodDisruptionBudget":
+            text = (
+                f"PDBs {request.namespace}/{name} cannot be directly created in the hub cluster due to potential side"
+                " effects; to place a PDB to member clusters, consider wrapping it in a resource envelope."
+            )
+            raise refuse(kind.lower(), text)
         end = "." if kind == "ReplicaSet" else ""
         text = f"{kind} {request.namespace}/{name} creation is disallowed in the fleet hub cluster{end}"
         raise refuse(kind.lower(), text)

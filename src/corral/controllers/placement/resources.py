@@ -103,8 +103,7 @@ class ResourceSnapshots:
         existing = self._records.snapshots(key)
         index = max((index_of(one, RESOURCE_INDEX) for one in existing), default=-1) + 1
         if latest is not None:
-            unmarked = with_annotations(with_labels(latest, {IS_LATEST: "false"}), {CANDIDATE_TIME: None})
-            await self._client.update(self._resource, unmarked)
+            await self._client.update(self._resource, with_labels(latest, {IS_LATEST: "false"}))
         limit = int(spec_of(placement).get("revisionHistoryLimit") or 10)
         for old in outdated(existing, RESOURCE_INDEX, limit, in_use=self._in_use(key)):
             await remove(self._client, self._resource, old)

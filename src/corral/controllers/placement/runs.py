@@ -45,6 +45,11 @@ def _target_run(request: Obj) -> Iterable[Key]:
     return (Key(namespace_of(request), run),) if run else ()
 
 
+def _is_new(old: Obj | None, new: Obj | None) -> bool:
+    """A run that is made, changed or deleted; what it says of itself is no news."""
+    return old is None or new is None or generation_of(old) != generation_of(new)
+
+
 class RunController:
     """One per scope."""
 
@@ -72,15 +77,12 @@ class RunController:
         self._runs.add_index("placement", _placement)
         self._strategies = manager.informer(self._scope.strategies)
         self._approvals = manager.informer(self._scope.approvals)
-        manager.add(
-            self,
-            watches=[
-                Watch(self._scope.runs),
-                Watch(self._scope.approvals, map=_target_run),
-                Watch(self._scope.bindings, map=self._runs_of),
-            ],
-            workers=2,
-        )
+        watches = [Watch(self._scope.approvals, map=_target_run)]
+        if self._settings.patient_runs:
+            watches.append(Watch(self._scope.runs, when=_is_new))
+        else:
+            watches += [Watch(self._scope.runs), Watch(self._scope.bindings, map=self._runs_of)]
+        manager.add(self, watches=watches, workers=2)
 
     def _runs_of(self, binding: Obj) -> Iterable[Key]:
         for parent in parent_key(binding):
@@ -101,6 +103,7 @@ class RunController:
         wait: float | None = None
         if initialized is None:
             await self._initialize(run, status)
+            wait = 0.0
         elif spec_of(run).get("state") in ("Run", "Stop"):
             wait = await self._execute(run, status)
         await write_status(self._client, self._scope.runs, run, status)
@@ -185,8 +188,9 @@ class RunController:
                 selected = await self._selections.objects(self._scope, placement)
             except SelectionError as error:
                 raise RunError(f"cannot continue the updateRun: failed to validate the updateRun: {error}") from error
-            # Upstream waits for changes to gather here and then rolls out the old content; what the user sees now counts.
-            return (await self._resources.ensure(placement, selected, at_once=True)).master
+            # What the user sees now counts, unless changes are to be collected first, as upstream does.
+            at_once = not self._settings.patient_runs
+            return (await self._resources.ensure(placement, selected, at_once=at_once)).master
         if not wanted.isdecimal():
             raise user_error(f"invalid resource snapshot index `{wanted}` provided, expected an integer >= 0")
         found = [one for one in self._records.snapshots(key) if index_of(one, RESOURCE_INDEX) == int(wanted)]

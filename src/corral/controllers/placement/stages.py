@@ -26,6 +26,7 @@ WAITING = {
     "before": "Not all before-stage tasks are completed, waiting for approval",
     "after": "All clusters in the stage are updated, waiting for after-stage tasks to complete",
 }
+_PARTS = ("clusters", "beforeStageTaskStatus", "afterStageTaskStatus")
 
 
 class Tools(NamedTuple):
@@ -38,6 +39,15 @@ class Tools(NamedTuple):
 def set_on(holder: Obj, entry: Obj, now: str) -> None:
     """Set a condition in the private status `holder`."""
     holder["conditions"] = set_condition(holder.get("conditions") or [], entry, now)
+
+
+def restamp(status: Obj, generation: int) -> None:
+    """Let everything that the private status says hold for another generation of its run."""
+    stages = [*(status.get("stagesStatus") or ()), status.get("deletionStageStatus") or {}]
+    parts = [part for stage in stages for name in _PARTS for part in stage.get(name) or ()]
+    for holder in (status, *stages, *parts):
+        if holder.get("conditions"):
+            holder["conditions"] = [{**one, "observedGeneration": generation} for one in holder["conditions"]]
 
 
 def is_done(holder: Obj) -> bool:
@@ -55,6 +65,9 @@ class Execution:
         self._generation = generation_of(run)
         self._now = tools.clock.timestamp()
         self._stops = spec_of(run).get("state") == "Stop"
+        self._patient = tools.settings.patient_runs
+        self._begun = 0
+        """How many clusters this step began with."""
 
     def _set(self, holder: Obj, kind: str, value: str | bool, reason: str, text: str) -> None:
         set_on(holder, condition(kind, value, reason, text, self._generation), self._now)
@@ -64,9 +77,7 @@ class Execution:
 
     async def step(self, bindings: Sequence[Obj], placement: Obj, master: Obj) -> float | None:
         """Go on as far as possible; the seconds after which to look again, if anything depends on time."""
-        first = find(self._status["conditions"], "Initialized")
-        assert first is not None
-        set_on(self._status, {**first, "observedGeneration": self._generation}, self._now)
+        restamp(self._status, self._generation)
         live = {target_of(one): one for one in bindings if state_of(one) != UNSCHEDULED and not is_deleting(one)}
         plans = self._status["stagedUpdateStrategySnapshot"]["stages"]
         for plan, stage in zip(plans, self._status["stagesStatus"], strict=True):
@@ -97,12 +108,13 @@ class Execution:
                 return False, None
             stage["startTime"] = self._now
         under_way = await self._clusters(plan, stage, live, master)
-        if all(is_done(cluster) for cluster in stage["clusters"]):
+        if all(is_done(cluster) for cluster in stage["clusters"]) and not (self._patient and self._begun):
             return await self._after(plan, stage)
         if self._stops:
             return self._stopped(stage, under_way)
         self._set(stage, "Progressing", True, "StageUpdatingStarted", "Clusters in the stage started updating")
-        return False, self._watch_for_stuck(stage, under_way)
+        wait = self._watch_for_stuck(stage, under_way)
+        return False, self._tools.settings.run_cluster_wait if self._patient else wait
 
     def _wait(self, stage: Obj, when: str) -> None:
         self._set(stage, "Progressing", False, "StageUpdatingWaiting", WAITING[when])
@@ -144,6 +156,7 @@ class Execution:
         """Start and finish clusters; returns those under way."""
         room = concurrency(plan, len(stage["clusters"]))
         under_way: list[Obj] = []
+        self._begun = 0
         for cluster in stage["clusters"]:
             if is_done(cluster):
                 continue
@@ -151,9 +164,11 @@ class Execution:
             if binding is None:
                 raise RunError(f"{ABORTED}the binding of cluster `{cluster['clusterName']}` is gone")
             if find(cluster.get("conditions") or [], "Started") is None:
-                if self._stops or len(under_way) >= room:
+                idle = self._begun if self._patient else 0
+                if self._stops or len(under_way) + idle >= room:
                     continue
                 await self._start(cluster, binding, master)
+                self._begun += is_done(cluster)
             elif not self._is_ours(cluster, binding, master):
                 raise RunError(self._preempted(cluster, stage, binding))
             elif _is_ready(binding):

@@ -116,12 +116,13 @@ def clean(manifest: Obj) -> Obj:
 def to_apply(manifest: Obj, owners: Sequence[Obj], *, remember: bool, remembered: Obj | None = None) -> Obj:
     """What is sent to the member: the clean manifest, its hash, its owners, and itself as last applied if asked for.
 
-    `remembered` is remembered in its stead when the manifest was bent to the live object. When all annotations together
-    would be too large for the API the memory is left empty, which asks for server-side apply."""
+    `remembered` is remembered in its stead when the manifest was bent to the live object, and of its owners only the last,
+    which is us: the others are not ours to take back. When all annotations together would be too large for the API the
+    memory is left empty, which asks for server-side apply."""
     body = _owned(clean(manifest), owners, hash_of(remembered or manifest))
     if not remember:
         return body
-    before = body if remembered is None else _owned(clean(remembered), owners, hash_of(remembered))
+    before = _owned(clean(remembered or manifest), owners[-1:], hash_of(remembered or manifest))
     annotations = {**annotations_of(body), LAST_APPLIED: _encode(before)}
     size = sum(len(name) + len(value) for name, value in annotations.items())
     if size > ANNOTATION_LIMIT:

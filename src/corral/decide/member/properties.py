@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from corral.core.conditions import condition, is_true
-from corral.core.meta import Obj, name_of, owner_references_of, spec_of, status_of
+from corral.core.meta import Obj, labels_of, name_of, owner_references_of, spec_of, status_of
 from corral.core.quantity import Quantity
 from corral.decide.member.ownership import is_applied_work
 from corral.kinds.fleet.names import NODE_COUNT
@@ -16,13 +17,15 @@ LARGEST_FREE: Final = "largest-free-node.corral.dev/"
 QUEUE_QUOTA: Final = "quota.queues.corral.dev/"
 QUEUE_USAGE: Final = "usage.queues.corral.dev/"
 QUEUE_PENDING: Final = "pending.queues.corral.dev/"
-VERSION: Final = "k8s.io/k8s-version"
 MAX_NAMESPACES: Final = 200
 PROVIDER_CONDITIONS: Final = (
     "ClusterPropertyProviderStarted",
     "ClusterPropertyCollectionSucceeded",
     "NamespaceCollectionSucceeded",
+    "AKSClusterCostPropertiesCollectionSucceeded",
 )
+_AZURE: Final = "kubernetes.azure.com/"
+_SIZE_LABELS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _ZERO: Final = Quantity.parse(0)
 _BASIC: Final = ("cpu", "memory")
 _MAX_NAME: Final = 63
@@ -56,7 +59,7 @@ def placed_namespaces(namespaces: Sequence[Obj]) -> dict[str, str]:
 
 def provider_conditions(namespaces: int | None) -> list[Obj]:
     """What a provider says about itself; `namespaces` is how many there are, None when they are not collected."""
-    started, collected, counted = PROVIDER_CONDITIONS
+    started, collected, counted, _ = PROVIDER_CONDITIONS
     told = [
         condition(started, True, "Started", "The property provider has started successfully"),
         condition(
@@ -69,6 +72,33 @@ def provider_conditions(namespaces: int | None) -> list[Obj]:
     elif namespaces is not None:
         told.append(condition(counted, True, "Succeeded", "All namespaces have been collected successfully"))
     return told
+
+
+def azure_properties(nodes: Sequence[Obj], *, costs: bool) -> dict[str, str]:
+    """The number of nodes of each size, and what they cost where that can be told: nothing costs nothing."""
+    sizes = Counter(_size_of(node) or "undefined" for node in nodes)
+    found = {f"{_AZURE}vm-sizes/{size}/count": str(count) for size, count in sorted(sizes.items())}
+    if costs and not nodes:
+        found |= {f"{_AZURE}per-cpu-core-cost": "0.000", f"{_AZURE}per-gb-memory-cost": "0.000"}
+    return found
+
+
+def cost_condition(nodes: Sequence[Obj]) -> Obj:
+    """What the Azure provider says about costs when it has no price list."""
+    kind = PROVIDER_CONDITIONS[3]
+    if not nodes:
+        return condition(kind, True, "CostsCalculated", "All cost properties have been collected successfully")
+    sizes = " ".join(sorted({size for node in nodes if (size := _size_of(node))}))
+    text = (
+        "An error has occurred when collecting cost properties: nodes are present, but no pricing data is available"
+        f" for any node SKUs ([{sizes}])"
+    )
+    return condition(kind, False, "CostsCalculationFailed", text)
+
+
+def _size_of(node: Obj) -> str:
+    labels = labels_of(node)
+    return next((labels[name] for name in _SIZE_LABELS if labels.get(name)), "")
 
 
 def own_properties(nodes: Sequence[Obj], pods: Sequence[Obj], queues: Sequence[Obj]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.core.conditions import condition, find, set_condition
+from corral.core.conditions import condition, find, set_condition, without
 from corral.core.meta import Obj, generation_of, name_of, status_of
 
 EXPECTED_AGENTS: Final = ("MemberAgent",)
@@ -60,7 +60,9 @@ def member_status(member: Obj, internal: Obj | None, now: str) -> Obj:
     conditions = set_condition(conditions, joined(member, agents), now)
     for kind in _PROVIDER:
         entry = find(reported.get("conditions") or [], kind)
-        if entry is not None:
+        if entry is None:
+            conditions = without(conditions, kind)
+        else:
             conditions = set_condition(conditions, {**entry, "observedGeneration": generation_of(member)}, now)
     status = {
         "conditions": conditions,

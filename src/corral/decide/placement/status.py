@@ -391,13 +391,17 @@ def is_complete(view: View, status: Obj) -> bool:
     """Whether every expected condition is True for the placement's generation."""
     policy = spec_of(view.placement).get("policy") or {}
     steps = ("Scheduled", *view.steps)
-    if not any(one.get("clusterName") for one in status.get("placementStatuses") or ()):
+    if not _has_clusters(status):
         empty = policy.get("placementType") == PICK_N and not policy.get("numberOfClusters")
         empty = empty or (policy.get("placementType") == PICK_FIXED and not policy.get("clusterNames"))
         if not empty:
             return False
         steps = ("Scheduled",)
     return all(_is_current(status, view.prefix + step, view.placement) for step in steps)
+
+
+def _has_clusters(status: Obj) -> bool:
+    return any(one.get("clusterName") for one in status.get("placementStatuses") or ())
 
 
 def _is_current(status: Obj, kind: str, placement: Obj) -> bool:
@@ -416,6 +420,6 @@ def announcements(view: View, new: Obj) -> list[Announcement]:
         if _is_current(new, view.prefix + step, view.placement)
         and not _is_current(old, view.prefix + step, view.placement)
     ]
-    if is_complete(view, new) and not is_complete(view, old):
+    if _has_clusters(new) and is_complete(view, new) and not is_complete(view, old):
         result.append(COMPLETED)
     return result

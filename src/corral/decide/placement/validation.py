@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from enum import Enum
 
-from corral.core.meta import Obj, name_of, namespace_of, spec_of
-from corral.core.names import check_qualified_name, check_subdomain
+from corral.core.meta import Obj, is_deleting, name_of, namespace_of, spec_of
+from corral.core.names import check_label_value, check_qualified_name, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
+from corral.core.selectors import SelectorError, from_label_selector
 from corral.kinds.fleet.names import RESOURCE_PROPERTY
 
 MAX_NAME = 63
 MAX_OVERRIDES = 100
 _CAPACITY = ("allocatable", "available", "total")
+_OPERATORS = ("Gt", "Ge", "Lt", "Le", "Eq", "Ne")
+
+
+class KindCheck(Enum):
+    """Whether a placement may select a kind."""
+
+    FIT = "fit"
+    UNFIT = "unfit"
+    UNKNOWN = "unknown"
 
 
 def aggregate(errors: Sequence[str]) -> str:
@@ -24,30 +35,67 @@ def aggregate(errors: Sequence[str]) -> str:
 # Placements
 
 
-def check_placement(placement: Obj) -> list[str]:
-    """What is wrong with a placement, apart from the kinds it selects."""
+def check_placement(placement: Obj, kinds: Sequence[KindCheck], *, strict: bool = False) -> list[str]:
+    """What is wrong with a placement; `kinds` says for each of its selectors whether its kind can be selected.
+
+    A resource of its own domain, such as nvidia.com/gpu, is a property here; `strict` refuses its second slash, as
+    upstream does."""
     spec = spec_of(placement)
     errors: list[str] = []
     if len(name_of(placement)) > MAX_NAME:
-        errors.append("the name field cannot have length exceeding 63")
-    for selector in spec.get("resourceSelectors") or ():
-        if selector.get("name") and selector.get("labelSelector") is not None:
+        errors.append(f"the name field cannot have length exceeding {MAX_NAME}")
+    for selector, check in zip(spec.get("resourceSelectors") or (), kinds, strict=True):
+        errors += _check_selector(selector, check)
+        if check is KindCheck.UNKNOWN:
+            return errors  # nothing more can be said of it
+    policy = check_policy(spec.get("policy") or {}, strict=strict)
+    if policy:
+        errors.append(f"the placement policy field is invalid: {aggregate(policy)}")
+    strategy = check_strategy(spec.get("strategy") or {})
+    if strategy:
+        errors.append(f"the rollout Strategy field  is invalid: {aggregate(strategy)}")
+    return errors
+
+
+def _check_selector(selector: Obj, check: KindCheck) -> list[str]:
+    errors = []
+    labels = selector.get("labelSelector")
+    if labels is not None:
+        if selector.get("name"):
             shown = go_selector(selector)
             errors.append(f"the labelSelector and name fields are mutually exclusive in selector {shown}")
-    policy = [f"the placement policy field is invalid: {text}" for text in check_policy(spec.get("policy") or {})]
-    strategy = [
-        f"the rollout Strategy field  is invalid: {text}" for text in check_strategy(spec.get("strategy") or {})
-    ]
-    return [*errors, *policy, *strategy]
+        errors += _check_labels(labels, "resource selector")
+    group, version, kind = (str(selector.get(part) or "") for part in ("group", "version", "kind"))
+    if check is KindCheck.UNKNOWN:
+        api = f"{group}/{version}" if group else version
+        errors.append(f'failed to get GVR of the selector: no matches for kind "{kind}" in version "{api}"')
+    elif check is KindCheck.UNFIT:
+        text = "the resource is not found in schema (please retry) or it is not a cluster scoped resource:"
+        errors.append(f"{text} {group}/{version}, Kind={kind}")
+    return errors
 
 
-def check_policy(policy: Obj) -> list[str]:
+def _check_labels(selector: Obj | None, parent: str) -> list[str]:
+    try:
+        from_label_selector(selector)
+    except SelectorError as error:
+        return [f"the labelSelector in {parent} {_go_labels(selector)} is invalid: {error}"]
+    return []
+
+
+def type_changed(old: Obj, new: Obj) -> bool:
+    """Whether an update changes how clusters are picked; no policy is PickAll."""
+    before, after = ((spec_of(one).get("policy") or {}).get("placementType") or "PickAll" for one in (old, new))
+    return before != after
+
+
+def check_policy(policy: Obj, *, strict: bool = False) -> list[str]:
     match policy.get("placementType") or "PickAll":
         case "PickFixed":
             return _check_fixed(policy)
         case "PickN":
-            return _check_n(policy)
-    return _check_all(policy)
+            return _check_n(policy, strict)
+    return _check_all(policy, strict)
 
 
 def _check_fixed(policy: Obj) -> list[str]:
@@ -55,11 +103,16 @@ def _check_fixed(policy: Obj) -> list[str]:
     names = policy.get("clusterNames") or []
     if not names:
         errors.append("cluster names cannot be empty for policy type PickFixed")
-    if len(set(names)) < len(names):
-        errors.append("cluster names must be unique for policy type PickFixed")
+    seen: set[str] = set()
     for name in names:
-        for problem in check_subdomain(name):
-            errors.append(f"PickFixed cluster name {name} is not a valid member name: {problem}")
+        if problems := check_subdomain(name):
+            errors.append(f"PickFixed cluster name {name} is not a valid member name: {'; '.join(problems)}")
+        if len(name) > MAX_NAME:
+            errors.append(f"PickFixed cluster name {name} cannot have length exceeding {MAX_NAME}")
+        if name in seen:
+            errors.append("cluster names must be unique for policy type PickFixed")
+            break
+        seen.add(name)
     if policy.get("numberOfClusters") is not None:
         errors.append(
             "number of clusters must be nil for policy type PickFixed, only valid for PickN placement policy type"
@@ -77,7 +130,7 @@ def _check_fixed(policy: Obj) -> list[str]:
     return errors
 
 
-def _check_all(policy: Obj) -> list[str]:
+def _check_all(policy: Obj, strict: bool) -> list[str]:
     errors = []
     if policy.get("clusterNames"):
         errors.append("cluster names needs to be empty for policy type PickAll, only valid for PickFixed policy type")
@@ -86,7 +139,7 @@ def _check_all(policy: Obj) -> list[str]:
             "number of clusters must be nil for policy type PickAll, only valid for PickN placement policy type"
         )
     affinity = (policy.get("affinity") or {}).get("clusterAffinity") or {}
-    errors += _check_required(affinity)
+    errors += _check_required(affinity, strict)
     if affinity.get("preferredDuringSchedulingIgnoredDuringExecution"):
         errors.append(
             "PreferredDuringSchedulingIgnoredDuringExecution will be ignored for placement policy type PickAll"
@@ -98,16 +151,16 @@ def _check_all(policy: Obj) -> list[str]:
     return [*errors, *_check_tolerations(policy)]
 
 
-def _check_n(policy: Obj) -> list[str]:
+def _check_n(policy: Obj, strict: bool) -> list[str]:
     errors = []
     if policy.get("clusterNames"):
         errors.append("cluster names needs to be empty for policy type PickN, only valid for PickFixed policy type")
     if policy.get("numberOfClusters") is None:
         errors.append("number of cluster cannot be nil for policy type PickN")
     affinity = (policy.get("affinity") or {}).get("clusterAffinity") or {}
-    errors += _check_required(affinity)
+    errors += _check_required(affinity, strict)
     for term in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
-        errors += _check_preference(term.get("preference") or {})
+        errors += _check_preference(term.get("preference") or {}, strict)
     for constraint in policy.get("topologySpreadConstraints") or ():
         kind = constraint.get("whenUnsatisfiable") or "DoNotSchedule"
         if kind not in ("DoNotSchedule", "ScheduleAnyway"):
@@ -115,53 +168,72 @@ def _check_n(policy: Obj) -> list[str]:
     return [*errors, *_check_tolerations(policy)]
 
 
-def _check_required(affinity: Obj) -> list[str]:
+def _check_required(affinity: Obj, strict: bool) -> list[str]:
     errors = []
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("clusterSelectorTerms") or ():
+        errors += _check_labels(term.get("labelSelector"), "cluster selector")
         if term.get("propertySorter"):
             errors.append("PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity")
         for expression in (term.get("propertySelector") or {}).get("matchExpressions") or ():
             name = str(expression.get("name", ""))
-            errors += _check_property(name)
-            errors += _check_values(name, expression.get("values") or [])
+            errors += [f"invalid property name {name}: {text}" for text in _check_property(name, strict)]
+            errors += _check_values(name, str(expression.get("operator", "")), expression.get("values") or [])
     return errors
 
 
-def _check_preference(preference: Obj) -> list[str]:
-    errors = []
+def _check_preference(preference: Obj, strict: bool) -> list[str]:
+    errors = _check_labels(preference.get("labelSelector"), "preferred cluster selector")
     if preference.get("propertySelector"):
         errors.append("PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity")
     sorter = preference.get("propertySorter")
     if sorter:
-        errors += _check_property(str(sorter.get("name", "")))
+        errors += _check_property(str(sorter.get("name", "")), strict)
         if sorter.get("sortOrder") not in ("Ascending", "Descending"):
             errors.append(f"invalid property sort order {sorter.get('sortOrder')}")
     return errors
 
 
-def _check_property(name: str) -> list[str]:
+def _check_property(name: str, strict: bool) -> list[str]:
+    """What is wrong with the name of a property: a resource's, or segments between slashes."""
     if name.startswith(RESOURCE_PROPERTY):
-        kind, _, resource = name.removeprefix(RESOURCE_PROPERTY).partition("-")
-        if kind not in _CAPACITY or not resource:
+        kind, dash, resource = name.removeprefix(RESOURCE_PROPERTY).partition("-")
+        if not dash:
+            form = "[PREFIX]/[CAPACITY_TYPE]-[RESOURCE_NAME]"
+            return [f"invalid resource property name {name}, expected format is {form}"]
+        if kind not in _CAPACITY:
             listed = " ".join(_CAPACITY)
-            return [
-                f"invalid property name {name}: invalid capacity type in resource property name {name},"
-                f" supported values are [{listed}]"
-            ]
-        # A resource of its own domain, such as nvidia.com/gpu, is a property here; upstream refuses the second slash.
-        return [f"invalid property name {name}: {text}" for text in check_qualified_name(resource)]
-    return [f"invalid property name {name}: {text}" for text in check_qualified_name(name)]
-
-
-def _check_values(name: str, values: Sequence[str]) -> list[str]:
-    if len(values) != 1:
-        return [f"property selector operator requires exactly one value for property {name}, got {len(values)}"]
-    try:
-        Quantity.parse(values[0])
-    except QuantityError as error:
-        return [f"invalid values for property {name}: value {values[0]} is not a valid resource.Quantity: {error}"]
+            return [f"invalid capacity type in resource property name {name}, supported values are [{listed}]"]
+        problems = check_qualified_name(name if strict else resource)
+        return [f"property name {name} is not valid: {'; '.join(problems)}"] if problems else []
+    first, *others = name.split("/")
+    problems = check_qualified_name(first)
+    if not others:
+        return [f"property name {name} is not valid: {'; '.join(problems)}"] if problems else []
+    if problems and (also := check_subdomain(first)):
+        return [
+            f"property name first segment {first} is not valid: it is neither a valid DNS subdomain"
+            f" ({'; '.join(also)}) nor a valid qualified name ({'; '.join(problems)})"
+        ]
+    for segment in others:
+        if problems := check_qualified_name(segment):
+            return [f"property name segment {segment} is not valid: {'; '.join(problems)}"]
     return []
+
+
+def _check_values(name: str, operator: str, values: Sequence[str]) -> list[str]:
+    errors = []
+    if operator in _OPERATORS and len(values) != 1:
+        errors.append(
+            f"invalid operator for property {name}: operator {operator} requires exactly one value, got {len(values)}"
+        )
+    for value in values:
+        try:
+            Quantity.parse(value)
+        except QuantityError as error:
+            text = f"value {value} is not a valid resource.Quantity: {error}"
+            return [*errors, f"invalid values for property {name}: {text}"]
+    return errors
 
 
 def _check_tolerations(policy: Obj) -> list[str]:
@@ -170,13 +242,14 @@ def _check_tolerations(policy: Obj) -> list[str]:
     for toleration in policy.get("tolerations") or ():
         shown = go_toleration(toleration)
         operator = toleration.get("operator") or "Equal"
+        key, value = str(toleration.get("key") or ""), str(toleration.get("value") or "")
+        errors += [f"invalid toleration key {shown}: {text}" for text in (check_qualified_name(key) if key else ())]
         if operator == "Exists" and toleration.get("value"):
             errors.append(f"invalid toleration {shown}: toleration value needs to be empty, when operator is Exists")
         if operator == "Equal" and not toleration.get("key"):
             errors.append(f"invalid toleration {shown}: toleration key cannot be empty, when operator is Equal")
-        for part in ("key", "value"):
-            problems = check_qualified_name(str(toleration[part])) if part == "key" and toleration.get(part) else []
-            errors += [f"invalid toleration {shown}: {problem}" for problem in problems]
+        if operator == "Equal":
+            errors += [f"invalid toleration value {shown}: {text}" for text in check_label_value(value)]
         if toleration in seen:
             errors.append(f"toleration {shown} already exists, tolerations must be unique")
         seen.append(toleration)
@@ -198,17 +271,15 @@ def lost_tolerations(old: Obj, new: Obj) -> bool:
 def check_strategy(strategy: Obj) -> list[str]:
     errors = []
     rolling = strategy.get("rollingUpdate")
-    if strategy.get("type") == "External":
-        if rolling is not None:
-            errors.append("rollingUpdateConifg is not valid for ExternalRollout strategy type")
-    else:
-        for part in ("maxUnavailable", "maxSurge"):
-            value = (rolling or {}).get(part)
-            if isinstance(value, int) and value < 0:
-                errors.append(f"{part} must be greater than or equal to 0, got `{value}`")
-        period = (rolling or {}).get("unavailablePeriodSeconds")
-        if period is not None and period < 0:
-            errors.append(f"unavailablePeriodSeconds must be greater than or equal to 0, got {period}")
+    if strategy.get("type") == "External" and rolling is not None:
+        errors.append("rollingUpdateConifg is not valid for ExternalRollout strategy type")
+    period = (rolling or {}).get("unavailablePeriodSeconds")
+    if period is not None and period < 0:
+        errors.append(f"unavailablePeriodSeconds must be greater than or equal to 0, got {period}")
+    for part in ("maxUnavailable", "maxSurge"):
+        value = (rolling or {}).get(part)
+        if isinstance(value, int) and value < 0:
+            errors.append(f"{part} must be greater than or equal to 0, got `{value}`")
     apply = strategy.get("applyStrategy") or {}
     if apply.get("serverSideApplyConfig") is not None and apply.get("type") != "ServerSideApply":
         errors.append("serverSideApplyConfig is only valid for ServerSideApply strategy type")
@@ -336,15 +407,44 @@ def _go_labels(selector: Obj | None) -> str:
     return f"&LabelSelector{{MatchLabels:{labels},MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}"
 
 
-def duplicate_taint(member: Obj) -> str:
-    """The text about a taint that is there twice; empty when all differ."""
+def check_taints(member: Obj) -> list[str]:
+    """What is wrong with the taints of a member."""
+    errors: list[str] = []
     seen: list[Obj] = []
     for taint in spec_of(member).get("taints") or ():
+        key, value = str(taint.get("key") or ""), str(taint.get("value") or "")
+        shown = f"{{Key:{key} Value:{value} Effect:{taint.get('effect', '')}}}"
+        errors += [f"invalid taint key {shown}: {text}" for text in check_qualified_name(key)]
+        errors += [f"invalid taint value {shown}: {text}" for text in check_label_value(value)]
         if taint in seen:
-            shown = f"{{Key:{taint.get('key', '')} Value:{taint.get('value', '')} Effect:{taint.get('effect', '')}}}"
-            return f"taint {shown} already exists, taints must be unique"
+            errors.append(f"taint {shown} already exists, taints must be unique")
         seen.append(taint)
-    return ""
+    return errors
+
+
+# Evictions and budgets
+
+
+def check_evictable(placement: Obj) -> str:
+    """Why nothing can be evicted from a placement; empty when it can."""
+    if is_deleting(placement):
+        return f"cluster resource placement {name_of(placement)} is being deleted"
+    kind = (spec_of(placement).get("policy") or {}).get("placementType")
+    return f"cluster resource placement policy type {kind} is not supported" if kind == "PickFixed" else ""
+
+
+def check_budget(budget: Obj, placement: Obj) -> list[str]:
+    """Limits of a budget that mean nothing for its placement: PickAll has no number they could be a part of."""
+    if ((spec_of(placement).get("policy") or {}).get("placementType") or "PickAll") != "PickAll":
+        return []
+    start = "cluster resource placement policy type PickAll is not supported with"
+    limits = spec_of(budget)
+    errors = []
+    if (most := limits.get("maxUnavailable")) is not None:
+        errors.append(f"{start} any specified max unavailable {most}")
+    if isinstance(least := limits.get("minAvailable"), str):
+        errors.append(f"{start} min available as a percentage {least}")
+    return errors
 
 
 # Defaults

@@ -1,4 +1,4 @@
-"""The API groups of KubeFleet: members, placements, and all that a hub derives from them.
+"""The API groups of KubeFleet: members, placements, all that a hub derives from them, and its inventory.
 
 Every kind with several versions is stored as v1beta1; the others are the same objects under another apiVersion.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from corral.kinds.definition import Column, KindDef, Schema, VersionDef, age_column
 from corral.kinds.fleet import cluster_schemas as c
 from corral.kinds.fleet import placement_schemas as p
+from corral.kinds.fleet.inventory import CLUSTER_PROFILE
 from corral.kinds.fleet.names import CLUSTER_GROUP, PLACEMENT_GROUP
 
 
@@ -299,9 +300,10 @@ KINDS = (
     CLUSTER_POLICY_SNAPSHOT, POLICY_SNAPSHOT, CLUSTER_RESOURCE_SNAPSHOT, RESOURCE_SNAPSHOT, CLUSTER_BINDING, BINDING,
     WORK, APPLIED_WORK, CLUSTER_OVERRIDE, OVERRIDE, CLUSTER_OVERRIDE_SNAPSHOT, OVERRIDE_SNAPSHOT, CLUSTER_ENVELOPE,
     ENVELOPE, EVICTION, DISRUPTION_BUDGET, CLUSTER_UPDATE_RUN, UPDATE_RUN, CLUSTER_UPDATE_STRATEGY, UPDATE_STRATEGY,
-    CLUSTER_APPROVAL_REQUEST, APPROVAL_REQUEST,
+    CLUSTER_APPROVAL_REQUEST, APPROVAL_REQUEST, CLUSTER_PROFILE,
 )  # fmt: skip
 
+CLUSTER_PROFILES = CLUSTER_PROFILE.resource("v1alpha1")
 MEMBER_CLUSTERS = MEMBER_CLUSTER.resource("v1beta1")
 INTERNAL_MEMBER_CLUSTERS = INTERNAL_MEMBER_CLUSTER.resource("v1beta1")
 CLUSTER_RESOURCE_PLACEMENTS = CLUSTER_RESOURCE_PLACEMENT.resource("v1beta1")

@@ -7,6 +7,7 @@ from typing import Final
 PLACEMENT_GROUP: Final = "placement.kubernetes-fleet.io"
 CLUSTER_GROUP: Final = "cluster.kubernetes-fleet.io"
 PREFIX: Final = "kubernetes-fleet.io/"
+SYSTEM_NAMESPACE: Final = "fleet-system"
 
 # Labels
 PARENT_PLACEMENT: Final = PREFIX + "parent-CRP"
@@ -51,11 +52,15 @@ WORK_CLEANUP: Final = PREFIX + "work-cleanup"
 MEMBER_FINALIZER: Final = PREFIX + "membercluster-finalizer"
 OVERRIDE_CLEANUP: Final = PREFIX + "override-cleanup"
 RUN_FINALIZER: Final = PREFIX + "stagedupdaterun-finalizer"
+PROFILE_CLEANUP: Final = PREFIX + "cluster-profile-cleanup"
 STATUS_CLEANUP: Final = PREFIX + "cluster-resource-placement-status-cleanup"
 
 # Properties
 RESOURCE_PROPERTY: Final = "resources.kubernetes-fleet.io/"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+K8S_VERSION: Final = "k8s.io/k8s-version"
+CLUSTER_ENTRYPOINT: Final = "k8s.io/cluster-entrypoint"
+CLUSTER_AUTHORITY: Final = "k8s.io/cluster-certificate-authority-data"
 
 
 def member_namespace(cluster: str) -> str:
