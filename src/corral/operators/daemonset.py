@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from corral.client.protocol import Client
 from corral.core.errors import ApiError
-from corral.core.meta import Key, Obj, controller_of, namespace_of, spec_of, status_of, uid_of, with_status
+from corral.core.meta import Key, Obj, controller_of, labels_of, namespace_of, spec_of, status_of, uid_of, with_status
 from corral.core.selectors import from_label_selector
-from corral.decide.apps.daemonset import daemon_status, plan_daemons
+from corral.decide.apps.daemonset import REVISION, daemon_status, plan_daemons
 from corral.decide.apps.replicaset import until_available
-from corral.decide.apps.revision import template_hash
 from corral.kinds.apps import DAEMON_SETS
 from corral.kinds.core import NODES, PODS
 from corral.operators.children import Children, slow_start
 from corral.operators.expectations import Expectations
+from corral.operators.history import History
 from corral.operators.replicaset import MANAGER, typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -36,6 +36,7 @@ class DaemonSetController:
         recorder = manager.recorder.named("daemonset-controller")
         self._children = Children(self._client, recorder, PODS, MANAGER)
         self._expectations = Expectations(self._pods, self._clock)
+        self._history = History(self._client, manager, MANAGER)
         watches = [
             Watch(DAEMON_SETS),
             Watch(PODS, map=owner_key("DaemonSet", "apps")),
@@ -59,7 +60,7 @@ class DaemonSetController:
         candidates += self._pods.by_index("uncontrolled", key.namespace)
         pods = await self._children.claim(daemon_set, selector, candidates)
         nodes, now = self._nodes.list(), self._clock.now()
-        revision = template_hash(spec_of(daemon_set).get("template") or {})
+        revision = (await self._history.note(daemon_set)).rpartition("-")[2]
         plan = plan_daemons(daemon_set, pods, nodes, revision, now)
 
         async def make(body: Obj) -> Obj:
@@ -76,6 +77,8 @@ class DaemonSetController:
                 self._expectations.give_up(key, pod)
                 failure = failure or error
         status = daemon_status(daemon_set, pods, nodes, revision, now)
+        live = {f"{key.name}-{labels_of(pod).get(REVISION)}" for pod in pods}
+        await self._history.forget(daemon_set, {f"{key.name}-{revision}", *live})
         if status != status_of(daemon_set):
             changed = with_status(daemon_set, status)
             await self._client.update(DAEMON_SETS, changed, subresource="status", manager=MANAGER)

@@ -10,6 +10,7 @@ from corral.core.meta import (
     Obj,
     controller_of,
     is_deleting,
+    labels_of,
     name_of,
     namespace_of,
     owner_ref,
@@ -20,7 +21,6 @@ from corral.core.meta import (
 )
 from corral.core.selectors import from_label_selector
 from corral.decide.apps.replicaset import until_available
-from corral.decide.apps.revision import template_hash
 from corral.decide.apps.statefulset import (
     Revisions,
     StatefulPlan,
@@ -29,15 +29,14 @@ from corral.decide.apps.statefulset import (
     plan_stateful,
     stateful_status,
 )
-from corral.kinds.apps import CONTROLLER_REVISIONS, DISPATCHED, STATEFUL_SETS
+from corral.kinds.apps import DISPATCHED, STATEFUL_SETS
 from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS
 from corral.operators.children import Children
 from corral.operators.expectations import Expectations
+from corral.operators.history import History
 from corral.operators.replicaset import MANAGER, typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
-
-HISTORY_LIMIT = 10
 
 
 class StatefulSetController:
@@ -52,9 +51,8 @@ class StatefulSetController:
     def setup(self, manager: Manager) -> None:
         self._sets = manager.informer(STATEFUL_SETS)
         self._pods = manager.informer(PODS)
-        self._revisions = manager.informer(CONTROLLER_REVISIONS)
-        for informer in (self._pods, self._revisions):
-            informer.add_index("controller-uid", lambda obj: [ref["uid"]] if (ref := controller_of(obj)) else [])
+        self._history = History(self._client, manager, MANAGER)
+        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
         self._pods.add_index("uncontrolled", lambda pod: [] if controller_of(pod) else [namespace_of(pod)])
         self._recorder = manager.recorder.named("statefulset-controller")
         self._children = Children(self._client, self._recorder, PODS, MANAGER)
@@ -87,51 +85,16 @@ class StatefulSetController:
 
     async def _current_revisions(self, stateful_set: Obj) -> Revisions:
         """The revisions pods may have now; a changed template becomes a new ControllerRevision."""
-        held = self._revisions.by_index("controller-uid", uid_of(stateful_set))
-        template = spec_of(stateful_set).get("template") or {}
-        collisions = int(status_of(stateful_set).get("collisionCount") or 0)
-        update = f"{name_of(stateful_set)}-{template_hash(template, collisions)}"
-        templates = {name_of(entry): entry["data"]["spec"]["template"] for entry in held}
-        if update not in templates and not is_deleting(stateful_set):
-            await self._create_revision(stateful_set, update, template, held)
-        templates[update] = template
+        update = await self._history.note(stateful_set)
+        templates = {name_of(entry): entry["data"]["spec"]["template"] for entry in self._history.of(stateful_set)}
+        templates[update] = spec_of(stateful_set).get("template") or {}
         current = status_of(stateful_set).get("currentRevision") or update
         if current not in templates:
             current = update
-        await self._forget_revisions(stateful_set, held, {current, update})
+        pods = self._pods.by_index("controller-uid", uid_of(stateful_set))
+        live = {str(labels_of(pod).get("controller-revision-hash")) for pod in pods}
+        await self._history.forget(stateful_set, {current, update, *live})
         return Revisions(current, update, templates)
-
-    async def _create_revision(self, stateful_set: Obj, name: str, template: Obj, held: list[Obj]) -> None:
-        body = {
-            "apiVersion": "apps/v1",
-            "kind": "ControllerRevision",
-            "metadata": {
-                "name": name,
-                "namespace": namespace_of(stateful_set),
-                "labels": {
-                    **((template.get("metadata") or {}).get("labels") or {}),
-                    "controller.kubernetes.io/hash": name.rpartition("-")[2],
-                },
-                "ownerReferences": [owner_ref(stateful_set)],
-            },
-            "data": {"spec": {"template": {**template, "$patch": "replace"}}},
-            "revision": max((int(entry.get("revision") or 0) for entry in held), default=0) + 1,
-        }
-        try:
-            await self._client.create(CONTROLLER_REVISIONS, body, manager=MANAGER)
-        except AlreadyExists:
-            return
-
-    async def _forget_revisions(self, stateful_set: Obj, held: list[Obj], used: set[str]) -> None:
-        limit = spec_of(stateful_set).get("revisionHistoryLimit")
-        live = {
-            (pod["metadata"].get("labels") or {}).get("controller-revision-hash")
-            for pod in self._pods.by_index("controller-uid", uid_of(stateful_set))
-        }
-        unused = [entry for entry in held if name_of(entry) not in used and name_of(entry) not in live]
-        unused.sort(key=lambda entry: int(entry.get("revision") or 0))
-        for entry in unused[: max(0, len(unused) - (HISTORY_LIMIT if limit is None else int(limit)))]:
-            await self._client.delete(CONTROLLER_REVISIONS, name_of(entry), namespace_of(entry))
 
     async def _act(self, key: Key, stateful_set: Obj, plan: StatefulPlan) -> None:
         for pod in plan.delete:

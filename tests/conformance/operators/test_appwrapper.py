@@ -171,6 +171,40 @@ def test_pods_that_do_not_come_up_are_a_failure() -> None:
     play(controllers, script, plugins=plugins)
 
 
+def test_retryable_exit_code_is_retried_while_others_are_final() -> None:
+    async def script(stage: Stage) -> None:
+        marks = {"retryableExitCodes": "75", "failureGracePeriodDuration": "5s", "retryPausePeriodDuration": "5s"}
+        await stage.create(APP_WRAPPERS, wrapper(job(), annotations=marks))
+        await stage.run()
+        await stage.fail(code=75)
+        await stage.pass_time(60)
+        assert await phase(stage) == "Running"
+        await stage.run()
+        await stage.fail(code=1)
+        await stage.pass_time(5)
+        assert await phase(stage) == "Failed"
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_a_component_that_does_not_go_is_taken_away_by_force() -> None:
+    async def script(stage: Stage) -> None:
+        marks = {"forcefulDeletionGracePeriodDuration": "60s"}
+        await stage.create(APP_WRAPPERS, wrapper(job(), annotations=marks))
+        await stage.run()
+        (pod,) = await stage.pods()
+        hold = {"metadata": {"finalizers": ["example.com/hold"]}}
+        await stage.client.patch(JOBS, "j", "default", hold)
+        await stage.patch(APP_WRAPPERS, "aw", {"spec": {"suspend": True}})
+        await stage.pass_time(30)
+        assert await phase(stage) == "Suspending"
+        assert conditions.is_true(await stage.get(APP_WRAPPERS, "aw"), "DeletingResources")
+        await stage.pass_time(120)
+        assert pod["metadata"]["name"] not in await stage.names(PODS)
+
+    play(controllers, script, plugins=plugins)
+
+
 def test_deletion_takes_the_components_along() -> None:
     async def script(stage: Stage) -> None:
         await stage.create(APP_WRAPPERS, wrapper(job()))
