@@ -12,7 +12,8 @@
     admit w: one 3x cpu@tas on=x1:1+x3:2, two 1x cpu@tas delayed=Pending
     evict old: Workload was evicted …
 
-A node's domains are named from the level above hosts upwards. `tolerates=key:value` tolerates one value only.
+A node's domains are named from the level above hosts upwards. `tolerates=key:value` tolerates one value only;
+`likes=key:value:weight` prefers nodes with a label.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from corral.testing.queueing import make_node, make_topology
 
 LEVELS = {"block": "cloud/block", "rack": "cloud/rack", "host": "kubernetes.io/hostname"}
 ABOVE = (LEVELS["rack"], LEVELS["block"])
-WORDS = ("required", "preferred", "slices", "on", "delayed", "unhealthy", "tolerates", "ready")
+WORDS = ("required", "preferred", "slices", "on", "delayed", "unhealthy", "tolerates", "ready", "likes")
 
 
 class TopologyScenario(Scenario):
@@ -87,6 +88,8 @@ class TopologyScenario(Scenario):
                 self._nodes.append(value)
             elif key == "ready":
                 self._checks.append({"name": value, "state": "Ready"})
+            elif key == "likes":
+                like(pod_set["template"]["spec"], *value.split(":"))
             elif key == "tolerates":
                 name, _, only = value.partition(":")
                 pod_set["template"]["spec"].setdefault("tolerations", []).append(
@@ -105,6 +108,15 @@ class TopologyScenario(Scenario):
                     text + places(entry) for text, entry in zip(texts, decision.pod_sets, strict=True)
                 )
         return outcome
+
+
+def like(spec: Obj, key: str, value: str, weight: str) -> None:
+    """Prefer nodes with a label."""
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(
+        {"weight": int(weight), "preference": term}
+    )
 
 
 def places(entry: PodSetAssignment) -> str:

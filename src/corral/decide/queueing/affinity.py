@@ -41,6 +41,16 @@ def node_matches(constraints: PodConstraints, labels: Mapping[str, str], name: s
     )
 
 
+def affinity_score(constraints: PodConstraints, labels: Mapping[str, str], name: str) -> int:
+    """The weights of all preferred terms the node satisfies."""
+    known = {**labels, "metadata.name": name}
+    return sum(
+        weight
+        for weight, term in constraints.preferred
+        if term and all(requirement_matches(entry, known) for entry in term)
+    )
+
+
 def requirement_matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:

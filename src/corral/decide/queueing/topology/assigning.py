@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import structs
+
 from corral.decide.queueing.assignment import Assignment, PodSetChoice, TopologyUsage
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
 from corral.decide.queueing.decode import toleration_from
@@ -84,7 +86,9 @@ def _updated_constraints(info: WorkloadInfo, pod_set: PodSetInfo) -> PodConstrai
             if update.get("name") == pod_set.name:
                 selector.update(update.get("nodeSelector") or {})
                 tolerations.extend(map(toleration_from, update.get("tolerations") or ()))
-    return PodConstraints(tuple(sorted(selector.items())), pod_set.constraints.affinity_terms, tuple(tolerations))
+    return structs.replace(
+        pod_set.constraints, node_selector=tuple(sorted(selector.items())), tolerations=tuple(tolerations)
+    )
 
 
 def apply_placement(assignment: Assignment, result: PlacementResult) -> None:

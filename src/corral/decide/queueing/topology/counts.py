@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from corral.decide.queueing.affinity import node_matches, untolerated_taint
+from corral.decide.queueing.affinity import affinity_score, node_matches, untolerated_taint
 from corral.decide.queueing.model import Amounts, NodeSpec, PodConstraints, Toleration
 from corral.decide.queueing.topology.tree import Domain, DomainTree, Values
 
@@ -75,7 +75,18 @@ class Capacity:
 class Counts:
     """Per domain (by index): pods and slices that fit, with and without room for a leader."""
 
-    __slots__ = ("dirty", "feasible", "key", "leaders", "pods", "pods_leader", "slices", "slices_leader", "tree")
+    __slots__ = (
+        "dirty",
+        "feasible",
+        "key",
+        "leaders",
+        "pods",
+        "pods_leader",
+        "scores",
+        "slices",
+        "slices_leader",
+        "tree",
+    )
 
     def __init__(
         self,
@@ -100,6 +111,8 @@ class Counts:
             and (not tree.is_lowest_host or exclusion(leaf.nodes[0], key.constraints, tolerations) is None)
         }
         self.dirty: set[Values] = set()
+        self.scores = self._affinity_scores() if key.constraints.preferred else None
+        """How much the pods like a domain, when they like some more than others."""
         for leaf in tree.leaves.values():
             self._count_leaf(leaf, capacity)
         for level in range(tree.lowest - 1, -1, -1):
@@ -110,11 +123,24 @@ class Counts:
         """The same numbers, to be changed by somebody who tries something out."""
         other = object.__new__(Counts)
         other.key, other.tree, other.feasible, other.dirty = self.key, self.tree, self.feasible, set(self.dirty)
+        other.scores = self.scores
         other.pods, other.slices, other.leaders = list(self.pods), list(self.slices), list(self.leaders)
         alone = self.key.leader is None
         other.pods_leader = other.pods if alone else list(self.pods_leader)
         other.slices_leader = other.slices if alone else list(self.slices_leader)
         return other
+
+    def _affinity_scores(self) -> list[int]:
+        """Of every domain the sum of its nodes that may be used."""
+        scores = [0] * len(self.tree.domains)
+        for leaf in self.tree.leaves.values():
+            if leaf.key in self.feasible:
+                score = affinity_score(self.key.constraints, leaf.nodes[0].labels, leaf.nodes[0].name)
+                domain: Domain | None = leaf
+                while domain is not None and score:
+                    scores[domain.index] += score
+                    domain = domain.parent
+        return scores
 
     def refresh(self, capacity: Capacity) -> None:
         """Recount the leaves that changed since the last look."""

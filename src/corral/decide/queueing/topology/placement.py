@@ -9,6 +9,7 @@ remainder (best fit); unconstrained ones start from the domain with the least fr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from corral.decide.queueing.model import TopologyAssignment, TopologyDomain
@@ -59,6 +60,8 @@ class Placer:
         self.counts = counts
         self.shape = shape
         self.best_fit = not shape.least_free
+        self.order: Order = self._order if counts.scores is None else self._liked_first
+        self.leader_order: Order = self._leader_order if counts.scores is None else self._leader_liked_first
 
     def place(self) -> list[Share]:
         """Leaves with their pods and leaders; raises NoPlacement."""
@@ -99,11 +102,21 @@ class Placer:
     def _units_of(self, size: int) -> Callable[[Domain, bool], int]:
         return lambda domain, leader: self._pods(domain, leader) // size
 
-    def order(self, domain: Domain) -> tuple[object, ...]:
+    def _score(self, domain: Domain) -> int:
+        return self.counts.scores[domain.index] if self.counts.scores is not None else 0
+
+    def _liked_first(self, domain: Domain) -> tuple[object, ...]:
+        return -self._score(domain), *self._order(domain)
+
+    def _leader_liked_first(self, domain: Domain) -> tuple[object, ...]:
+        leaders, *rest = self._leader_order(domain)
+        return leaders, -self._score(domain), *rest
+
+    def _order(self, domain: Domain) -> tuple[object, ...]:
         slices = self.counts.slices[domain.index]
         return (-slices if self.best_fit else slices), self.counts.pods[domain.index], domain.values
 
-    def leader_order(self, domain: Domain) -> tuple[object, ...]:
+    def _leader_order(self, domain: Domain) -> tuple[object, ...]:
         index, counts = domain.index, self.counts
         slices = counts.slices_leader[index]
         return (
@@ -132,6 +145,13 @@ class Placer:
         if self._slices(top, True) >= wanted and counts.leaders[top.index] >= shape.leaders:
             return level, [self._tightest(domains, wanted, shape.leaders, self._slices) if self.best_fit else top]
         if shape.required:
+            for index in range(1, len(domains) if counts.scores is not None else 0):
+                # The domain liked best is too small; a larger one liked less will do.
+                if (
+                    self._slices(domains[index], True) >= wanted
+                    and counts.leaders[domains[index].index] >= shape.leaders
+                ):
+                    return level, [self._tightest(domains[index:], wanted, shape.leaders, self._slices)]
             raise NoPlacement(counts.slices[top.index], wanted, level)
         if level > 0 and not shape.unconstrained:
             return self._find_level(level - 1)
@@ -179,7 +199,13 @@ class Placer:
     def _tightest(
         self, domains: Sequence[Domain], needed: int, leaders: int, units: Callable[[Domain, bool], int]
     ) -> Domain:
-        """The first domain with the least capacity that is enough; the first of all when none is."""
+        """The first domain with the least capacity that is enough; the first of all when none is.
+
+        Only domains that are liked as much as the first are looked at.
+        """
+        if (scores := self.counts.scores) is not None:
+            liked = scores[domains[0].index]
+            domains = list(takewhile(lambda domain: scores[domain.index] == liked, domains))
         best, best_units = None, 0
         for domain in domains:
             if self.counts.leaders[domain.index] < leaders:
