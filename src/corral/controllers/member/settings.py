@@ -30,6 +30,9 @@ class MemberSettings:
     null_timestamps: bool = False
     """Show pod templates as API servers of 2025 stored them; the guide's third drifted path comes from there."""
 
+    announce: bool = False
+    """Name every manifest on the hub before it is first applied, as upstream does; else the member's own AppliedWork
+    names them, which spares the hub a write."""
     keep_defects: bool = False
     """Also count as upstream miscounts: a diff found in degraded mode is not a report, drifted left-overs stay, and so
     do the conditions of a property provider that is no more."""
@@ -45,7 +48,9 @@ class MemberSettings:
     @classmethod
     def upstream(cls) -> MemberSettings:
         """Everything as upstream does it, defects included."""
-        return cls(own_properties=False, remember_finished=False, yield_to_queue=False, keep_defects=True)
+        return cls(
+            own_properties=False, remember_finished=False, yield_to_queue=False, announce=True, keep_defects=True
+        )
 
 
 def member_settings(configuration: Obj) -> MemberSettings:
@@ -61,6 +66,7 @@ def member_settings(configuration: Obj) -> MemberSettings:
         remember_finished=bool(part.get("rememberFinishedJobs", default.remember_finished)),
         yield_to_queue=bool(part.get("yieldToQueue", default.yield_to_queue)),
         queue_friendly=bool(part.get("queueFriendly", default.queue_friendly)),
+        announce=default.announce,
         keep_defects=default.keep_defects,
         null_timestamps=bool(part.get("nullTemplateTimestamps", default.null_timestamps)),
         azure=part.get("propertyProvider") == "azure",

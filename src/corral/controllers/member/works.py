@@ -34,7 +34,16 @@ from corral.decide.member.ownership import reference_to
 from corral.decide.member.queue import ANNOTATIONS, FINISHED_JOBS, asks_for_peace, memory, remembered
 from corral.decide.member.strategy import strategy_of
 from corral.decide.member.waves import waves
-from corral.decide.member.work_status import applied_resources, is_settled, left_over, prepared, refreshed
+from corral.decide.member.work_status import (
+    applied_resources,
+    is_planned,
+    is_settled,
+    left_over,
+    plan,
+    planned,
+    prepared,
+    refreshed,
+)
 from corral.kinds.fleet import APPLIED_WORKS, WORKS
 from corral.kinds.fleet.names import WORK_CLEANUP
 from corral.runtime.controller import Controller, Manager, Result, Watch
@@ -91,15 +100,16 @@ class WorkApplier:
             return None
         if is_deleting(work):
             return await self._cleanup.collect(work)
-        applied = await self._ensure_applied_work(work)
+        manifests = await self._identified(work)
+        applied = await self._ensure_applied_work(work, manifests)
         if WORK_CLEANUP not in finalizers_of(work):
             work = await self._hub.update(WORKS, with_finalizer(work, WORK_CLEANUP))
-        manifests = await self._identified(work)
         strategy = strategy_of(work)
         ours = reference_to(applied)
         if not strategy.reports_diff and not _is_attempted(work):
-            await self._remove_left_overs(work, manifests, ours)
-            work = await self._write_status(work, prepared(work, manifests, self._clock.timestamp()))
+            await self._remove_left_overs(work, planned(applied), manifests, ours)
+            if not is_planned(applied, work, manifests):
+                work = await self._write_status(work, prepared(work, manifests, self._clock.timestamp()))
         await self._jobs.follow(name_of(work), manifests, prompt=asks_for_peace(work) or strategy.report_back)
         task = Task(work, strategy, ours, self._memory(applied, manifests))
         outcomes = await self._process(manifests, task)
@@ -130,12 +140,13 @@ class WorkApplier:
             found += await asyncio.gather(*(self._manifests.process(manifest, task) for manifest in group))
         return sorted(found, key=lambda outcome: outcome.manifest.ordinal)
 
-    async def _ensure_applied_work(self, work: Obj) -> Obj:
+    async def _ensure_applied_work(self, work: Obj, manifests: list[Manifest]) -> Obj:
         try:
             applied = await self._member.get(APPLIED_WORKS, name_of(work))
         except NotFound:
             spec = {"workName": name_of(work), "workNamespace": namespace_of(work)}
-            body = {"metadata": {"name": name_of(work)}, "spec": spec}
+            notes = {} if self._settings.announce else plan(work, manifests)
+            body: Obj = {"metadata": {"name": name_of(work), "annotations": notes}, "spec": spec}
             try:
                 applied = await self._member.create(APPLIED_WORKS, body)
             except AlreadyExists:
@@ -144,9 +155,9 @@ class WorkApplier:
             raise ServiceUnavailable(f"AppliedWork {name_of(work)} of an earlier Work is still being deleted")
         return applied
 
-    async def _remove_left_overs(self, work: Obj, manifests: list[Manifest], ours: Obj) -> None:
+    async def _remove_left_overs(self, work: Obj, planned: list[Obj], manifests: list[Manifest], ours: Obj) -> None:
         """Before the new list is written, so that a crash in between forgets nothing."""
-        for identifier in left_over(work, manifests, only_healthy=self._settings.keep_defects):
+        for identifier in left_over(work, manifests, planned, only_healthy=self._settings.keep_defects):
             kind = (identifier.get("group", ""), identifier["version"], identifier["kind"])
             resource: Resource | None = await self._discover(*kind)
             if resource is not None:

@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from corral.core.conditions import condition, set_condition, without
-from corral.core.meta import Obj, generation_of, status_of, uid_of
+from corral.core.meta import Obj, annotations_of, generation_of, status_of, uid_of
 from corral.decide.member.availability import NOT_TRACKABLE
 from corral.decide.member.manifests import Manifest, identity
 from corral.decide.member.outcome import Outcome, applied_condition, available_condition, diff_condition
 
 STATUS_LIMIT: Final = 1_415_578
 PREPARING: Final = "PreparingToProcess"
+PLAN: Final = "corral.dev/planned-manifests"
+PLAN_GENERATION: Final = "corral.dev/planned-generation"
+PLAN_LIMIT: Final = 32_768
 _KINDS: Final = ("Applied", "Available", "DiffReported")
 
 
@@ -65,11 +68,38 @@ def is_settled(status: Obj) -> bool:
     return any(entry["type"] in ("Available", "DiffReported") and entry["status"] == "True" for entry in conditions)
 
 
-def left_over(work: Obj, manifests: Sequence[Manifest], *, only_healthy: bool = False) -> list[Obj]:
-    """Identifiers of objects that an earlier generation may have made and this one does not name.
+def plan(work: Obj, manifests: Sequence[Manifest]) -> dict[str, str]:
+    """Annotations of a new AppliedWork: what is going to be made for this generation. Nothing when that is too much."""
+    text = json.dumps([manifest.identifier for manifest in manifests], separators=(",", ":"))
+    return {} if len(text) > PLAN_LIMIT else {PLAN: text, PLAN_GENERATION: str(generation_of(work))}
+
+
+def planned(applied: Obj) -> list[Obj]:
+    """Identifiers of what an AppliedWork was made for."""
+    try:
+        found = json.loads(annotations_of(applied).get(PLAN, "[]"))
+    except ValueError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def is_planned(applied: Obj, work: Obj, manifests: Sequence[Manifest]) -> bool:
+    """Whether the AppliedWork names everything this generation makes, so that the Work need not do it first."""
+    if annotations_of(applied).get(PLAN_GENERATION) != str(generation_of(work)):
+        return False
+    return planned(applied) == [manifest.identifier for manifest in manifests]
+
+
+def left_over(
+    work: Obj, manifests: Sequence[Manifest], planned: Sequence[Obj] = (), *, only_healthy: bool = False
+) -> list[Obj]:
+    """Identifiers of objects that an earlier generation may have made and this one does not name; what was `planned`
+    stands for a generation that was never reported on.
 
     `only_healthy` leaves out those that had drifted or failed, as upstream does."""
     wanted = {identity(manifest.identifier) for manifest in manifests}
+    if not _known(work):
+        return [one for one in planned if identity(one) not in wanted and one.get("resource")]
     return [
         entry["identifier"]
         for who, entry in _known(work).items()
