@@ -14,15 +14,17 @@ from typing import Any
 
 from corral.core import conditions
 from corral.core.errors import ApiError, Conflict, NotFound
-from corral.core.meta import Obj, key_of, labels_of, name_of, namespace_of, spec_of, status_of, uid_of
+from corral.core.meta import Obj, key_of, labels_of, name_of, namespace_of, spec_of, status_of, uid_of, with_metadata
 from corral.core.quantity import milli
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS, SECRETS
-from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS, names
+from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
-from corral.simulate.fleet import SimulatedFleet, kubeconfig_data, make_queue
+from corral.simulate.fleet import CONFIG, SimulatedFleet, kubeconfig_data, make_queue
+from corral.simulate.jobs import KINDS as JOB_KINDS
+from corral.simulate.jobs import SimulatedKind, batch_job, has_ended, job_of
 
 WINDOW_S = 300.0
 """How long faults happen."""
@@ -49,11 +51,23 @@ LINK_FAULTS: dict[str, dict[str, Any]] = {
     "hang": {"hung": True},
     "slow link": {"delay": 2.0},
     "lost replies": {"lose_replies": True},
+    "lost requests": {"lose_requests": True},
+    "lost events": {"lose_events": True},
     "expired credentials": {"refused": True},
 }
 WORKER_FAULTS = ("crash", "crash without disk")
-HAND_FAULTS = ("delete copy", "delete remote job", "delete workload", "rotate credentials")
-KINDS = (*LINK_FAULTS, *WORKER_FAULTS, "manager crash", *HAND_FAULTS)
+MANAGER_FAULTS = ("manager crash", "manager crash in the middle")
+HAND_FAULTS = (
+    "delete copy",
+    "delete remote job",
+    "delete workload",
+    "delete pod",
+    "rotate credentials",
+    "deactivate",
+    "take out of the config",
+    "local load",
+)
+KINDS = (*LINK_FAULTS, *WORKER_FAULTS, *MANAGER_FAULTS, *HAND_FAULTS)
 
 
 def plan_faults(random: Random, workers: list[str], count: int, kinds: tuple[str, ...] = KINDS) -> list[Fault]:
@@ -101,7 +115,8 @@ class _Run:
         self.random = Random(f"faults-{seed}")
         self.story = Story(seed)
         self.workers = [f"worker{number + 1}" for number in range(self.random.integer(2, 5))]
-        self.jobs = [f"j{number}" for number in range(self.random.integer(5, max_jobs))]
+        kinds_ = [self._kind() for _ in range(self.random.integer(5, max_jobs))]
+        self.jobs = {f"j{number}": kind for number, kind in enumerate(kinds_)}
         self.plan = plan_faults(self.random, self.workers, self.random.integer(1, 8), kinds)
         dispatcher = self.random.choice(["all-at-once", "incremental", "late-binding"])
         names_ = {"late-binding": "corral.dev/late-binding"}
@@ -117,7 +132,7 @@ class _Run:
             seed=seed,
             skews=skews,
             configuration={
-                "integrations": {"frameworks": ["batch/job"]},
+                "integrations": {"frameworks": [kind.framework for kind in JOB_KINDS]},
                 **configuration,
                 "multiKueue": multikueue,
             },
@@ -130,17 +145,21 @@ class _Run:
         self.begun: dict[str, dict[str, float]] = {}
         self.bystanders: dict[str, str] = {}
         self.lost_disk: set[str] = set()
+        self.local_jobs = 0
         self.tasks: list[asyncio.Task[None]] = []
         self.story.lines.append(
             f"dispatcher {dispatcher}, workers {self.workers}, {len(self.jobs)} jobs, skews {skews}"
         )
+
+    def _kind(self) -> SimulatedKind:
+        return self.random.choice([JOB_KINDS[0], JOB_KINDS[0], *JOB_KINDS])
 
     async def play(self) -> Story:
         async with self.fleet:
             await self.fleet.introduce()
             await self.fleet.set_up_queues(manager_cpu=str(4 * len(self.workers)), worker_cpu="4")
             for name in self.workers:
-                made = await self.fleet.workers[name].client.create(JOBS, _job("bystander", 1, queued=False))
+                made = await self.fleet.workers[name].client.create(JOBS, _unqueued("bystander"))
                 self.bystanders[name] = uid_of(made)
             await asyncio.sleep(1)
             looking = asyncio.ensure_future(self._look())
@@ -155,10 +174,11 @@ class _Run:
     # What happens
 
     async def _submit(self) -> None:
-        for name in self.jobs:
+        for name, kind in self.jobs.items():
             await asyncio.sleep(self.random.uniform(0.0, 8.0))
             await self.manager_back.wait()
-            await self.fleet.manager.client.create(JOBS, _job(name, self.random.integer(1, 3), self._seconds()))
+            made = kind.make(name, self.random.integer(1, 3), self._seconds())
+            await self.fleet.manager.client.create(kind.resource, made)
 
     def _seconds(self) -> int:
         return self.random.choice([2, 20, 60, 120])
@@ -179,10 +199,15 @@ class _Run:
             "crash": self._crash,
             "crash without disk": self._crash,
             "manager crash": self._crash_manager,
+            "manager crash in the middle": self._crash_manager_in_the_middle,
             "delete copy": lambda f: self._delete(self.fleet.workers[f.cluster], WORKLOADS),
-            "delete remote job": lambda f: self._delete(self.fleet.workers[f.cluster], JOBS),
+            "delete remote job": lambda f: self._delete(self.fleet.workers[f.cluster], self._kind().resource),
             "delete workload": lambda f: self._delete(self.fleet.manager, WORKLOADS),
+            "delete pod": lambda f: self._delete(self.fleet.workers[f.cluster], PODS),
             "rotate credentials": self._rotate,
+            "deactivate": self._deactivate,
+            "take out of the config": self._take_out,
+            "local load": self._load,
         }
         await actions[fault.kind](fault)
 
@@ -214,11 +239,68 @@ class _Run:
         for name in self.workers:
             self.last_apart[name] = self._now()
 
+    async def _crash_manager_in_the_middle(self, fault: Fault) -> None:
+        """Crash at the n-th thing the manager writes or asks of a worker from now on, whatever that is."""
+        left, reached = self.random.integer(1, 40), asyncio.Event()
+
+        def count(*_: object) -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                reached.set()
+
+        self.fleet.manager.store.observe(count)
+        for link in self.fleet.links.values():
+            link.on_call = count
+        try:
+            async with asyncio.timeout(30.0):
+                await reached.wait()
+        except TimeoutError:
+            return  # nothing was going on
+        await self._crash_manager(fault)
+
+    async def _deactivate(self, fault: Fault) -> None:
+        """Somebody stops a job for a while."""
+        found = [] if not self.manager_up else (await self.fleet.manager.client.list(WORKLOADS)).items
+        waiting = [obj for obj in found if not conditions.is_true(obj, names.FINISHED)]
+        if not waiting:
+            return
+        key = key_of(self.random.choice(waiting))
+        for active in (False, True):
+            await self.manager_back.wait()
+            try:
+                patch = {"spec": {"active": active}}
+                await self.fleet.manager.client.patch(WORKLOADS, key.name, key.namespace, patch)
+            except (NotFound, Conflict):
+                return
+            await asyncio.sleep(fault.seconds)
+
+    async def _take_out(self, fault: Fault) -> None:
+        """Somebody takes a worker out of the config and puts it back later."""
+        for clusters in ([name for name in self.workers if name != fault.cluster], self.workers):
+            await self.manager_back.wait()
+            self.last_apart[fault.cluster] = self._now()
+            patch = {"spec": {"clusters": clusters}}
+            await self.fleet.manager.client.patch(MULTI_KUEUE_CONFIGS, CONFIG, "", patch)
+            await asyncio.sleep(fault.seconds)
+
+    async def _load(self, fault: Fault) -> None:
+        """A worker's own users want the same quota at the same moment."""
+        if fault.cluster in self.fleet.down:
+            return
+        self.local_jobs += 1
+        made = batch_job(f"local{self.local_jobs}", self.random.integer(1, 4), int(fault.seconds) + 1)
+        try:
+            await self.fleet.workers[fault.cluster].client.create(JOBS, made)
+        except NotFound:
+            return  # its namespace went with its disk
+
     async def _delete(self, cluster: SimulatedCluster, resource: Any) -> None:
         """Somebody deletes one of our objects by hand."""
         if cluster.name in self.fleet.down or (cluster is self.fleet.manager and not self.manager_up):
             return
-        found = [obj for obj in (await cluster.client.list(resource)).items if name_of(obj) != "bystander"]
+        listed = (await cluster.client.list(resource)).items
+        found = [obj for obj in listed if name_of(obj) != "bystander" and job_of(obj) != "bystander"]
         if not found:
             return
         chosen = self.random.choice(found)
@@ -276,8 +358,8 @@ class _Run:
             if name in self.fleet.down:
                 continue
             for pod in (await worker.client.list(PODS)).items:
-                job = labels_of(pod).get("batch.kubernetes.io/job-name")
-                if job and job != "bystander" and status_of(pod).get("phase") == "Running":
+                job = job_of(pod)
+                if job in self.jobs and status_of(pod).get("phase") == "Running":
                     running.setdefault(job, []).append(name)
         for job, clusters in running.items():
             distinct = sorted(set(clusters))
@@ -297,13 +379,18 @@ class _Run:
     # What must hold at the end
 
     async def _all_ended(self) -> bool:
-        jobs = (await self.fleet.manager.client.list(JOBS)).items
-        return len(jobs) == len(self.jobs) and all(conditions.is_true(job, "Complete") for job in jobs)
+        held = await self._held()
+        return all(name in held and has_ended(kind, held[name]) for name, kind in self.jobs.items())
+
+    async def _held(self) -> dict[str, Obj]:
+        """The jobs on the manager by name, whatever their kind."""
+        client = self.fleet.manager.client
+        return {name_of(job): job for kind in JOB_KINDS for job in (await client.list(kind.resource)).items}
 
     async def _left_over(self) -> list[str]:
         found = []
         for name, worker in self.fleet.workers.items():
-            for resource in (WORKLOADS, JOBS):
+            for resource in (WORKLOADS, *(kind.resource for kind in JOB_KINDS)):
                 for obj in (await worker.client.list(resource)).items:
                     if names.MULTIKUEUE_ORIGIN in labels_of(obj):
                         found.append(f"{resource.kind} {name_of(obj)} on {name}")
@@ -311,12 +398,14 @@ class _Run:
 
     async def _judge(self) -> None:
         client = self.fleet.manager.client
-        jobs = {name_of(job): job for job in (await client.list(JOBS)).items}
-        for name in self.jobs:
-            if name not in jobs:
+        held = await self._held()
+        for name, kind in self.jobs.items():
+            if name not in held:
                 self.story.breach(f"job {name} is lost")
-            elif not conditions.is_true(jobs[name], "Complete"):
-                self.story.breach(f"job {name} has not ended: {status_of(jobs[name])}")
+            elif not has_ended(kind, held[name]):
+                self.story.breach(f"{kind.resource.kind} {name} has not ended: {status_of(held[name])}")
+            elif kind.resource == JOBS and status_of(held[name]).get("succeeded") != 1:
+                self.story.breach(f"job {name} is not what it was on its worker: {status_of(held[name])}")
         for workload in (await client.list(WORKLOADS)).items:
             if not conditions.is_true(workload, names.FINISHED):
                 self.story.breach(f"workload {key_of(workload)} has not ended: {status_of(workload)}")
@@ -345,14 +434,7 @@ async def _check_quota(cluster: SimulatedCluster, story: Story) -> None:
                     story.breach(f"{cluster.name} has given {used} although {queue['metadata']['name']} has less")
 
 
-def _job(name: str, cpu: int, seconds: int = 1, *, queued: bool = True) -> Obj:
-    container = {"name": "c", "image": "busybox", "command": ["true"], "resources": {"requests": {"cpu": str(cpu)}}}
-    template = {
-        "metadata": {"annotations": {"corral.dev/run-seconds": str(seconds)}},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
-    }
-    labels = {names.QUEUE_NAME: "user-queue"} if queued else {}
-    return {
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
-        "spec": {"suspend": True, "backoffLimit": 1000, "template": template},
-    }
+def _unqueued(name: str) -> Obj:
+    """A worker's own job that has nothing to do with any queue."""
+    job = batch_job(name, 1, 1)
+    return with_metadata(job, labels={})

@@ -34,13 +34,20 @@ class LinkState:
     """Requests are carried out, but the answer never comes back."""
     refused: bool = False
     """The credentials are no longer accepted."""
+    lose_requests: bool = False
+    """Requests never arrive and time out; what is open already goes on."""
+    lose_events: bool = False
+    """Watches stay open and say nothing, while requests get through; what was missed comes afterwards."""
     delay: float = 0.0
     calls: int = 0
+    on_call: Callable[[], None] = lambda: None
+    """Told of every request."""
     _changed: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
     def is_faulty(self) -> bool:
-        return self.cut or self.hung or self.lose_replies or self.refused or self.delay > 0
+        lossy = self.lose_replies or self.lose_requests or self.lose_events
+        return self.cut or self.hung or lossy or self.refused or self.delay > 0
 
     def break_streams(self) -> None:
         """End every open watch now."""
@@ -56,10 +63,13 @@ class LinkState:
         hung: bool = False,
         lose_replies: bool = False,
         refused: bool = False,
+        lose_requests: bool = False,
+        lose_events: bool = False,
         delay: float = 0.0,
     ) -> None:
         """Put the link into exactly this state; open watches break when it is cut or refused."""
         self.cut, self.hung, self.lose_replies, self.refused, self.delay = cut, hung, lose_replies, refused, delay
+        self.lose_requests, self.lose_events = lose_requests, lose_events
         if cut or refused:
             self.break_streams()
 
@@ -81,11 +91,12 @@ class LinkClient:
     async def _carry(self, call: Callable[[], Awaitable[T]]) -> T:
         state = self._state
         state.calls += 1
+        state.on_call()
         self._refuse()
         if state.delay:
             await self._clock.sleep(state.delay)
             self._refuse()
-        if state.hung:
+        if state.hung or state.lose_requests:
             await self._clock.sleep(HANG_LIMIT_S)
             raise ConnectionFailed(f"cannot reach {self._name}: timed out")
         result = await call()
@@ -154,7 +165,7 @@ class LinkClient:
                     event = following.result()
                 except StopAsyncIteration:
                     return
-                while self._state.hung and not broken.done():
+                while (self._state.hung or self._state.lose_events) and not broken.done():
                     await self._clock.sleep(1.0)
                 if self._state.delay:
                     await self._clock.sleep(self._state.delay)
