@@ -31,11 +31,16 @@ def _manager() -> Schema:
     )
 
 
+def _settled() -> tuple[Schema, ...]:
+    """Nor may a manager be named, or dropped, later; upstream compares only values that are there."""
+    return (s.rule("has(self.managedBy) == has(oldSelf.managedBy)", "the managedBy field is immutable"),)
+
+
 def _parameters() -> Schema:
     return s.mapping(s.string())
 
 
-def cluster_spec() -> Schema:
+def cluster_spec(rules: tuple[Schema, ...] = ()) -> Schema:
     """RayClusterSpec; RayJob and RayService contain one."""
     head = s.obj(
         {
@@ -81,6 +86,7 @@ def cluster_spec() -> Schema:
             "workerGroupSpecs": s.array(worker),
         },
         required=("headGroupSpec",),
+        **({"rules": rules} if rules else {}),
     )
 
 
@@ -110,7 +116,7 @@ def cluster_status() -> Schema:
 
 
 def _cluster() -> Schema:
-    return s.root(spec=cluster_spec(), status=cluster_status())
+    return s.root(spec=cluster_spec(_settled()), status=cluster_status())
 
 
 def _job() -> Schema:
@@ -137,7 +143,8 @@ def _job() -> Schema:
             "suspend": s.boolean(),
             "managedBy": _manager(),
             "deletionStrategy": s.anything(),
-        }
+        },
+        rules=_settled(),
     )
     status = s.obj(
         {
@@ -179,7 +186,8 @@ def _service() -> Schema:
             "deploymentUnhealthySecondThreshold": s.integer(),
             "suspend": s.boolean(),
             "managedBy": _manager(),
-        }
+        },
+        rules=_settled(),
     )
     one = s.obj(
         {
