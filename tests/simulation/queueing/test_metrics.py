@@ -9,13 +9,14 @@ from corral.controllers.queueing.config import QueueingConfig
 from corral.core.resource import Resource
 from corral.kinds.kueue import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 from corral.runtime.virtual import run_virtual
+from corral.testing.cluster import VirtualCluster
 
 from .world import JOBS, World, cluster_queue, fill, flavor, job, local_queue
 
 SAMPLE = re.compile(r"^(kueue_\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 
 
-def scrape(world: World, metric: str, **labels: str) -> dict[tuple[str, ...], float]:
+def scrape(world: VirtualCluster, metric: str, **labels: str) -> dict[tuple[str, ...], float]:
     """Values of a metric by the labels that were not asked for, in the order of their names, `replica_role` left out."""
     found = {}
     for name, text, value in SAMPLE.findall(world.manager.metrics.exposition().decode()):

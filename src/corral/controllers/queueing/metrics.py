@@ -88,6 +88,9 @@ HISTOGRAMS = {
 GAUGES = {
     "kueue_admission_cycle_preemption_skips": Metric("Preemptions put off in the last cycle", _CQ),
     "kueue_pending_workloads": Metric("Pending workloads", ("cluster_queue", "status")),
+    "kueue_unadmitted_workloads": Metric(
+        "Workloads that are not admitted, and why", ("cluster_queue", "reason", "underlying_cause")
+    ),
     "kueue_finished_workloads": Metric("Finished workloads that still exist", _CQ),
     "kueue_reserving_active_workloads": Metric("Workloads that hold quota", _CQ),
     "kueue_admitted_active_workloads": Metric("Admitted workloads that have not finished", _CQ),
@@ -104,6 +107,9 @@ GAUGES = {
         "Build", ("git_version", "git_commit", "build_date", "go_version", "compiler", "platform")
     ),
     "kueue_local_queue_pending_workloads": Metric("Pending workloads", (*_LQ, "status")),
+    "kueue_local_queue_unadmitted_workloads": Metric(
+        "Workloads that are not admitted, and why", (*_LQ, "cluster_queue", "reason", "underlying_cause")
+    ),
     "kueue_local_queue_finished_workloads": Metric("Finished workloads that still exist", _LQ),
     "kueue_local_queue_reserving_active_workloads": Metric("Workloads that hold quota", _LQ),
     "kueue_local_queue_admitted_active_workloads": Metric("Admitted workloads that have not finished", _LQ),

@@ -18,6 +18,8 @@ from corral.controllers.queueing.references import PriorityClassController, in_u
 from corral.controllers.queueing.scheduler import Scheduler
 from corral.controllers.queueing.serving_controller import LeaderWorkerSetController, StatefulSetController
 from corral.controllers.queueing.topology_controller import NodeFailureController, TopologyUngater
+from corral.controllers.queueing.unadmitted import is_granular
+from corral.controllers.queueing.unadmitted_counts import UnadmittedCounts
 from corral.controllers.queueing.visibility import Visibility
 from corral.controllers.queueing.workload_controller import WorkloadController
 from corral.core.admission import AdmissionPlugin
@@ -60,6 +62,8 @@ class Queueing:
             metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
         metrics.ancestors = self.state.ancestors
         context.caches.workloads.on_change(metrics.workload_changed)
+        if is_granular(self.config.gates):
+            UnadmittedCounts(context.caches, metrics).connect()
         scheduler = Scheduler(context, self.state, metrics)
         topology = self.config.gates["TopologyAwareScheduling"]
         Feed(self.state, scheduler.wake).connect(
