@@ -7,17 +7,23 @@ from collections.abc import Callable
 import pytest
 from test_queue_manager import NO_FIT, drain, info, key, requeue_at, requeued, small_world, with_conditions
 
-from corral.core.meta import Obj
+from corral.core.meta import Key, Obj
 from corral.decide.queueing.assignment import Cursor
 from corral.decide.queueing.pending import PendingQueue, Verdict
+from corral.decide.queueing.plan import Admit
 from corral.decide.queueing.settings import Features, QueueingSettings
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,
+    make_assignment,
     make_cluster_queue,
     make_flavor,
     make_local_queue,
+    make_node,
+    make_pod_set,
+    make_topology,
     make_workload,
+    reserve,
 )
 
 
@@ -200,6 +206,167 @@ def test_queues_of_one_tree_are_flushed_once_together() -> None:
     world.state._settle()
     assert {name: queue.generation - before[name] for name, queue in queues.items()} == {"a": 1, "b": 1}
     assert not any(world.state.world.pending[name].is_parked(key(name)) for name in ("a", "b"))
+
+
+def three_namespaces(cohort: str = "", *queues: str) -> QueueingWorld:
+    """Queues open to two of three namespaces, with a workload from each that does not fit yet."""
+    world = QueueingWorld()
+    world.state.upsert_flavor(make_flavor("f"))
+    for namespace, team in (("ns1", "eng"), ("ns2", "sales"), ("ns3", "press")):
+        world.state.upsert_namespace({"metadata": {"name": namespace, "labels": {"team": team}}})
+    teams = [{"key": "team", "operator": "In", "values": ["eng", "sales"]}]
+    for name in queues or ("cq",):
+        world.state.upsert_cluster_queue(
+            make_cluster_queue(name, {"f": {"cpu": 1}}, cohort=cohort, namespaceSelector={"matchExpressions": teams})
+        )
+        for namespace in ("ns1", "ns2", "ns3"):
+            world.state.upsert_local_queue(make_local_queue(f"l{name}", name, namespace))
+    return world
+
+
+def moved_by_a_flush(world: QueueingWorld, *flushed: str) -> dict[str, int]:
+    """How many of each queue are tried again."""
+    queues = world.state.world.pending
+    assert not any(queue.active for queue in queues.values())
+    for name in flushed:
+        world.state.flush_cluster_queue(name)
+    world.state._settle()
+    return {name: queue.active for name, queue in queues.items()}
+
+
+def test_a_flush_moves_all_that_are_parked() -> None:
+    world = three_namespaces()
+    for number, namespace in enumerate(("ns1", "ns2")):
+        world.put(make_workload("w", "lcq", namespace=namespace, requests={"cpu": 5 + number}))
+    world.cycle()
+    assert moved_by_a_flush(world, "cq") == {"cq": 2}
+
+
+def test_a_flush_moves_only_those_that_may_be_there() -> None:
+    world = three_namespaces()
+    for number, namespace in enumerate(("ns1", "ns3")):
+        world.put(make_workload("w", "lcq", namespace=namespace, requests={"cpu": 5 + number}))
+    world.cycle()
+    assert moved_by_a_flush(world, "cq") == {"cq": 1}
+    assert len(world.state.world.pending["cq"]) == 2
+
+
+def test_a_flush_of_one_queue_moves_the_parked_ones_of_its_whole_tree() -> None:
+    world = three_namespaces("co", "a", "b")
+    for number, (queue, namespace) in enumerate((("la", "ns1"), ("la", "ns2"), ("lb", "ns1"))):
+        world.put(make_workload(f"w{number}", queue, namespace=namespace, requests={"cpu": 5 + number}))
+    world.cycle()
+    assert moved_by_a_flush(world, "a") == {"a": 2, "b": 1}
+
+
+def test_nothing_is_left_of_a_deleted_workload() -> None:
+    world = small_world()
+    world.put(make_workload("w", requests={"cpu": 5}))
+    world.cycle()
+    world.delete("w")
+    assert world.state.pending("cq") == []
+    assert world.state.explain(key("w")) is None
+    assert world.state.cluster_queue("cq").pending == 0  # type: ignore[union-attr]
+    assert world.state.local_queue(Key("default", "lq")).pending == 0  # type: ignore[union-attr]
+    world.put(make_workload("w", requests={"cpu": 1}))
+    assert [admission.key.name for admission in world.cycle().admissions] == ["w"]
+
+
+# -- when a cycle is worthwhile ---------------------------------------------------------------------------------------
+
+
+def add_cluster_queue(world: QueueingWorld) -> None:
+    world.state.upsert_cluster_queue(make_cluster_queue("cq", {"f": {"cpu": 1}}))
+
+
+def add_local_queue(world: QueueingWorld) -> None:
+    world.state.upsert_local_queue(make_local_queue("lq", "cq"))
+
+
+def add_workload(world: QueueingWorld) -> None:
+    world.put(make_workload("w", requests={"cpu": 1}))
+
+
+def move_workload(world: QueueingWorld) -> None:
+    """It waited for a queue that does not exist."""
+    world.put(make_workload("w", "lq", requests={"cpu": 1}))
+
+
+def give_back_admission(world: QueueingWorld) -> None:
+    """It was admitted, but that could not be written."""
+    world.state.admission_failed(key("w"))
+
+
+ALL = (add_cluster_queue, add_local_queue, add_workload)
+# What is there before, and what wakes the scheduler.
+WAKES: dict[str, tuple[tuple[Callable[[QueueingWorld], None], ...], Callable[[QueueingWorld], None]]] = {
+    "QUE-92 a ClusterQueue": ((add_local_queue, add_workload), add_cluster_queue),
+    "QUE-93 a LocalQueue": ((add_cluster_queue, add_workload), add_local_queue),
+    "QUE-94 a workload": ((add_cluster_queue, add_local_queue), add_workload),
+    "QUE-95 a workload that changes its queue": (
+        (
+            add_cluster_queue,
+            add_local_queue,
+            lambda world: world.put(make_workload("w", "nowhere", requests={"cpu": 1})),
+        ),
+        move_workload,
+    ),
+    "QUE-96 a workload that comes back": (ALL, give_back_admission),
+}
+
+
+@pytest.mark.parametrize("name", WAKES)
+def test_what_makes_a_cycle_worthwhile(name: str) -> None:
+    before, event = WAKES[name]
+    world = QueueingWorld()
+    world.state.upsert_flavor(make_flavor("f"))
+    for step in before:
+        step(world)
+    world.state.plan_cycle(EPOCH)
+    assert not world.state.needs_cycle(EPOCH)
+    event(world)
+    assert world.state.needs_cycle(EPOCH)
+    assert [admission.key.name for admission in world.state.plan_cycle(EPOCH).admissions] == ["w"]
+
+
+# -- second passes ----------------------------------------------------------------------------------------------------
+
+
+def waits_for_places(name: str) -> Obj:
+    """Its checks are ready, its pods have no nodes yet."""
+    pod_set = make_pod_set("main", 1, {"cpu": 1}, topology={"required": "kubernetes.io/hostname"})
+    assignment = {**make_assignment("main", {"cpu": "tas"}, {"cpu": 1}), "delayedTopologyRequest": "Pending"}
+    workload = reserve(make_workload(name, "lq", pod_set), "cq", assignment, admitted=False)
+    workload["status"]["admissionChecks"] = [{"name": "prov", "state": "Ready"}]
+    return workload
+
+
+def provisioned() -> QueueingWorld:
+    world = QueueingWorld()
+    world.state.upsert_topology(make_topology("t", "kubernetes.io/hostname"))
+    world.state.upsert_flavor(make_flavor("tas", topologyName="t"))
+    world.state.upsert_node(make_node("x1", cpu="5"))
+    world.state.upsert_cluster_queue(make_cluster_queue("cq", {"tas": {"cpu": 5}}))
+    world.state.upsert_local_queue(make_local_queue("lq", "cq"))
+    return world
+
+
+def test_a_workload_that_is_evicted_before_its_second_pass_gets_none() -> None:
+    world = provisioned()
+    world.put(waits_for_places("a"), waits_for_places("b"))
+    world.evict(key("a"), "Preempted")
+    (second,) = world.state.plan_cycle(EPOCH).decisions
+    assert isinstance(second, Admit)
+    assert (second.key.name, second.second_pass) == ("b", True)
+
+
+def test_a_workload_that_is_told_twice_gets_one_second_pass() -> None:
+    world = provisioned()
+    world.put(waits_for_places("a"), waits_for_places("a"))
+    (second,) = world.state.plan_cycle(EPOCH).decisions
+    assert isinstance(second, Admit)
+    assert second.second_pass
+    assert not world.state.plan_cycle(EPOCH).decisions
 
 
 # -- progress of the flavor search ------------------------------------------------------------------------------------
