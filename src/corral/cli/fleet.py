@@ -13,7 +13,7 @@ from corral.cli.options import client_of, cluster_options
 from corral.cli.printing import age, print_table
 from corral.client.sync import SyncClient
 from corral.core.conditions import conditions_of, find
-from corral.core.errors import Conflict, NotFound
+from corral.core.errors import Conflict, Forbidden, NotFound
 from corral.core.meta import Obj, is_deleting, labels_of, name_of, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time, parse_time
@@ -218,14 +218,18 @@ def drain(cluster: str, timeout: float, namespace: str, context: str, kubeconfig
 def _evict_all(hub: SyncClient, cluster: str, timeout: float) -> list[tuple[str, str]]:
     """Evict what is on a cluster; returns the placements that would not go, and why."""
     asked: dict[str, str] = {}
+    blocked: list[tuple[str, str]] = []
     random = Random()
     for placement in sorted({labels_of(one).get(PARENT, "") for one in _bindings_on(hub, cluster)}):
         name = f"drain-eviction-{placement}-{cluster}-{random.uid()[:8]}"
         body = {"metadata": {"name": name}, "spec": {"placementName": placement, "clusterName": cluster}}
-        hub.create(EVICTIONS, body)
+        try:
+            hub.create(EVICTIONS, body)
+        except Forbidden as error:
+            blocked.append((placement, error.message))
+            continue
         asked[placement] = name
     deadline = _now() + timeout
-    blocked = []
     for placement, name in asked.items():
         outcome = _await_eviction(hub, name, deadline)
         if outcome:

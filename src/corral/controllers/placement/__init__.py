@@ -18,6 +18,7 @@ from corral.controllers.placement.admission import (
 from corral.controllers.placement.adoption import PlacementAdoption
 from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.evictions import EvictionController
+from corral.controllers.placement.guard_rail import GuardRail
 from corral.controllers.placement.members import MemberController, Members
 from corral.controllers.placement.overrides import PAIRS, OverrideController, OverrideRecords
 from corral.controllers.placement.placements import PlacementController
@@ -66,4 +67,6 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
     ]
     if settings.hold:
         plugins.append(PlacementAdoption())
+    if settings.guard_rail:
+        plugins.append(GuardRail(manager.client, settings.allowed_users))
     return plugins if settings.admit_workloads else [*plugins, NoWorkloads()]

@@ -39,6 +39,10 @@ class PlacementSettings:
     strict_admission: bool = False
     """Refuse what upstream refuses and Corral serves: kinds at versions that are not preferred, and properties of
     resources with a domain of their own."""
+    guard_rail: bool = False
+    """Let only administrators, the system and a member's own identity change what the fleet is made of."""
+    allowed_users: tuple[str, ...] = ()
+    """Users that the guard rail lets pass as administrators."""
     patient_runs: bool = False
     """Update runs take their time as upstream's do: they look at clusters every `run_cluster_wait`, count clusters that
     have nothing to do as busy for one look, and without an index roll out the last snapshot while a change is still being
@@ -71,5 +75,7 @@ def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> 
         inventory=bool(part.get("enableClusterInventory", default.inventory)),
         unhealthy_after=seconds("clusterUnhealthyThreshold", default.unhealthy_after),
         strict_admission=bool(part.get("strictAdmission", default.strict_admission)),
+        guard_rail=bool(part.get("enableGuardRail", default.guard_rail)),
+        allowed_users=tuple(map(str, part.get("whiteListedUsers") or ())),
         patient_runs=default.patient_runs,
     )

@@ -143,7 +143,9 @@ def _identity(entry: Obj) -> tuple[str, ...]:
 
 def _named(identifier: Obj, work: Obj) -> Obj:
     named = {
-        part: identifier[part] for part in ("group", "version", "kind", "name", "namespace") if identifier.get(part)
+        part: identifier.get(part, "")
+        for part in ("group", "version", "kind", "name", "namespace")
+        if identifier.get(part) or part == "name"  # a generated name is not known yet
     }
     labels = labels_of(work)
     if ENVELOPE_NAME in labels:
