@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from corral.core import names
 from corral.core import validation as v
 from corral.core.errors import Cause
-from corral.core.meta import Obj, name_of, spec_of
+from corral.core.meta import Obj, annotations_of, name_of, spec_of
 from corral.kinds import schemas as s
 from corral.kinds.definition import Column, KindDef, ScalePaths, Schema, VersionDef, age_column
 
@@ -17,6 +18,14 @@ GROUP_KEY = f"{PREFIX}/group-key"
 REVISION = f"{PREFIX}/template-revision-hash"
 SIZE = f"{PREFIX}/size"
 LEADER_NAME = f"{PREFIX}/leader-name"
+REPLICAS = f"{PREFIX}/replicas"
+SUBDOMAIN_POLICY = f"{PREFIX}/subdomainPolicy"
+SUBGROUP_SIZE = f"{PREFIX}/subgroup-size"
+SUBGROUP_TYPE = f"{PREFIX}/subgroup-policy-type"
+SUBGROUP_INDEX = f"{PREFIX}/subgroup-index"
+SUBGROUP_KEY = f"{PREFIX}/subgroup-key"
+EXCLUSIVE = f"{PREFIX}/exclusive-topology"
+SUBGROUP_EXCLUSIVE = f"{PREFIX}/subgroup-exclusive-topology"
 
 
 def _schema() -> Schema:
@@ -111,12 +120,53 @@ def worker_template(obj: Obj) -> Obj:
     return (spec_of(obj).get("leaderWorkerTemplate") or {}).get("workerTemplate") or {}
 
 
+def subgroup_policy(obj: Obj) -> Obj | None:
+    policy: Obj | None = (spec_of(obj).get("leaderWorkerTemplate") or {}).get("subGroupPolicy")
+    return policy
+
+
+def _check_subgroups(new: Obj, old: Obj | None) -> list[Cause]:
+    path, policy = "spec.leaderWorkerTemplate.SubGroupPolicy.subGroupSize", subgroup_policy(new)
+    before = subgroup_policy(old) if old is not None else None
+    if old is not None and policy is not None and before is None:
+        text = "cannot enable subGroupSize after the lws is already created"
+        return [v.invalid(path, policy.get("subGroupSize"), text)]
+    if old is not None and policy is None and before is not None:
+        return [v.invalid(path, before.get("subGroupSize"), "cannot remove subGroupSize after enabled")]
+    if policy is None:
+        if SUBGROUP_EXCLUSIVE in annotations_of(new):
+            text = "cannot have subgroup-exclusive-topology without subGroupSize set"
+            where = f"metadata.annotations.{SUBGROUP_EXCLUSIVE}"
+            return [v.invalid(where, annotations_of(new)[SUBGROUP_EXCLUSIVE], text)]
+        return []
+    size, part = size_of(new), int(policy.get("subGroupSize") or 0)
+    if part < 1:
+        return [v.invalid(path, part, "subGroupSize must be equal or greater than 1")]
+    causes = v.immutable(path, part, before.get("subGroupSize")) if before is not None else []
+    if size % part and (size - 1) % part:
+        causes.append(v.invalid(path, part, "size or size - 1 must be divisible by subGroupSize"))
+    if size < part:
+        causes.append(v.invalid(path, part, "subGroupSize cannot be larger than size"))
+    if policy.get("subGroupPolicyType") == "LeaderExcluded" and (size - 1) % part:
+        causes.append(v.invalid(path, part, "size-1 must be divisible by subGroupSize when using LeaderExcluded"))
+    return causes
+
+
 def validate_leader_worker_set(new: Obj, old: Obj | None) -> list[Cause]:
-    causes = []
+    causes = _check_subgroups(new, old)
+    causes += [v.invalid("metadata.name", name_of(new), text) for text in names.check_label_1035(name_of(new))]
+    if replicas_of(new) > 1000000:
+        text = "replicas must be equal or less than 1000000"
+        causes.append(v.invalid("spec.replicas", replicas_of(new), text))
     if replicas_of(new) * size_of(new) > 2147483647:
         text = f"the product of replicas and worker replicas must not exceed {2**31 - 1}"
         causes.append(v.invalid("spec.replicas", replicas_of(new), text))
     rolling = (spec_of(new).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
+    for name in ("maxUnavailable", "maxSurge"):
+        text = str(rolling.get(name, 0))
+        if text.endswith("%") and text[:-1].isdigit() and int(text[:-1]) > 100:
+            path = f"spec.rolloutStrategy.rollingUpdateConfiguration.{name}"
+            causes.append(v.invalid(path, rolling[name], "must not be greater than 100%"))
     if str(rolling.get("maxUnavailable", 1)) in ("0", "0%") and str(rolling.get("maxSurge", 0)) in ("0", "0%"):
         path = "spec.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable"
         causes.append(v.invalid(path, rolling.get("maxUnavailable"), "must not be 0 when `maxSurge` is 0"))

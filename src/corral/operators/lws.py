@@ -22,10 +22,11 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
-from corral.decide.jobs.leaderworker import leader_set, placed, plan_groups, services
+from corral.decide.jobs.leaderworker import group_states, leader_set, placed, plan_groups, revision_of, services
+from corral.decide.jobs.leaderworker_rollout import GroupState, first_step, next_step
 from corral.kinds.apps import DISPATCHED, STATEFUL_SETS
 from corral.kinds.core import PODS, SERVICES
-from corral.kinds.lws import GROUP, LEADER_NAME, LEADER_WORKER_SETS, NAME, WORKER_INDEX, replicas_of
+from corral.kinds.lws import GROUP, LEADER_NAME, LEADER_WORKER_SETS, NAME, REVISION, WORKER_INDEX, replicas_of
 from corral.operators.replicaset import typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -68,12 +69,14 @@ class LeaderWorkerSetController:
         if found is None or is_deleting(found):
             return None
         lws = typed(found, LEADER_WORKER_SETS.api_version, "LeaderWorkerSet")
-        for service in services(lws):
+        held = self._stateful.get(key)
+        groups = max(replicas_of(lws), int(spec_of(held).get("replicas") or 0) if held is not None else 0)
+        for service in services(lws, groups):
             if self._services.get(Key(key.namespace, name_of(service))) is None:
                 await self._create(SERVICES, service)
-        await self._ensure_leaders(lws)
-        leaders = self._leaders(key, lws)
+        leaders = self._leaders(key, groups)
         workers, sets = self._members(key, leaders)
+        await self._ensure_leaders(lws, held, group_states(lws, leaders, sets, groups))
         plan = plan_groups(lws, leaders, workers, sets, self._clock.now())
         for body in plan.worker_sets:
             await self._create(STATEFUL_SETS, body)
@@ -91,28 +94,29 @@ class LeaderWorkerSetController:
         except AlreadyExists:
             return
 
-    async def _ensure_leaders(self, lws: Obj) -> None:
-        wanted = leader_set(lws)
-        held = self._stateful.get(Key(namespace_of(lws), name_of(lws)))
+    async def _ensure_leaders(self, lws: Obj, held: Obj | None, states: list[GroupState]) -> None:
         if held is None:
-            await self._create(STATEFUL_SETS, wanted)
+            await self._create(STATEFUL_SETS, leader_set(lws, first_step(lws)))
             return
+        outdated = labels_of(held).get(REVISION) != revision_of(lws)
+        wanted = leader_set(lws, next_step(lws, held, states, changed=outdated))
         changes = {
             field: wanted["spec"][field]
             for field in ("replicas", "updateStrategy")
             if spec_of(held).get(field) != wanted["spec"][field]
         }
-        outdated = labels_of(held) != wanted["metadata"]["labels"]
         if outdated:
             changes["template"] = wanted["spec"]["template"]
-        if changes:
-            metadata = {**held["metadata"], "labels": wanted["metadata"]["labels"]}
+        marks = {**annotations_of(held), **wanted["metadata"]["annotations"]}
+        if changes or marks != annotations_of(held):
+            labels = {**labels_of(held), **wanted["metadata"]["labels"]}
+            metadata = {**held["metadata"], "labels": labels, "annotations": marks}
             changed = {**held, "metadata": metadata, "spec": {**spec_of(held), **changes}}
             await self._client.update(STATEFUL_SETS, changed, manager=MANAGER)
 
-    def _leaders(self, key: Key, lws: Obj) -> list[Obj]:
+    def _leaders(self, key: Key, groups: int) -> list[Obj]:
         pods = self._pods.by_index("lws", str(key))
-        names = {f"{key.name}-{index}" for index in range(replicas_of(lws))}
+        names = {f"{key.name}-{index}" for index in range(groups)}
         return [pod for pod in pods if labels_of(pod).get(WORKER_INDEX) == "0" and name_of(pod) in names]
 
     def _members(self, key: Key, leaders: list[Obj]) -> tuple[dict[str, list[Obj]], dict[str, Obj]]:

@@ -111,3 +111,196 @@ def test_rollout_that_could_never_move_is_refused() -> None:
             await stage.create(LEADER_WORKER_SETS, lws(spec=strategy))
 
     play(controllers, script, plugins=plugins)
+
+
+PREFIX = "leaderworkerset.sigs.k8s.io"
+
+
+def rollout(**config: Any) -> Obj:
+    return {"rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": config}}
+
+
+async def images(stage: Stage) -> dict[str, str]:
+    """The image of every leader."""
+    leaders = await stage.pods(**{f"{PREFIX}/worker-index": "0"})
+    return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in leaders}
+
+
+def other_image() -> Obj:
+    changed = template("w")
+    changed["spec"]["containers"][0]["image"] = "img:2"
+    return {"spec": {"leaderWorkerTemplate": {"workerTemplate": changed}}}
+
+
+def test_rollout_goes_group_by_group() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(LEADER_WORKER_SETS, lws(3, 2))
+        await stage.run()
+        await stage.patch(LEADER_WORKER_SETS, "lw", other_image())
+        await stage.pass_time(60)
+        assert await images(stage) == {"lw-0": "img:1", "lw-1": "img:1", "lw-2": "img:2"}
+        assert conditions.is_true(await stage.get(LEADER_WORKER_SETS, "lw"), "UpdateInProgress")
+        await stage.run("lw-2")
+        await stage.pass_time(60)
+        assert (await images(stage))["lw-1"] == "img:1"  # the workers of the new group are not ready yet
+        for _ in range(4):
+            await stage.run()
+            await stage.pass_time(60)
+        assert set((await images(stage)).values()) == {"img:2"}
+        await stage.run()
+        done = await stage.get(LEADER_WORKER_SETS, "lw")
+        assert (done["status"]["updatedReplicas"], done["status"]["readyReplicas"]) == (3, 3)
+        assert conditions.is_false(done, "UpdateInProgress")
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_rollout_stops_at_the_partition() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(LEADER_WORKER_SETS, lws(3, 1, spec=rollout(partition=2)))
+        await stage.run()
+        await stage.patch(LEADER_WORKER_SETS, "lw", other_image())
+        for _ in range(4):
+            await stage.pass_time(60)
+            await stage.run()
+        assert await images(stage) == {"lw-0": "img:1", "lw-1": "img:1", "lw-2": "img:2"}
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_several_groups_may_be_missing_at_once() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(LEADER_WORKER_SETS, lws(4, 2, spec=rollout(maxUnavailable="50%")))
+        await stage.run()
+        await stage.patch(LEADER_WORKER_SETS, "lw", other_image())
+        await stage.pass_time(2)
+        leaders = await stage.get(STATEFUL_SETS, "lw")
+        assert leaders["spec"]["updateStrategy"]["rollingUpdate"]["partition"] == 2
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_surplus_groups_come_and_go() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(LEADER_WORKER_SETS, lws(2, 1, spec=rollout(maxSurge=1, maxUnavailable=0)))
+        await stage.run()
+        await stage.patch(LEADER_WORKER_SETS, "lw", other_image())
+        await stage.pass_time(2)
+        assert await images(stage) == {"lw-0": "img:1", "lw-1": "img:1", "lw-2": "img:2"}
+        for _ in range(6):
+            await stage.run()
+            await stage.pass_time(60)
+        assert await images(stage) == {"lw-0": "img:2", "lw-1": "img:2"}
+
+    play(controllers, script, plugins=plugins)
+
+
+@pytest.mark.parametrize(
+    ("size", "policy", "want"),
+    [
+        (4, {"subGroupSize": 2}, {"lw-0": "0", "lw-0-1": "0", "lw-0-2": "1", "lw-0-3": "1"}),
+        (5, {"subGroupSize": 2}, {"lw-0": "0", "lw-0-1": "0", "lw-0-2": "0", "lw-0-3": "1", "lw-0-4": "1"}),
+        (
+            5,
+            {"subGroupSize": 2, "subGroupPolicyType": "LeaderExcluded"},
+            {"lw-0": None, "lw-0-1": "0", "lw-0-2": "0", "lw-0-3": "1", "lw-0-4": "1"},
+        ),
+    ],
+    ids=["even", "the leader is an extra", "without the leader"],
+)
+def test_subgroups(size: int, policy: Obj, want: dict[str, str | None]) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(LEADER_WORKER_SETS, lws(1, size, subGroupPolicy=policy))
+        await stage.pass_time(2)
+        pods = {pod["metadata"]["name"]: labels_of(pod) for pod in await stage.pods()}
+        assert {name: labels.get(f"{PREFIX}/subgroup-index") for name, labels in pods.items()} == want
+        keys = {labels[f"{PREFIX}/subgroup-key"] for labels in pods.values() if f"{PREFIX}/subgroup-key" in labels}
+        assert len(keys) == 2
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_groups_may_want_a_place_of_their_own() -> None:
+    async def script(stage: Stage) -> None:
+        body = lws(1, 2)
+        body["metadata"]["annotations"] = {f"{PREFIX}/exclusive-topology": "rack"}
+        await stage.create(LEADER_WORKER_SETS, body)
+        await stage.pass_time(2)
+        for pod in await stage.pods():
+            key = labels_of(pod)[f"{PREFIX}/group-key"]
+            field = "requiredDuringSchedulingIgnoredDuringExecution"
+            (near,) = pod["spec"]["affinity"]["podAffinity"][field]
+            (far,) = pod["spec"]["affinity"]["podAntiAffinity"][field]
+            assert near["topologyKey"] == far["topologyKey"] == "rack"
+            assert near["labelSelector"]["matchExpressions"][0]["values"] == [key]
+            assert [entry["operator"] for entry in far["labelSelector"]["matchExpressions"]] == ["Exists", "NotIn"]
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_groups_may_have_names_of_their_own() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(
+            LEADER_WORKER_SETS, lws(2, 2, spec={"networkConfig": {"subdomainPolicy": "UniquePerReplica"}})
+        )
+        await stage.pass_time(2)
+        assert await stage.names(SERVICES) == ["lw-0", "lw-1"]
+        service = await stage.get(SERVICES, "lw-1")
+        assert service["spec"]["selector"] == {f"{PREFIX}/name": "lw", f"{PREFIX}/group-index": "1"}
+        for name in ("lw-1", "lw-1-1"):
+            pod = await stage.get(PODS, name)
+            assert pod["spec"]["subdomain"] == "lw-1"
+            env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
+            assert env["LWS_LEADER_ADDRESS"] == "lw-1.lw-1.default"
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_restart_policies() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(LEADER_WORKER_SETS, lws(1, 2, restartPolicy="None"))
+        await stage.run()
+        before = [pod["metadata"]["uid"] for pod in await stage.pods()]
+        status = (await stage.get(PODS, "lw-0-1"))["status"]
+        again = [{**entry, "restartCount": 1} for entry in status["containerStatuses"]]
+        patch = {"status": {"containerStatuses": again}}
+        await stage.client.patch(PODS, "lw-0-1", "default", patch, subresource="status")
+        await stage.pass_time(60)
+        assert [pod["metadata"]["uid"] for pod in await stage.pods()] == before
+
+    play(controllers, script, plugins=plugins)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (lws(1, 4, subGroupPolicy={"subGroupSize": 0}), "subGroupSize must be equal or greater than 1"),
+        (lws(1, 6, subGroupPolicy={"subGroupSize": 4}), "size or size - 1 must be divisible by subGroupSize"),
+        (lws(1, 2, subGroupPolicy={"subGroupSize": 4}), "subGroupSize cannot be larger than size"),
+        (
+            lws(1, 4, subGroupPolicy={"subGroupSize": 2, "subGroupPolicyType": "LeaderExcluded"}),
+            "size-1 must be divisible by subGroupSize when using LeaderExcluded",
+        ),
+        (lws(spec=rollout(maxUnavailable="101%")), "must not be greater than 100%"),
+        (lws(2_000_000, 1), "replicas must be equal or less than 1000000"),
+        ({**lws(), "metadata": {"name": "0lw"}}, "DNS-1035"),
+    ],
+)
+def test_leader_worker_set_is_refused(body: Obj, text: str) -> None:
+    async def script(stage: Stage) -> None:
+        with pytest.raises(Invalid) as refused:
+            await stage.create(LEADER_WORKER_SETS, body)
+        assert text in refused.value.message
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_subgroups_do_not_come_or_go() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(LEADER_WORKER_SETS, lws(1, 4))
+        with pytest.raises(Invalid, match="cannot enable subGroupSize after the lws is already created"):
+            await stage.patch(
+                LEADER_WORKER_SETS, "lw", {"spec": {"leaderWorkerTemplate": {"subGroupPolicy": {"subGroupSize": 2}}}}
+            )
+
+    play(controllers, script, plugins=plugins)

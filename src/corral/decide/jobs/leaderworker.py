@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from corral.core import conditions
 from corral.core.meta import (
     Obj,
+    annotations_of,
     generation_of,
     is_deleting,
     labels_of,
@@ -24,19 +25,29 @@ from corral.core.meta import (
 )
 from corral.core.timestamps import format_time
 from corral.decide.apps.revision import template_hash
+from corral.decide.jobs.leaderworker_rollout import GroupState, Step
 from corral.decide.jobs.pods import is_ready, restarts
 from corral.kinds.lws import (
+    EXCLUSIVE,
     GROUP_INDEX,
     GROUP_KEY,
     LEADER_NAME,
     NAME,
+    REPLICAS,
     REVISION,
     SIZE,
+    SUBDOMAIN_POLICY,
+    SUBGROUP_EXCLUSIVE,
+    SUBGROUP_INDEX,
+    SUBGROUP_KEY,
+    SUBGROUP_SIZE,
+    SUBGROUP_TYPE,
     WORKER_INDEX,
     leader_template,
     replicas_of,
     service_name,
     size_of,
+    subgroup_policy,
     worker_template,
 )
 
@@ -58,35 +69,50 @@ def revision_of(lws: Obj) -> str:
     return template_hash(parts)
 
 
-def services(lws: Obj) -> list[Obj]:
-    """The headless services under which pods find each other."""
-    names = dict.fromkeys(service_name(lws, group) for group in range(replicas_of(lws)))
+def services(lws: Obj, groups: int) -> list[Obj]:
+    """The headless services under which pods find each other: one, or one for each of the `groups`."""
+    if (spec_of(lws).get("networkConfig") or {}).get("subdomainPolicy") != "UniquePerReplica":
+        return [_service(lws, name_of(lws), {NAME: name_of(lws)})]
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {
-                "name": name,
-                "namespace": namespace_of(lws),
-                "ownerReferences": [owner_ref(lws)],
-            },
-            "spec": {
-                "clusterIP": "None",
-                "selector": {NAME: name_of(lws)},
-                "publishNotReadyAddresses": True,
-            },
-        }
-        for name in names or {name_of(lws): None}
+        _service(lws, service_name(lws, group), {NAME: name_of(lws), GROUP_INDEX: str(group)})
+        for group in range(groups)
     ]
 
 
-def leader_set(lws: Obj) -> Obj:
-    """The StatefulSet whose pods are the leaders."""
+def _service(lws: Obj, name: str, selector: Obj) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": namespace_of(lws),
+            "ownerReferences": [owner_ref(lws)],
+        },
+        "spec": {"clusterIP": "None", "selector": selector, "publishNotReadyAddresses": True},
+    }
+
+
+def _place_annotations(lws: Obj) -> dict[str, str]:
+    """What a pod needs to know to find its place."""
+    result = {SIZE: str(size_of(lws))}
+    policy = subgroup_policy(lws)
+    if policy is not None:
+        result[SUBGROUP_SIZE] = str(policy["subGroupSize"])
+        result[SUBGROUP_TYPE] = str(policy.get("subGroupPolicyType") or "LeaderWorker")
+    for name in (EXCLUSIVE, SUBGROUP_EXCLUSIVE):
+        if name in annotations_of(lws):
+            result[name] = annotations_of(lws)[name]
+    if (spec_of(lws).get("networkConfig") or {}).get("subdomainPolicy") == "UniquePerReplica":
+        result[SUBDOMAIN_POLICY] = "UniquePerReplica"
+    return result
+
+
+def leader_set(lws: Obj, step: Step) -> Obj:
+    """The StatefulSet whose pods are the leaders, at one step of a rollout."""
     template = leader_template(lws)
     metadata = template.get("metadata") or {}
     labels = {**(metadata.get("labels") or {}), NAME: name_of(lws), WORKER_INDEX: "0", REVISION: revision_of(lws)}
-    annotations = {**(metadata.get("annotations") or {}), SIZE: str(size_of(lws))}
-    rolling = (spec_of(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
+    annotations = {**(metadata.get("annotations") or {}), **_place_annotations(lws)}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -94,17 +120,17 @@ def leader_set(lws: Obj) -> Obj:
             "name": name_of(lws),
             "namespace": namespace_of(lws),
             "labels": {NAME: name_of(lws), REVISION: revision_of(lws)},
-            "annotations": {f"{NAME.rpartition('/')[0]}/replicas": str(replicas_of(lws))},
+            "annotations": {REPLICAS: str(replicas_of(lws))},
             "ownerReferences": [owner_ref(lws)],
         },
         "spec": {
-            "replicas": replicas_of(lws),
+            "replicas": step.replicas,
             "serviceName": name_of(lws),
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": {NAME: name_of(lws), WORKER_INDEX: "0"}},
             "updateStrategy": {
                 "type": "RollingUpdate",
-                "rollingUpdate": {"partition": int(rolling.get("partition") or 0)},
+                "rollingUpdate": {"partition": step.partition},
             },
             "template": {
                 **template,
@@ -135,7 +161,7 @@ def worker_set(lws: Obj, leader: Obj) -> Obj:
     }
     annotations = {
         **(metadata.get("annotations") or {}),
-        SIZE: str(size_of(lws)),
+        **_place_annotations(lws),
         LEADER_NAME: name_of(leader),
     }
     selector = {NAME: name_of(lws), GROUP_INDEX: str(group), GROUP_KEY: labels[GROUP_KEY]}
@@ -166,8 +192,7 @@ def group_of(leader: Obj) -> int:
 
 
 def group_key(leader: Obj) -> str:
-    subject = f"{namespace_of(leader)}/{name_of(leader)}"
-    return hashlib.sha1(subject.encode(), usedforsecurity=False).hexdigest()
+    return _key(namespace_of(leader), name_of(leader))
 
 
 def plan_groups(
@@ -205,6 +230,23 @@ def is_group_ready(lws: Obj, leader: Obj, sets: Mapping[str, Obj]) -> bool:
     return workers is not None and int(status_of(workers).get("readyReplicas") or 0) >= size_of(lws) - 1
 
 
+def group_states(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], groups: int) -> list[GroupState]:
+    """Every group by its number, as a rollout sees it."""
+    by_number = {group_of(leader): leader for leader in leaders}
+    wanted = revision_of(lws)
+    states = []
+    for number in range(groups):
+        leader = by_number.get(number)
+        workers = sets.get(name_of(leader)) if leader is not None else None
+        if leader is None or (size_of(lws) > 1 and workers is None):
+            states.append(GroupState())
+            continue
+        members = [leader, *([workers] if workers is not None else [])]
+        updated = all(labels_of(member).get(REVISION) == wanted for member in members)
+        states.append(GroupState(is_group_ready(lws, leader, sets), updated))
+    return states
+
+
 def lws_status(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], now: float) -> Obj:
     ready = sum(is_group_ready(lws, leader, sets) for leader in leaders)
     updated = sum(labels_of(leader).get(REVISION) == revision_of(lws) for leader in leaders)
@@ -234,20 +276,69 @@ def lws_status(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], now: f
 
 
 def placed(pod: Obj, name: str) -> Obj:
-    """A pod of a LeaderWorkerSet with its place among the others: labels and environment. `name` is its final name."""
-    labels = dict(labels_of(pod))
-    lws = labels[NAME]
-    size = str((pod["metadata"].get("annotations") or {}).get(SIZE, "1"))
+    """A pod of a LeaderWorkerSet with its place among the others: labels, neighbours and environment.
+
+    `name` is its final name.
+    """
+    labels, marks = dict(labels_of(pod)), annotations_of(pod)
+    spec = dict(pod["spec"])
     if labels.get(WORKER_INDEX) == "0":
         labels.setdefault(GROUP_INDEX, name.rpartition("-")[2])
-        subject = f"{namespace_of(pod)}/{name}"
-        labels.setdefault(GROUP_KEY, hashlib.sha1(subject.encode(), usedforsecurity=False).hexdigest())
+        labels.setdefault(GROUP_KEY, _key(namespace_of(pod), name))
+        if marks.get(SUBDOMAIN_POLICY) == "UniquePerReplica":
+            spec["subdomain"] = name
+        subgroup = None if marks.get(SUBGROUP_TYPE) == "LeaderExcluded" else "0"
+        leader = name
     else:
         labels[WORKER_INDEX] = name.rpartition("-")[2]
-    spec = dict(pod["spec"])
-    service = spec.get("subdomain") or lws
-    leader = f"{lws}-{labels[GROUP_INDEX]}.{service}.{namespace_of(pod)}"
-    values = {"LWS_LEADER_ADDRESS": leader, "LWS_GROUP_SIZE": size, "LWS_WORKER_INDEX": labels[WORKER_INDEX]}
+        subgroup = _subgroup(marks, int(labels[WORKER_INDEX]))
+        leader = marks.get(LEADER_NAME, "")
+    spec = _exclusive(spec, GROUP_KEY, labels[GROUP_KEY], marks.get(EXCLUSIVE))
+    if SUBGROUP_SIZE in marks and subgroup is not None:
+        labels.setdefault(SUBGROUP_INDEX, subgroup)
+        labels.setdefault(SUBGROUP_KEY, _key(leader, labels[SUBGROUP_INDEX]))
+        spec = _exclusive(spec, SUBGROUP_KEY, labels[SUBGROUP_KEY], marks.get(SUBGROUP_EXCLUSIVE))
+    placed_pod = {**pod, "metadata": {**pod["metadata"], "labels": labels}, "spec": spec}
+    return _with_variables(placed_pod)
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha1("/".join(parts).encode(), usedforsecurity=False).hexdigest()
+
+
+def _subgroup(marks: Mapping[str, str], worker: int) -> str | None:
+    """Which subgroup a worker is in; a leader that makes the numbers uneven is an extra in the first."""
+    if SUBGROUP_SIZE not in marks:
+        return None
+    size, part = int(marks.get(SIZE, "1")), int(marks[SUBGROUP_SIZE])
+    extra = (size - 1) % part == 0 and size % part != 0
+    return str((worker - 1) // part if extra else worker // part)
+
+
+def _exclusive(spec: Obj, label: str, key: str, topology: str | None) -> Obj:
+    """The pod spec with its group together in one place that no other group has a part of."""
+    if not topology:
+        return spec
+    affinity = dict(spec.get("affinity") or {})
+    mine = {"key": label, "operator": "In", "values": [key]}
+    others = [{"key": label, "operator": "Exists"}, {"key": label, "operator": "NotIn", "values": [key]}]
+    for name, expressions in (("podAffinity", [mine]), ("podAntiAffinity", others)):
+        term = {"labelSelector": {"matchExpressions": expressions}, "topologyKey": topology}
+        held = dict(affinity.get(name) or {})
+        field = "requiredDuringSchedulingIgnoredDuringExecution"
+        affinity[name] = {**held, field: [*(held.get(field) or ()), term]}
+    return {**spec, "affinity": affinity}
+
+
+def _with_variables(pod: Obj) -> Obj:
+    labels, spec = labels_of(pod), dict(pod["spec"])
+    lws = labels[NAME]
+    leader = f"{lws}-{labels[GROUP_INDEX]}.{spec.get('subdomain') or lws}.{namespace_of(pod)}"
+    values = {
+        "LWS_LEADER_ADDRESS": leader,
+        "LWS_GROUP_SIZE": str(annotations_of(pod).get(SIZE, "1")),
+        "LWS_WORKER_INDEX": labels[WORKER_INDEX],
+    }
     env = [{"name": key, "value": value} for key, value in values.items()]
     for field in ("containers", "initContainers"):
         if spec.get(field):
@@ -255,4 +346,4 @@ def placed(pod: Obj, name: str) -> Obj:
                 {**container, "env": [*env, *(e for e in container.get("env") or () if e["name"] not in values)]}
                 for container in spec[field]
             ]
-    return {**pod, "metadata": {**pod["metadata"], "labels": labels}, "spec": spec}
+    return {**pod, "spec": spec}

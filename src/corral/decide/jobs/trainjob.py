@@ -64,11 +64,13 @@ class Composition:
     """With a pod group policy: the PodGroup that starts all pods together."""
 
 
-def compose(train_job: Obj, runtime: Obj, agent: str = "", *, reports: bool = False) -> Composition:
+def compose(
+    train_job: Obj, runtime: Obj, agent: str = "", *, reports: bool = False, injected: bool = True
+) -> Composition:
     """The JobSet (and what it mounts) of a TrainJob that uses `runtime`.
 
     `agent` is the program that carries MPI's commands from the launcher to the nodes; `reports` lets the trainer's pods
-    report their progress.
+    report their progress. What the trainer is told through its environment is left out unless `injected`.
     """
     template = spec_of(runtime).get("template") or {}
     spec: Obj = {**(template.get("spec") or {})}
@@ -77,8 +79,8 @@ def compose(train_job: Obj, runtime: Obj, agent: str = "", *, reports: bool = Fa
     jobs = _patched(train_job, jobs)
     policy = policy_of(runtime)
     nodes = node_count(train_job, runtime)
-    jobs = [_with_step(train_job, runtime, entry, policy, nodes) for entry in jobs]
-    if policy == "torch":
+    jobs = [_with_step(train_job, runtime, entry, policy, nodes, injected=injected) for entry in jobs]
+    if policy == "torch" and injected:
         jobs = _with_injection(train_job, runtime, jobs, nodes)
     if reports:
         jobs = [_with_reports(train_job, entry) if ancestor_of(entry) == "trainer" else entry for entry in jobs]
@@ -179,7 +181,7 @@ def node_count(train_job: Obj, runtime: Obj) -> int:
     return int((spec_of(runtime).get("mlPolicy") or {}).get("numNodes", 1))
 
 
-def _with_step(train_job: Obj, runtime: Obj, job: Obj, policy: str, nodes: int) -> Obj:
+def _with_step(train_job: Obj, runtime: Obj, job: Obj, policy: str, nodes: int, *, injected: bool = True) -> Obj:
     """One replicated job with what its step in the training needs."""
     step = ancestor_of(job)
     if step in ("dataset-initializer", "model-initializer"):
@@ -196,7 +198,7 @@ def _with_step(train_job: Obj, runtime: Obj, job: Obj, policy: str, nodes: int) 
         job = _with_container(job, "node", lambda container: _tuned(train_job, runtime, job, container, nodes))
     else:
         job = _with_container(job, "node", lambda container: _trained(train_job, container))
-    if not env:
+    if not env or not injected:
         return job
     return _with_container(job, "node", lambda container: _with_port(_with_env(container, env)))
 
