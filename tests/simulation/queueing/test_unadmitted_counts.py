@@ -16,7 +16,7 @@ from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 
 from .test_metrics import scrape
-from .test_workload_controller import ADMISSION, POD_SETS, cond
+from .workload_cases import ADMISSION, POD_SETS, cond
 from .world import JOBS, World, cluster_queue, condition, fill, flavor, job, local_queue
 
 GATE = "UnadmittedWorkloadsObservability"

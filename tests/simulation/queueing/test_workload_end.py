@@ -13,7 +13,7 @@ from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 
-from .test_workload_controller import Case, Harness, check_case, cond
+from .workload_cases import Case, Harness, check_case, cond
 from .world import condition
 
 OURS = names.RESOURCE_IN_USE

@@ -18,7 +18,7 @@ from corral.decide.queueing.state import QueueingState
 from corral.kinds.kueue import names
 from corral.testing.queueing import EPOCH, make_cluster_queue, make_flavor, make_local_queue, make_workload
 
-from .test_workload_controller import Case, check, check_case, cond, reserved
+from .workload_cases import Case, check, check_case, cond, reserved
 from .world import cluster_queue, local_queue
 
 GRANULAR = QueueingConfig(gates=FeatureGates({"UnadmittedWorkloadsObservability": True}))
