@@ -8,7 +8,6 @@ prints one line per scenario, with the first difference where there is one, and 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import logging
 import sys
@@ -18,77 +17,57 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from multikueue.compare import Difference, anonymous, differences, swapped
-from multikueue.corrected import expectation, without_brief_losers
+from multikueue.corrected import MANAGER, Expectation, expectation, without_brief_losers
 from multikueue.facts import State, histories
-from multikueue.steps import Refusal, perform
-from multikueue.world import World
+from multikueue.objects import whole
+from multikueue.owners import other_owners
+from multikueue.run import Run, play
 
 from corral.runtime.virtual import run_virtual
-
-SETTLE_S = 3.0
-FRAMEWORKS = [
-    "batch/job", "jobset.x-k8s.io/jobset", "kubeflow.org/pytorchjob", "kubeflow.org/tfjob",
-    "trainer.kubeflow.org/trainjob", "pod", "deployment", "statefulset",
-]  # fmt: skip
-"""What Kueue was told to queue when the recordings were made."""
-AFTER_S = 10.0
 
 
 def replay(recording: dict[str, Any]) -> str:
     """The first difference between a recording and a run of it; empty when there is none."""
-    names = ["manager", "worker1", "worker2"]
-    states, refusal = run_virtual(lambda: _run(recording, names))
-    if refusal is not None:
-        return str(refusal)
-    found = nearest(recording, states)
-    return str(found[0]) if found else ""
+    found = all_differences(recording)
+    return found[0] if found else ""
 
 
-def nearest(recording: dict[str, Any], states: list[State]) -> list[Difference]:
-    """How a run differs from a recording, read in the way that agrees longest: which of equal workers wins is chance."""
+def all_differences(recording: dict[str, Any]) -> list[str]:
+    """Every difference between a recording and a run of it."""
+    run = run_virtual(lambda: play(recording))
+    wanted, before = wanted_of(recording, run)
+    found = [*map(str, nearest(wanted, before, run)), *other_owners(recording, wanted, run)]
+    return [*other_answers(run, wanted), *found]
+
+
+def other_answers(run: Run, wanted: Expectation) -> list[str]:
+    """Where steps were answered otherwise; what was read at the end of a halt that is a defect does not count."""
+    return [answer.text for answer in run.answers if answer.part != "workload" or MANAGER not in wanted.goes_on]
+
+
+def wanted_of(recording: dict[str, Any], run: Run) -> tuple[Expectation, list[State]]:
+    """What a recording says should have happened, and the state of things before."""
     recorded = [
         State(entry["cluster"], entry["event"], entry["kind"], entry["object"], entry["t"])
         for entry in recording["log"]
-        if entry["t"] >= 0
     ]
-    wanted = expectation(recorded, recording["steps"])
+    recorded = list(whole(recorded, run.set_up))
+    wanted = expectation([state for state in recorded if state.t >= 0], recording["steps"])
+    return wanted, [*run.set_up, *(state for state in recorded if state.t < 0)]
+
+
+def nearest(wanted: Expectation, before: list[State], run: Run) -> list[Difference]:
+    """How a run differs from what was wanted, read in the way that agrees best: which of equal workers wins is chance."""
     readings = []
     for even_refused in (False, True):
-        expected = histories(without_brief_losers(wanted.states, even_refused=even_refused))
-        actual = histories(without_brief_losers(states, even_refused=even_refused))
+        expected = histories(without_brief_losers(wanted.states, even_refused=even_refused), before)
+        actual = histories(without_brief_losers(run.states, even_refused=even_refused), run.set_up)
         readings += [
             differences(wanted, expected, actual),
             differences(wanted, swapped(expected), actual),
             differences(wanted, anonymous(expected), anonymous(actual)),
         ]
     return min(readings, key=len)
-
-
-async def _run(recording: dict[str, Any], names: list[str]) -> tuple[list[State], Refusal | None]:
-    # Upstream collects news from workers for a second before it acts on them; states in between show only then.
-    configuration = {
-        "integrations": {"frameworks": FRAMEWORKS},
-        **(recording.get("managerConfiguration") or {}),
-        "corral": {"remoteEventBatch": "1s"},
-    }
-    world = World(names, configuration)
-    await world.start()
-    try:
-        for entry in recording["setup"]:
-            await world.create(entry["cluster"], entry["object"])
-        await asyncio.sleep(SETTLE_S)
-        world.log.clear()
-        begin = asyncio.get_running_loop().time()
-        for step in recording["steps"]:
-            await asyncio.sleep(max(0.0, begin + step["t"] / 1000 - asyncio.get_running_loop().time()))
-            refusal = await perform(world, step, recording)
-            if refusal is not None:
-                return world.log, refusal
-        last = max([entry["t"] for entry in recording["log"]] or [0]) / 1000
-        await asyncio.sleep(max(0.0, begin + last + AFTER_S - asyncio.get_running_loop().time()))
-        return world.log, None
-    finally:
-        await world.stop()
 
 
 def main() -> int:

@@ -44,7 +44,7 @@ class TrainJob(SuspendableJob):
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
         """Pod sets of the composed JobSet, without our own patches; raises RuntimeMissing."""
         runtime = runtime_of(job, lookup)
-        return self._job_set.pod_sets(compose(_without_patch(job), runtime).job_set, lookup)
+        return self._job_set.pod_sets(compose(_without_patch(job), runtime, injected=False).job_set, lookup)
 
     def suspend(self, job: Obj) -> Obj:
         patches = spec_of(job).get("runtimePatches") or []

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from multikueue.corrected import MANAGER, Expectation
-from multikueue.facts import Aspect, History
+from multikueue.facts import ABSENT, ORDER, Aspect, History
 
 # Kinds and aspects that the recordings show but that say nothing about dispatching.
 _IGNORED_KINDS = ("LocalQueue", "ClusterQueue")
@@ -23,6 +23,7 @@ _SET_UP_KINDS = ("MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck")
 
 _REASON = re.compile(r": (worker\d?|[a-z]+): |cannot be reached|already exists|waits for the first")
 """A reason for waiting, by worker."""
+STOPPING = "kueue.x-k8s.io/stopping"
 _SETTLED = ("yes", "True/Active: Connected", "True/Active: The admission check is active")
 
 
@@ -44,6 +45,7 @@ def differences(wanted: Expectation, expected: History, actual: History) -> list
     """Every recorded aspect that went otherwise here, or that only exists here, in the order of the recording."""
     found: list[Difference] = []
     rank = 0
+    expected, actual = _let_go(expected), _let_go(actual)
     for aspect, values in expected.items():
         if _is_ignored(aspect):
             continue
@@ -57,12 +59,30 @@ def differences(wanted: Expectation, expected: History, actual: History) -> list
     return found
 
 
+def _let_go(history: History) -> History:
+    """The history without what was taken off objects that are gone: whether that shows as a state of its own is chance."""
+    return {aspect: _kept_to_the_end(history, aspect, values) for aspect, values in history.items()}
+
+
+def _kept_to_the_end(history: History, aspect: Aspect, values: list[str]) -> list[str]:
+    is_passing = aspect.what.startswith("finalizer ") or aspect.what == f"annotation {STOPPING}"
+    if not is_passing or "gone" not in history.get(aspect._replace(what="exists"), ()):
+        return values
+    return [value for value in values if value != ABSENT]
+
+
 def _same(wanted: Expectation, aspect: Aspect, expected: list[str], actual: list[str] | None) -> bool:
+    if aspect.name in wanted.run_twice and aspect.what.startswith("status."):
+        return True
+    if _is_stateful(wanted, aspect):
+        return True
     expected = normal(wanted, aspect, expected)
     if aspect.what == "reclaimablePods":
         # Each side samples its own job, so which of the growing counts it sees is chance.
         seen = set(actual or ())
         return seen <= set(expected) or set(expected) <= seen
+    if actual is None and aspect.what.startswith("status."):
+        return _ends(expected) == ABSENT
     if actual is None:
         return not expected or (aspect.kind in _SET_UP_KINDS and len(expected) == 1 and expected[0] in _SETTLED)
     actual = normal(wanted, aspect, actual)
@@ -70,9 +90,20 @@ def _same(wanted: Expectation, aspect: Aspect, expected: list[str], actual: list
         return not Counter(expected) - Counter(actual)
     if _is_mirrored(aspect):
         return expected[-1:] == actual[-1:] and (_within(expected, actual) or _within(actual, expected))
+    if aspect.what.startswith("status."):
+        # Counts pass by; how many of them somebody caught is chance.
+        return expected == actual if _is_pooled(aspect) else _ends(expected) == _ends(actual)
     if aspect.what == "condition PodsReady" and aspect.cluster == MANAGER:
         return _sampled(expected) == _sampled(actual)
     return expected == actual
+
+
+def _is_stateful(wanted: Expectation, aspect: Aspect) -> bool:
+    """What a StatefulSet's status shows on the manager, and the finalizer its Workload has for a moment."""
+    if aspect.cluster != MANAGER or aspect.name not in wanted.stateful:
+        return False
+    what = "finalizer " if aspect.kind == "Workload" else "status."
+    return aspect.what.startswith(what) or (aspect.what == ORDER and aspect.kind == "StatefulSet")
 
 
 def _goes_on(wanted: Expectation, aspect: Aspect) -> bool:
@@ -82,7 +113,13 @@ def _goes_on(wanted: Expectation, aspect: Aspect) -> bool:
 def _is_mirrored(aspect: Aspect) -> bool:
     """A condition the manager copies from a worker: which of the passing ones it catches is chance."""
     own = ("Workload", "Event", *_SET_UP_KINDS, *_IGNORED_KINDS)
-    return aspect.cluster == MANAGER and aspect.kind not in own and aspect.what.startswith("condition ")
+    told = aspect.what == ORDER or aspect.what.startswith("condition ")
+    return aspect.cluster == MANAGER and aspect.kind not in own and told
+
+
+def _ends(values: list[str]) -> str:
+    """The last value; a count of nothing and no count are one."""
+    return values[-1] if values and values[-1] not in ("0", "{}", "[]") else ABSENT
 
 
 def _within(part: list[str], whole: list[str]) -> bool:
@@ -98,14 +135,18 @@ def _may_be_new(wanted: Expectation, aspect: Aspect, values: list[str], actual: 
     """Whether something nobody recorded is fine here."""
     if aspect.kind == "Event" and aspect.what in _OWN_EVENTS:
         return True
-    if _goes_on(wanted, aspect):
+    if _goes_on(wanted, aspect) or _is_stateful(wanted, aspect):
         return True
     if aspect.cluster in wanted.lost_kind:
         # The worker is still asked for the kinds it has, and cleaned up when another one wins.
         about = aspect._replace(what="exists")
         return aspect.kind == "Event" or actual.get(about, ["gone"])[-1] == "gone"
-    if aspect.what == "condition Dispatched":
+    if aspect.what == "condition Dispatched" or " corral.dev/" in aspect.what:
         return True  # Corral's own
+    if aspect.what.startswith("status.") and _ends(values) == ABSENT:
+        return True
+    if aspect.name.startswith("trainjob-") and values == ["OnFailure"]:
+        return True  # runtimes have the defaults of JobSets here already
     if aspect.what == "condition Created" and aspect.cluster == MANAGER:
         return True  # upstream's operator says so only if it was the job's manager from the beginning
     return aspect.what.startswith("condition ") and not normal(wanted, aspect, values)
@@ -115,9 +156,10 @@ def normal(wanted: Expectation, aspect: Aspect, values: list[str]) -> list[str]:
     """The values of an aspect without what is chance and without what Corral says beyond upstream."""
     if aspect.what.startswith("check "):
         return _distinct(_said(values))
-    if aspect.what == "condition Finished":
+    if aspect.what in ("condition Finished", ORDER):
         # How a Workload ended. Whether one that goes with its owner is marked first is chance.
-        return [value for value in values if not value.startswith("True/OwnerNotFound")]
+        values = [value for value in values if not re.match(r"(Finished=)?True/OwnerNotFound", value)]
+        return _distinct([re.sub(r"^(Suspended=(True|False))/.*", r"\1", value) for value in values])
     if aspect.what == "condition Suspended":
         values = _distinct([re.sub(r"^True/.*", "True", re.sub(r"^False/.*", "False", value)) for value in values])
         return list(dict.fromkeys(values)) if aspect.name in wanted.run_twice else values
@@ -156,13 +198,11 @@ def _sampled(values: list[str]) -> list[str]:
 
 
 def _without_names(value: str, names: frozenset[str]) -> str:
-    listed = json.loads(value)
+    listed = json.loads(value) if value != ABSENT else None
     return value if listed is None else json.dumps([name for name in listed if name not in names])
 
 
 def _is_ignored(aspect: Aspect) -> bool:
-    if aspect.kind in _IGNORED_KINDS:
-        return True
     return aspect.kind == "Event" and (aspect.what in _IGNORED_EVENTS or aspect.name.startswith("Pod/"))
 
 
@@ -188,11 +228,17 @@ def anonymous(history: History) -> History:
     pooled: dict[Aspect, list[list[str]]] = {}
     for aspect, values in history.items():
         alike = [_anonymous(value) for value in values]
+        if aspect.what.startswith("status."):
+            alike = [value for value in alike[-1:] if _ends([value]) != ABSENT]
         pooled.setdefault(aspect._replace(cluster=_anonymous(aspect.cluster)), []).append(alike)
-    return {
-        aspect: sorted(value for values in found for value in values) if aspect.cluster == "worker" else found[0]
-        for aspect, found in pooled.items()
-    }
+    return {aspect: _pooled(aspect, found) for aspect, found in pooled.items()}
+
+
+def _pooled(aspect: Aspect, found: list[list[str]]) -> list[str]:
+    if not _is_pooled(aspect):
+        return found[0]
+    together = sorted(value for values in found for value in values)
+    return sorted(set(together)) if aspect.what.startswith("status.") else together
 
 
 def _anonymous(text: str) -> str:

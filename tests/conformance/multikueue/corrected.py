@@ -31,6 +31,8 @@ class Expectation:
     """Workers upstream gave up as a whole because one kind was missing there."""
     run_twice: frozenset[str] = frozenset()
     """Jobs on the manager that upstream's own operator ran there too, although somebody else manages them."""
+    stateful: frozenset[str] = frozenset()
+    """StatefulSets, whose status comes back here, and their Workloads, which upstream takes a finalizer off at once."""
     served: frozenset[str] = frozenset()
     """Workloads of Deployments' pods, which are asked for one after the other here, to stay together."""
 
@@ -42,7 +44,12 @@ def expectation(recorded: list[State], steps: list[Obj]) -> Expectation:
     states, run_twice = _without_local_children(states)
     lost_kind = frozenset(_clusters_without_kind(states)) | frozenset(_clusters_losing_kind(steps))
     return Expectation(
-        _without_lost_kinds(states, lost_kind), _halted(recorded), lost_kind, run_twice, frozenset(_served(states))
+        _without_lost_kinds(states, lost_kind),
+        _halted(recorded),
+        lost_kind,
+        run_twice,
+        served=frozenset(_served(states)),
+        stateful=frozenset(_stateful(states)),
     )
 
 
@@ -65,6 +72,8 @@ class _Life:
     owners: list[str] = field(default_factory=list)
     spec: Obj = field(default_factory=dict)
     status: Obj = field(default_factory=dict)
+    ever: set[str] = field(default_factory=set)
+    """Fields its status had at some time."""
     deleting: bool = False
 
 
@@ -84,10 +93,11 @@ def _lives(states: list[State]) -> list[_Life]:
             life = open_[identity] = _Life(*identity, begin=state.t)
             found.append(life)
         life.states.append(index)
-        _follow(life, state)
         if state.event == "DELETED":
             life.end = state.t
             del open_[identity]
+        else:
+            _follow(life, state)
     return found
 
 
@@ -95,8 +105,9 @@ def _follow(life: _Life, state: State) -> None:
     metadata = state.object.get("metadata") or {}
     life.annotations = {**life.annotations, **(metadata.get("annotations") or {})}
     life.owners = [str(owner.get("name")) for owner in metadata.get("ownerReferences") or []] or life.owners
-    life.spec = {**life.spec, **(state.object.get("spec") or {})}
-    life.status = {**life.status, **(state.object.get("status") or {})}
+    life.spec = state.object.get("spec") or {}
+    life.status = state.object.get("status") or {}
+    life.ever.update(life.status)
     life.deleting = life.deleting or bool(metadata.get("deletionTimestamp"))
     for entry in (state.object.get("status") or {}).get("conditions") or []:
         life.conditions[entry["type"]] = entry["status"]
@@ -128,7 +139,24 @@ def _without_early_copies(states: list[State]) -> list[State]:
         if local and local.conditions.get("Evicted") == "True" and local.conditions.get("QuotaReserved") == "True":
             early.add((state.cluster, _name(state), state.t))
     dropped = [life for life in _lives(states) if (life.cluster, life.name, life.begin) in early]
+    for copy in dropped:
+        states = _untouched_by(states, copy)
     return _without_lives(states, dropped) if dropped else states
+
+
+def _untouched_by(states: list[State], copy: _Life) -> list[State]:
+    """The log as if `copy` had not been there for a job that was there before it."""
+    specs: dict[str, Obj] = {}
+    result = []
+    for state in states:
+        metadata = state.object.get("metadata") or {}
+        is_job = state.cluster == copy.cluster and (metadata.get("annotations") or {}).get(PREBUILT) == copy.name
+        if is_job and state.t <= copy.begin:
+            specs[_name(state)] = state.object.get("spec") or {}
+        elif is_job and state.t <= copy.end and _name(state) in specs:
+            state = state._replace(object={**state.object, "spec": specs[_name(state)]})
+        result.append(state)
+    return result
 
 
 def _without_lives(states: list[State], copies: list[_Life]) -> list[State]:
@@ -271,6 +299,14 @@ def _served(states: list[State]) -> Iterator[str]:
             yield masked(life.name)
 
 
+def _stateful(states: list[State]) -> Iterator[str]:
+    for life in _lives(states):
+        if life.kind == "StatefulSet":
+            yield life.name
+        elif life.kind == "Workload" and any("StatefulSet" in value for value in map(str, life.annotations.values())):
+            yield masked(life.name)
+
+
 # Where upstream halts
 
 
@@ -289,7 +325,7 @@ def _halted(states: list[State]) -> frozenset[str]:
             for job in lives
             if job.cluster != MANAGER
         )
-        if ran and "clusterName" not in life.status and life.status.get("nominatedClusterNames"):
+        if ran and "clusterName" not in life.ever and life.status.get("nominatedClusterNames"):
             return frozenset({MANAGER})
     return frozenset()
 

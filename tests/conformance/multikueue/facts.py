@@ -15,7 +15,7 @@ Obj = dict[str, Any]
 
 
 class State(NamedTuple):
-    """One state of one object, in the recording's own form: changes only, except the first."""
+    """One state of one object. In a recording only the first one is whole, the others say what changed."""
 
     cluster: str
     event: str  # ADDED, MODIFIED, DELETED, EXISTS, EVENT
@@ -35,6 +35,8 @@ class Aspect(NamedTuple):
 
 History = dict[Aspect, list[str]]
 
+ABSENT = "absent"
+ORDER = "order of conditions"
 _HASH = re.compile(r"<h\d+>")
 _WORKLOAD = re.compile(
     r"\b((?:job|pod|jobset|trainjob|pytorchjob|tfjob|statefulset|mpijob)-[a-z0-9.-]+?)-[0-9a-f]{5}\b"
@@ -44,8 +46,21 @@ _REPLICA_SET = re.compile(r"-(?=[a-z]*\d)[bcdfghjklmnpqrstvwxz2456789]{8,10}\b")
 _WAIT = re.compile(r"was \d+s")
 _ADDED = re.compile(r"Added \d+ owner reference")
 _UID = re.compile(r"<uid-\d+>|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"T[+-]\d+s|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UNREACHABLE = re.compile(r"ClientConnectionFailed: .*")
 """How a connection failed is told in the words of the client's language."""
+
+_ELSEWHERE = re.compile(
+    r"\.serviceAccount(Name)?$|kube-api-access|\.runtimePatches\[\w+\]\.time$|replicaStatuses\.\w+\.selector$"
+)
+"""What depends on how the recorded servers ran: without service accounts, without Trainer on the manager; and a selector
+that upstream's training operator forgets with its last write."""
+_OTHERS_LABELS = ("jobset.sigs.k8s.io/priority",)
+"""Put on pods by webhooks that are not there."""
+_TOLD = ("conditions", "admissionChecks", "clusterName", "nominatedClusterNames", "reclaimablePods")
+"""Parts of a status that have aspects of their own."""
+_LAST_OF_WORKLOAD = ("QuotaReserved", "Evicted", "Admitted", "Preempted", "Requeued", "DeactivationTarget", "Finished")
+"""The conditions of a Workload that one writer sets after another; readiness is told by somebody else meanwhile."""
 
 
 def masked(text: str) -> str:
@@ -55,61 +70,142 @@ def masked(text: str) -> str:
     text = _REPLICA_SET.sub("-<h>", text)
     text = _POD_SUFFIX.sub("-<h>", text)
     text = _UID.sub("<uid>", text)
+    text = _TIME.sub("<time>", text)
     text = _ADDED.sub("Added <n> owner reference", _WAIT.sub("was <n>s", text))
     return _UNREACHABLE.sub("ClientConnectionFailed", text)
 
 
-def histories(states: Iterable[State]) -> History:
-    """Every aspect's values in order, repeats within one object's life left out."""
+def histories(states: Iterable[State], before: Iterable[State] = ()) -> History:
+    """Every aspect's values in order, repeats within one object's life left out.
+
+    The states are whole objects, or all that is known of one. What holds `before` is not told.
+    """
     found: History = {}
     last: dict[tuple[str, str, str], dict[str, str]] = {}
+    for state in before:
+        if state.event not in ("DELETED", "EVENT"):
+            last[_place(state)] = dict(_facts(state))
     for state in states:
-        name = (state.object.get("metadata") or {}).get("name") or state.object.get("object")
-        seen = last.setdefault((state.cluster, state.kind, str(name)), {})
-        for aspect, value in _facts(state):
-            if seen.get(aspect.what) != value:
-                found.setdefault(aspect, []).append(value)
-            seen[aspect.what] = value
+        place = _place(state)
+        seen = last.setdefault(place, {})
+        name = masked(place[2])
+        if state.event == "EVENT":
+            ((what, value),) = _facts(state)
+            _tell(found, Aspect(state.cluster, "Event", name, what), seen, value)
+            continue
+        now = dict(_facts(state))
+        gone = (what for what in seen if what not in now and state.event != "DELETED" and _is_followed(state, what))
+        for what in (*now, *gone):
+            _tell(found, Aspect(state.cluster, state.kind, name, what), seen, now.get(what, ABSENT))
         if state.event == "DELETED":
             seen.clear()
             seen["exists"] = "gone"
     return found
 
 
-def _facts(state: State) -> Iterator[tuple[Aspect, str]]:
+def _is_followed(state: State, what: str) -> bool:
+    """Labels, annotations and owners of a pod are recorded once."""
+    return state.kind != "Pod" or what.split()[0] not in ("label", "annotation", "owner")
+
+
+def _place(state: State) -> tuple[str, str, str]:
+    name = (state.object.get("metadata") or {}).get("name") or state.object.get("object")
+    return state.cluster, state.kind, str(name)
+
+
+def _tell(found: History, aspect: Aspect, seen: dict[str, str], value: str) -> None:
+    if seen.get(aspect.what, ABSENT) != value:
+        values = found.setdefault(aspect, [])
+        values.append(value)
+        if aspect.what.startswith("condition ") and value != ABSENT and _is_ordered(aspect):
+            brief = value.partition(":")[0]
+            found.setdefault(aspect._replace(what=ORDER), []).append(f"{aspect.what.split()[1]}={brief}")
+    seen[aspect.what] = value
+
+
+def _is_ordered(aspect: Aspect) -> bool:
+    """Readiness is told meanwhile; what a Deployment says first comes with one write or with two."""
+    if aspect.kind == "Deployment":
+        return False
+    return aspect.kind != "Workload" or aspect.what.split()[1] in _LAST_OF_WORKLOAD
+
+
+def _facts(state: State) -> Iterator[tuple[str, str]]:
     if state.event == "EVENT":
-        subject = masked(str(state.object.get("object", "")))
-        text = f"{state.object.get('type')} {state.object.get('reason')}: {masked(str(state.object.get('message')))}"
-        yield Aspect(state.cluster, "Event", subject, str(state.object.get("reason"))), text
+        about = state.object
+        text = f"{about.get('type')} {about.get('reason')}: {masked(str(about.get('message')))}"
+        yield str(about.get("reason")), text
         return
-    metadata = state.object.get("metadata") or {}
-    name = masked(str(metadata.get("name", "")))
-
-    def aspect(what: str) -> Aspect:
-        return Aspect(state.cluster, state.kind, name, what)
-
     if state.event == "DELETED":
-        yield aspect("exists"), "gone"
+        yield "exists", "gone"
         return
-    yield aspect("exists"), "yes"
-    status = state.object.get("status") or {}
-    yield from ((aspect(what), value) for what, value in _status_facts(state.kind, status))
-    spec = state.object.get("spec") or {}
-    for field, value in _spec_facts(state.kind, spec):
-        yield aspect(field), value
+    yield "exists", "yes"
+    metadata = state.object.get("metadata") or {}
+    if state.kind == "Pod":
+        yield from _metadata_facts(metadata if state.event == "ADDED" else {"finalizers": metadata.get("finalizers")})
+        yield from _pod_facts(state.object)
+        return
+    yield from _metadata_facts(metadata)
+    yield from _leaves("spec", state.object.get("spec") or {})
+    yield from _status_facts(state.kind, state.object.get("status") or {})
+
+
+def _metadata_facts(metadata: Obj) -> Iterator[tuple[str, str]]:
+    for part in ("labels", "annotations"):
+        for name, value in (metadata.get(part) or {}).items():
+            if name in _OTHERS_LABELS:
+                continue
+            is_hash = name in ("pod-template-hash", "controller-revision-hash")
+            yield f"{part.removesuffix('s')} {name}", "<hash>" if is_hash else masked(str(value))
+    for name in sorted(metadata.get("finalizers") or ()):
+        yield f"finalizer {name}", "yes"
+    for owner in metadata.get("ownerReferences") or ():
+        yield (
+            f"owner {owner.get('kind')}/{masked(str(owner.get('name')))}",
+            _text({name: value for name, value in owner.items() if name not in ("uid", "kind", "name")}),
+        )
+
+
+def _pod_facts(pod: Obj) -> Iterator[tuple[str, str]]:
+    """Pods are recorded in brief; what the player of pods writes besides the phase is not the point."""
+    yield "phase", str(pod.get("phase") or (pod.get("status") or {}).get("phase"))
+    for gate in pod.get("schedulingGates") or (pod.get("spec") or {}).get("schedulingGates") or ():
+        yield f"gate {gate.get('name') if isinstance(gate, dict) else gate}", "yes"
 
 
 def _status_facts(kind: str, status: Obj) -> Iterator[tuple[str, str]]:
-    if kind == "Pod":
-        return
-    for entry in status.get("conditions") or []:
+    entries = status.get("conditions") or []
+    for entry in entries:
         text = masked(f"{entry.get('status')}/{entry.get('reason')}: {entry.get('message')}")
         yield f"condition {entry.get('type')}", text
     for entry in status.get("admissionChecks") or []:
-        yield f"check {entry.get('name')}", f"{entry.get('state')}: {masked(str(entry.get('message')))}"
+        count = f" (retry {entry['retryCount']})" if entry.get("retryCount") else ""
+        yield f"check {entry.get('name')}", f"{entry.get('state')}: {masked(str(entry.get('message')))}{count}"
     for field in ("clusterName", "nominatedClusterNames", "reclaimablePods"):
         if field in status:
-            yield field, _text(status[field] or None)
+            yield field, _text(status[field]) if status[field] else ABSENT
+    yield from _leaves("status", {name: value for name, value in status.items() if name not in _TOLD})
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Every value inside, with the path to it."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(f"{path}.{name}", item)
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _leaves(f"{path}[{_element(item, position)}]", item)
+    elif _ELSEWHERE.search(path):
+        return
+    elif path == "status.accumulatedPastExecutionTimeSeconds":
+        yield path, "<seconds>"
+    elif value is not None:
+        yield path, masked(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _element(item: Any, position: int) -> str:
+    """How an element of a list is called: by its name where it has one."""
+    return str(item["name"]) if isinstance(item, dict) and isinstance(item.get("name"), str) else str(position)
 
 
 def _text(value: Any) -> str:
@@ -117,12 +213,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = sorted(value)
     return json.dumps(value, sort_keys=True)
-
-
-def _spec_facts(kind: str, spec: Obj) -> Iterator[tuple[str, str]]:
-    for path in (("suspend",), ("managedBy",), ("runPolicy", "suspend"), ("runPolicy", "managedBy"), ("active",)):
-        value: Any = spec
-        for part in path:
-            value = value.get(part) if isinstance(value, dict) else None
-        if value is not None:
-            yield ".".join(path), str(value)

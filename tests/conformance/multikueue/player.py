@@ -10,6 +10,8 @@ from corral.kinds.core import PODS
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 
+MANAGER = "OpenAPI-Generator"
+"""The name under which the recordings' player wrote."""
 START_S = 0.1
 
 
@@ -87,8 +89,11 @@ class PodPlayer:
             "conditions": conditions,
             "containerStatuses": containers,
             "startTime": status_of(pod).get("startTime") or now,
+            "hostIP": "10.0.0.1",
+            "podIP": "10.0.0.1",
+            "podIPs": [{"ip": "10.0.0.1"}],
         }
-        await self._client.update(PODS, {**pod, "status": status}, subresource="status", manager="player")
+        await self._client.update(PODS, {**pod, "status": status}, subresource="status", manager=MANAGER)
 
     async def _remove(self, pod: Obj) -> None:
         key = key_of(pod)

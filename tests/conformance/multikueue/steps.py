@@ -16,21 +16,17 @@ from multikueue.world import BY_KIND, World
 _PATCH_KINDS = {"application/json-patch+json": "json", "application/strategic-merge-patch+json": "strategic"}
 
 
-class Refusal(Exception):
-    """The server answered a step otherwise than recorded."""
-
-
-async def perform(world: World, step: Obj, recording: Obj) -> Refusal | None:
-    """Do what the step says; a Refusal when the answer is not the recorded one."""
+async def perform(world: World, step: Obj, recording: Obj) -> str | None:
+    """Do what the step says; in words how the answer differs from the recorded one."""
     expected = step.get("status")
     try:
         await _act(world, step, recording)
     except ApiError as error:
         if expected == error.code and _same_refusal(step.get("response"), error):
             return None
-        return Refusal(f"step {step['do']!r}: recorded {expected} {_message(step)}, here {error.code} {error.message}")
+        return f"step {step['do']!r}: recorded {expected} {_message(step)}, here {error.code} {error.message}"
     if expected is not None and expected >= 400:
-        return Refusal(f"step {step['do']!r}: recorded {expected} {_message(step)}, here it was accepted")
+        return f"step {step['do']!r}: recorded {expected} {_message(step)}, here it was accepted"
     return None
 
 
@@ -96,7 +92,7 @@ async def _patch(world: World, cluster: str, step: Obj, recording: Obj) -> None:
     resource, name, namespace = await _target(world, cluster, step, recording)
     client = world.clusters[cluster].client
     content = step.get("contentType", "")
-    manager = step.get("fieldManager", "recorder")
+    manager = step.get("fieldManager", "kubectl-patch")
     patch = _with_times(world, cluster, _as_told(step))
     if "apply" in content:
         body = {**patch, "metadata": {"name": name, "namespace": namespace}}

@@ -9,7 +9,7 @@ from typing import Any
 from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
 from corral.core.errors import ApiError, ConnectionFailed
-from corral.core.meta import Key, name_of, namespace_of, status_of
+from corral.core.meta import Key, name_of, namespace_of
 from corral.core.resource import Resource
 from corral.kinds.registry import native_kinds
 from corral.simulate.cluster import SimulatedCluster
@@ -58,7 +58,10 @@ class World:
                     name, extra=[lambda manager: PodPlayer(manager.client, manager.clock).setup(manager)]
                 )
         self.log: list[State] = []
+        self.set_up: list[State] = []
         self._last: dict[tuple[str, str, Key], Obj] = {}
+        self.ends: dict[tuple[str, str, Key], Obj] = {}
+        """Every object as it was last seen, gone or not."""
         self._tasks: list[asyncio.Task[None]] = []
 
     def _connect(self, access: Access) -> Client:
@@ -101,13 +104,16 @@ class World:
             self.log.append(State(cluster, "EVENT", kind, _event(obj), now))
             return
         identity = (cluster, kind, Key(namespace_of(obj), name_of(obj)))
-        before = self._last.pop(identity, None)
+        self.ends[identity] = obj
+        self._last.pop(identity, None)
         if event != "DELETED":
             self._last[identity] = obj
-            if before is not None:
-                gone = {field: None for field in status_of(before) if field not in status_of(obj)}
-                obj = {**obj, "status": {**status_of(obj), **gone}}
         self.log.append(State(cluster, event, kind, obj, now))
+
+    def begin(self) -> None:
+        """What is there now was set up; the log begins here."""
+        self.log.clear()
+        self.set_up = [State(cluster, "EXISTS", kind, obj) for (cluster, kind, _), obj in self._last.items()]
 
     # What a recording's steps do
 

@@ -73,7 +73,10 @@ class Context:
         previous = check_state(workload, check).get("state")
         await self.set_check(workload, check, names.REJECTED, f'{why}, Previously: "{previous}"')
 
-    async def set_check(self, workload: Obj, check: str, state: str, message: str, **more: object) -> Obj:
+    async def set_check(
+        self, workload: Obj, check: str, state: str, message: str, *, alone: bool = True, **more: object
+    ) -> Obj:
+        """Set the state of our check: `alone`, or with all else that was decided about the Workload."""
         now = self.manager.clock.timestamp()
 
         def changed(entry: Obj) -> Obj:
@@ -84,7 +87,7 @@ class Context:
 
         states = [changed(entry) for entry in wl.check_states_of(workload)]
         new = with_status(workload, {**status_of(workload), "admissionChecks": states})
-        if state != names.READY and not self.settings.merges:
+        if alone and not self.settings.merges:
             part = statuses.check_part(new, check)
             return await statuses.apply_status(self.manager.client, new, names.MULTIKUEUE_CONTROLLER, part)
         return await self.write(new)

@@ -83,7 +83,8 @@ class Runs:
             recorder.event(job, "Normal", "FinishedWorkload", text)
 
     async def send_back(self, subject: Subject, message: str, event_type: str, event_message: str) -> None:
-        await self._context.set_check(subject.workload, subject.check, names.RETRY, message)
+        alone = not event_type  # what a worker did is told by the one who admits
+        await self._context.set_check(subject.workload, subject.check, names.RETRY, message, alone=alone)
         self._context.metrics.redispatched(status_of(subject.workload).get("clusterName") or "", message.split(",")[0])
         if event_type:
             self._context.manager.recorder.event(subject.workload, event_type, "MultiKueue", event_message)
@@ -145,7 +146,7 @@ class Runs:
         message = f'The workload was admitted on "{cluster}"'
         status = {**status_of(workload), "clusterName": cluster}
         status.pop("nominatedClusterNames", None)
-        await self._context.set_check(with_status(workload, status), subject.check, names.READY, message)
+        await self._context.set_check(with_status(workload, status), subject.check, names.READY, message, alone=False)
         reserved = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
         waited = self._context.manager.clock.now() - parse_time(reserved) if reserved else 0.0
         self._context.metrics.admitted(cluster, max(waited, 0.0))

@@ -501,15 +501,10 @@ class JobController:
         """One step towards a stopped job; True once it is stopped and restored."""
         infos = original_infos(workload) if workload is not None else []
         was_running = not self.adapter.is_suspended(job)
-        if workload is None:
-            if not was_running:
-                return True
-            await self._write_job(self.adapter.suspend(job))
-        else:
-            write = self.adapter.stop(job, infos)
-            if write is None:
-                return True
-            await self._write_job(write.obj, write.subresource)
+        write = self.adapter.stop(job, infos)
+        if write is None:
+            return True
+        await self._write_job(write.obj, write.subresource)
         if was_running:
             self.recorder.event(job, "Normal", "Stopped", message)
         return False

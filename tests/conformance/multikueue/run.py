@@ -1,0 +1,111 @@
+"""Playing a recording on a Corral fleet: its set-up, then its steps at their times, then a while more."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+
+from corral.core.errors import ApiError
+from corral.core.meta import Key
+from multikueue.answers import AT_ONCE, LATER, Answer, other_answers
+from multikueue.facts import Obj, State
+from multikueue.steps import perform
+from multikueue.world import World
+
+SETTLE_S = 3.0
+AFTER_S = 10.0
+"""How long after the last recorded state the run is watched: nothing else may happen that early."""
+READ_S = 0.5
+FRAMEWORKS = [
+    "batch/job", "jobset.x-k8s.io/jobset", "kubeflow.org/pytorchjob", "kubeflow.org/tfjob",
+    "trainer.kubeflow.org/trainjob", "pod", "deployment", "statefulset",
+]  # fmt: skip
+"""What Kueue was told to queue when the recordings were made."""
+
+
+@dataclass
+class Run:
+    """What happened here."""
+
+    states: list[State] = field(default_factory=list)
+    set_up: list[State] = field(default_factory=list)
+    ends: dict[tuple[str, str, Key], Obj] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
+    """Where a step was answered otherwise than recorded."""
+
+
+def cluster_names(recording: Obj) -> list[str]:
+    """The clusters a recording is about: the manager first, two workers at least."""
+    told = [entry.get("cluster") for part in ("setup", "steps", "log") for entry in recording.get(part) or []]
+    words = re.findall(r"\bworker\d+\b", " ".join(str(step.get("do")) for step in recording.get("steps") or []))
+    workers = {str(name) for name in (*told, *words) if name and name != "manager"}
+    return ["manager", *sorted({"worker1", "worker2", *workers})]
+
+
+async def play(recording: Obj) -> Run:
+    """One run of a recording."""
+    # Upstream collects news from workers for a second before it acts on them; states in between show only then.
+    configuration = {
+        "integrations": {"frameworks": FRAMEWORKS},
+        **(recording.get("managerConfiguration") or {}),
+        "corral": {"remoteEventBatch": "1s"},
+    }
+    world = World(cluster_names(recording), configuration)
+    run = Run(states=world.log, ends=world.ends)
+    await world.start()
+    try:
+        if not await _set_up(world, recording, run):
+            return run
+        world.begin()
+        run.set_up = world.set_up
+        await _steps(world, recording, run)
+        return run
+    finally:
+        await world.stop()
+
+
+async def _set_up(world: World, recording: Obj, run: Run) -> bool:
+    for entry in recording["setup"]:
+        try:
+            await world.create(entry["cluster"], entry["object"])
+        except ApiError as error:
+            made = entry["object"]
+            name = (made.get("metadata") or {}).get("name")
+            text = f"{made.get('kind')} {name} could not be set up on {entry['cluster']}: {error}"
+            run.answers.append(Answer("setup", text))
+            return False
+    await asyncio.sleep(SETTLE_S)
+    return True
+
+
+async def _steps(world: World, recording: Obj, run: Run) -> None:
+    begin = asyncio.get_running_loop().time()
+    steps = recording["steps"]
+    last = max([entry["t"] for entry in (*recording["log"], *steps)] or [0])
+    for position, step in enumerate(steps):
+        await _until(begin + step["t"] / 1000)
+        problem = await perform(world, step, recording)
+        if problem is not None:
+            run.answers.append(Answer("response", problem))
+            return
+        run.answers += await other_answers(world, step, AT_ONCE)
+        following = steps[position + 1]["t"] if position + 1 < len(steps) else last
+        run.answers += await _read(world, step, begin + following / 1000)
+    await _until(begin + last / 1000 + AFTER_S)
+
+
+async def _read(world: World, step: Obj, end: float) -> list[Answer]:
+    """What a step reads otherwise, looked at again until `end`: when exactly the recorder looked is not known."""
+    if not any(part in step for part in LATER):
+        return []
+    while True:
+        left = end - asyncio.get_running_loop().time()
+        found = await other_answers(world, step, LATER)
+        if not found or left <= 0:
+            return found
+        await asyncio.sleep(min(READ_S, max(left, 0.001)))
+
+
+async def _until(time: float) -> None:
+    await asyncio.sleep(max(0.0, time - asyncio.get_running_loop().time()))
