@@ -13,7 +13,7 @@
     evict old: Workload was evicted …
 
 A node's domains are named from the level above hosts upwards. `tolerates=key:value` tolerates one value only;
-`likes=key:value:weight` prefers nodes with a label.
+`likes=key:value:weight` prefers nodes with a label. A workload that holds quota but finds no place is `parked`, too.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Any
 from scenario import Outcome, Scenario
 
 from corral.core.meta import Obj
-from corral.decide.queueing.plan import Admit, CyclePlan, PodSetAssignment
+from corral.decide.queueing.plan import Admit, CyclePlan, PodSetAssignment, Wait
 from corral.testing.queueing import make_node, make_topology
 
 LEVELS = {"block": "cloud/block", "rack": "cloud/rack", "host": "kubernetes.io/hostname"}
 ABOVE = (LEVELS["rack"], LEVELS["block"])
-WORDS = ("required", "preferred", "slices", "on", "delayed", "unhealthy", "tolerates", "ready", "likes")
+WORDS = ("required", "preferred", "slices", "on", "delayed", "layers", "unhealthy", "tolerates", "ready", "likes")
 
 
 class TopologyScenario(Scenario):
@@ -51,6 +51,19 @@ class TopologyScenario(Scenario):
         node = make_node(name, labels, **{"pods": "10", **allocatable})
         node["spec"]["unschedulable"] = "cordoned" in words
         self.state.upsert_node(node)
+
+    def _read_pod(self, text: str) -> None:
+        """A pod that nobody placed: `pod daemon on x1: cpu=1`."""
+        head, _, amounts = text.partition(":")
+        name, _, node = head.split()
+        requests = dict(pair.split("=") for pair in amounts.split())
+        self.state.upsert_pod(
+            {
+                "metadata": {"name": name, "namespace": "kube-system"},
+                "spec": {"nodeName": node, "containers": [{"resources": {"requests": requests}}]},
+                "status": {"phase": "Running"},
+            }
+        )
 
     def _read_check(self, text: str) -> None:
         name, _, controller = text.partition(":")
@@ -80,6 +93,11 @@ class TopologyScenario(Scenario):
             elif key == "slices":
                 level, _, size = value.partition(":")
                 request.update(podSetSliceRequiredTopology=LEVELS[level], podSetSliceSize=int(size))
+            elif key == "layers":
+                pairs = [layer.split(":") for layer in value.split("+")]
+                request["podsetSliceRequiredTopologyConstraints"] = [
+                    {"topology": LEVELS[level], "size": int(size)} for level, size in pairs
+                ]
             elif key == "on":
                 assignment["topologyAssignment"] = written_places(value)
             elif key == "delayed":
@@ -102,6 +120,8 @@ class TopologyScenario(Scenario):
     def outcome(self, plan: CyclePlan) -> Outcome:
         outcome = super().outcome(plan)
         for decision in plan.decisions:
+            if isinstance(decision, Wait) and decision.second_pass:
+                outcome.parked[decision.key.name] = decision.message
             if isinstance(decision, Admit):
                 texts = outcome.admitted[decision.key.name].split(", ")
                 outcome.admitted[decision.key.name] = ", ".join(
