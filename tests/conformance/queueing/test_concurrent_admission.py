@@ -87,3 +87,41 @@ def test_the_parent_is_not_queued_itself() -> None:
     labels = {"kueue.x-k8s.io/concurrent-admission-parent": "true"}
     built.put(make_workload("parent", requests={"cpu": 1}, labels=labels))
     assert not built.state.pending("cq")
+
+
+def test_variants_of_one_second_are_tried_in_the_order_of_flavors() -> None:
+    built = world()
+    built.put(*(variant(name, name) for name in ("spot", "on-demand", "reserved")))
+    assert [view.key.name for view in built.state.pending("cq")] == ["reserved", "on-demand", "spot"]
+
+
+def test_a_worse_sibling_is_evicted_once_its_admission_is_written() -> None:
+    built = world()
+    early = variant("spot", "spot")
+    early["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    built.put(early, variant("reserved", "reserved"))
+    plan = built.state.plan_cycle(built.now)
+    (admission,) = plan.admissions
+    assert (admission.key.name, list(plan.evictions)) == ("spot", [])
+    assert [wait.message for wait in plan.waiting] == [". Pending the migration of 1 workload(s)"]
+    built._admit(admission)
+    assert [eviction.key.name for eviction in built.cycle().evictions] == ["spot"]
+    built.vacate()
+    assert [admission.key.name for admission in built.cycle().admissions] == ["reserved"]
+
+
+def test_a_workload_that_is_not_marked_yet_is_not_queued_either() -> None:
+    built = world()
+    built.put(make_workload("plain", requests={"cpu": 1}))
+    assert not built.state.pending("cq")
+
+
+def test_what_a_parent_shows_is_not_counted_twice() -> None:
+    built = world()
+    labels = {"kueue.x-k8s.io/concurrent-admission-parent": "true"}
+    parent = make_workload("parent", requests={"cpu": 1}, labels=labels)
+    assignment = make_assignment("main", {"cpu": "spot"}, {"cpu": 1})
+    built.put(running("spot", "spot"), reserve(parent, "cq", assignment))
+    view = built.state.cluster_queue("cq")
+    assert view is not None
+    assert (view.admitted, view.flavors_usage[2]["resources"][0]["total"]) == (1, "1")

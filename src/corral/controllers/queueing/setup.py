@@ -20,6 +20,7 @@ from corral.controllers.queueing.serving_controller import LeaderWorkerSetContro
 from corral.controllers.queueing.topology_controller import NodeFailureController, TopologyUngater
 from corral.controllers.queueing.unadmitted import is_granular
 from corral.controllers.queueing.unadmitted_counts import UnadmittedCounts
+from corral.controllers.queueing.variants import VariantController
 from corral.controllers.queueing.visibility import Visibility
 from corral.controllers.queueing.workload_controller import WorkloadController
 from corral.core.admission import AdmissionPlugin
@@ -89,6 +90,8 @@ class Queueing:
                 NodeFailureController(context).setup(manager)
         if self.config.gates["ElasticJobsViaWorkloadSlices"]:
             ElasticUngater(context).setup(manager)
+        if self.config.gates["ConcurrentAdmission"]:
+            VariantController(context).setup(manager)
         self._set_up_jobs(context, metrics, manager)
 
     def _device_caches(self, manager: Manager) -> DeviceCaches | None:

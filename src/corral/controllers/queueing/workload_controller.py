@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from corral.controllers.queueing import checks, unadmitted
+from corral.controllers.queueing import checks, unadmitted, variants
 from corral.controllers.queueing.context import FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
 from corral.controllers.queueing.unadmitted import Problem
@@ -118,7 +118,7 @@ class WorkloadController:
             return await self._retire(workload)
         if await self._finish_orphan(workload):
             return None
-        if is_deleting(workload):
+        if is_deleting(workload) or await self._become_parent(workload):
             return None
         waits: list[float] = []
         for step in self._steps:
@@ -128,6 +128,16 @@ class WorkloadController:
             if wait is not None:
                 waits.append(max(0.0, wait))
         return Result(requeue_after=min(waits)) if waits else None
+
+    async def _become_parent(self, workload: Obj) -> bool:
+        """In a queue that admits concurrently, variants are queued in a workload's place."""
+        if not self.context.config.gates["ConcurrentAdmission"] or variants.is_parent(workload):
+            return False
+        _, queue = self._queues(workload)
+        if variants.parent_of(workload) is not None or variants.policy_of(queue) is None:
+            return False
+        await self.context.client.update(WORKLOADS, variants.marked_as_parent(workload), manager=FIELD_MANAGER)
+        return True
 
     async def _write(self, workload: Obj) -> tuple[bool, None]:
         await self.context.write_status(workload)
@@ -140,6 +150,8 @@ class WorkloadController:
         return local, (self.caches.cluster_queues.get(Key("", name)) if name else None)
 
     def _required(self, workload: Obj) -> list[str]:
+        if self._is_parent(workload):
+            return []
         _, queue = self._queues(workload)
         if queue is None:
             return [state["name"] for state in wl.check_states_of(workload)]
@@ -382,9 +394,13 @@ class WorkloadController:
 
     # Admission checks
 
+    def _is_parent(self, workload: Obj) -> bool:
+        """Parents have no checks of their own; their variants have them."""
+        return self.context.config.gates["ConcurrentAdmission"] and variants.is_parent(workload)
+
     async def _sync_checks(self, workload: Obj) -> tuple[bool, float | None]:
         _, queue = self._queues(workload)
-        if queue is None or is_deleting(queue):
+        if queue is None or is_deleting(queue) or self._is_parent(workload):
             return False, None
         new = checks.sync_check_states(workload, checks.required_checks(queue, workload), self.context.now())
         if new is workload:
@@ -463,6 +479,9 @@ class WorkloadController:
     async def _require_readiness(self, workload: Obj) -> tuple[bool, float | None]:
         """Pods that do not get ready in time cost the workload its place."""
         settings = self.context.config.wait_for_pods_ready
+        if self.context.config.gates["ConcurrentAdmission"] and variants.parent_of(workload) is not None:
+            # The parent watches over the pods.
+            return False, None
         if settings is None or not wl.is_active(workload) or wl.is_evicted(workload):
             return False, None
         found = _readiness_deadline(workload, settings.timeout_s, settings.recovery_timeout_s)

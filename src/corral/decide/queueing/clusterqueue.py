@@ -7,6 +7,8 @@ from bisect import bisect_left, insort
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from corral.core.meta import Key
 from corral.decide.queueing.assignment import TopologyUsage
 from corral.decide.queueing.model import ClusterQueueSpec, FlavorResource, ResourceGroup, Usage, WorkloadInfo
@@ -27,6 +29,11 @@ Rank = tuple[bool, int, float, str, Key]
 def _rank(info: WorkloadInfo) -> Rank:
     reserved = math.inf if info.reserved_at is None else info.reserved_at
     return not info.evicted, info.priority, -reserved, info.uid, info.key
+
+
+def as_reserving(info: WorkloadInfo) -> WorkloadInfo:
+    """A waiting workload as it will be once its reservation is written: an earlier eviction is history."""
+    return structs.replace(info, evicted=False, evicted_reason="") if info.evicted and not info.reserving else info
 
 
 class Reservation:

@@ -13,7 +13,7 @@ from corral.decide.queueing import messages
 from corral.decide.queueing.assignment import Assignment, Mode, TopologyUsage
 from corral.decide.queueing.candidates import Target
 from corral.decide.queueing.checks import required_checks
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
+from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation, as_reserving
 from corral.decide.queueing.entry import Entry
 from corral.decide.queueing.entry_order import EntryOrder
 from corral.decide.queueing.model import Amounts, FlavorResource, Usage, WorkloadInfo
@@ -234,6 +234,9 @@ class Cycle:
         entry.message += PENDING_MIGRATION
         entry.cause, entry.reason = "PendingMigration", "WaitingForPreemptedWorkloads"
         other = sibling.info
+        if sibling.assumed:
+            # It can only be evicted once its admission is written.
+            return
         if not other.evicted and self.world.expected_evictions.get(other.key) != other.uid:
             self.world.expected_evictions[other.key] = other.uid
             self._decisions.append(Evict(other.key, "FlavorMigration", migration_message(info)))
@@ -359,7 +362,12 @@ class Cycle:
                 # Whatever it leaves is not for this round: nothing has moved yet.
                 self._hold(queue, {}, old.topology_usage)
         reservation = Reservation(
-            info, queue, pod_sets, usage, topology_usage(assignment, queue, info, whole=True), assumed=True
+            as_reserving(info),
+            queue,
+            pod_sets,
+            usage,
+            topology_usage(assignment, queue, info, whole=True),
+            assumed=True,
         )
         if replaced is not None:
             # The slice taken over holds its quota until it is finished; only the difference is new.

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from corral.core.meta import Key
 from corral.decide.queueing.activity import refresh_activity
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
+from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation, as_reserving
 from corral.decide.queueing.cycle import Cycle
 from corral.decide.queueing.devices import Devices
 from corral.decide.queueing.model import LocalQueueSpec, WorkloadInfo
@@ -38,7 +38,7 @@ class Intake:
         self.world = World(self.settings)
         self._overheads: dict[str, Mapping[str, str]] = dict(overheads or {})
         self.devices = Devices(self.settings)
-        self._decoder = WorkloadDecoder(self.settings, self._overheads, self.devices)
+        self._decoder = WorkloadDecoder(self.settings, self._overheads, self.devices, self._flavor_rank)
         self._cycle = Cycle(self.world)
         self._specs: dict[tuple[str, str], object] = {}
         self._by_local_queue: dict[Key, dict[Key, None]] = {}
@@ -92,7 +92,7 @@ class Intake:
             self._book(info, old)
         elif key in world.reservations and world.reservations[key].assumed:
             # The admission was planned and is being written; what we see is the workload before that.
-            world.reservations[key].info = info
+            world.reservations[key].info = as_reserving(info)
         else:
             self._release(key)
             self._pods_ready(key)
@@ -148,6 +148,9 @@ class Intake:
         shrunk = before is not None and any(usage.get(column, 0) < held for column, held in before.usage.items())
         if shrunk or (old is not None and priority_changed(old, info)):
             self._flush_tree(queue)
+        if info.variant_of and before is not None and before.assumed:
+            # A sibling may wait to take over from it.
+            world.stir(queue.name)
         if info.admitted and info.active and world.ledger.has_penalty(info.queue_key, info.key):
             world.ledger.settle(info.queue_key, info.key, world.running(info.queue_key), self._now)
         if self.settings.block_on_pods_ready and not info.pods_ready:
@@ -202,12 +205,25 @@ class Intake:
         if pending is None or not info.active or info.on_hold or info.deleting or info.uncounted:
             self._unqueue(info)
             return
+        if self.settings.features.concurrent_admission and not info.variant_of and self._admits_variants(info):
+            return
         backoff = self._in_backoff(info)
         pending.add(info, backoff=backoff)
         if backoff and info.requeue_at is not None and not info.requeue_blocked:
             heappush(self._alarms, (info.requeue_at, info.key))
         spec = self.world.local_queues[Key(info.key.namespace, info.queue)]
         self.world.stir(spec.cluster_queue)
+
+    def _flavor_rank(self, local_queue: Key, flavor: str) -> int:
+        spec = self.world.local_queues.get(local_queue)
+        queue = self.world.queues.get(spec.cluster_queue) if spec is not None else None
+        flavors = queue.spec.groups[0].flavors if queue is not None and queue.spec.groups else ()
+        return flavors.index(flavor) if flavor in flavors else 0
+
+    def _admits_variants(self, info: WorkloadInfo) -> bool:
+        """Does its queue take variants of a workload instead of the workload?"""
+        spec = self.world.local_queues[Key(info.key.namespace, info.queue)]
+        return bool(self.world.queues[spec.cluster_queue].spec.concurrent_admission)
 
     def _in_backoff(self, info: WorkloadInfo) -> bool:
         return info.requeue_blocked or (info.requeue_at is not None and info.requeue_at > self._now)

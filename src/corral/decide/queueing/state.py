@@ -213,7 +213,7 @@ class QueueingState(Intake):
         if self._overheads.get(name) != overhead:
             self._overheads[name] = overhead
             limits = self._decoder.limits
-            self._decoder = WorkloadDecoder(self.settings, self._overheads, self.devices)
+            self._decoder = WorkloadDecoder(self.settings, self._overheads, self.devices, self._flavor_rank)
             self._decoder.limits = limits
             self._decode_waiting(lambda info: _runs_in(info, name))
 

@@ -6,7 +6,7 @@ what a template means is remembered by its content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -103,8 +103,11 @@ class WorkloadDecoder:
         settings: QueueingSettings,
         overheads: Mapping[str, Mapping[str, str]] | None = None,
         devices: Devices | None = None,
+        rank_of: Callable[[Key, str], int] = lambda queue, flavor: 0,
     ) -> None:
+        """`rank_of` says how far down a queue's list a flavor is."""
         self.settings = settings
+        self._rank_of = rank_of
         self.overheads = overheads or {}
         self.devices = devices or Devices(settings)
         self.limits: dict[str, NamespaceLimits] = {}
@@ -149,7 +152,9 @@ class WorkloadDecoder:
         found = {entry.get("type"): entry for entry in status.get("conditions") or ()}
         annotations = annotations_of(obj)
         reserved, evicted = _true(found, "QuotaReserved"), _true(found, "Evicted")
-        admission = status.get("admission") if reserved else None
+        is_parent = self.settings.features.concurrent_admission and labels_of(obj).get(PARENT_LABEL) == "true"
+        # A parent only shows what one of its variants holds.
+        admission = status.get("admission") if reserved and not is_parent else None
         limits = self.limits.get(key_of(obj).namespace, NO_LIMITS) if self.limits else NO_LIMITS
         found_sets = self._pod_sets(spec, status, admission, limits)
         if found_sets.uses_devices and admission is None:
@@ -166,7 +171,7 @@ class WorkloadDecoder:
         created = created_at(obj)
         finished = _true(found, "Finished")
         on_hold = _hold_reason(found, annotations)
-        if self.settings.features.concurrent_admission and labels_of(obj).get(PARENT_LABEL) == "true":
+        if is_parent:
             # Its variants are queued in its place.
             on_hold = on_hold or "ConcurrentAdmission"
         unhealthy = tuple(node.get("name", "") for node in status.get("unhealthyNodes") or ())
@@ -177,7 +182,7 @@ class WorkloadDecoder:
             priority=priority,
             base_priority=base,
             created=created,
-            order_time=self._order_time(found, created),
+            order_time=self._order_time(found, created) + self._behind_siblings(obj, flavors),
             pod_sets=pod_sets,
             shape=(shapes, priority, replaces, flavors),
             active=spec.get("active") is not False,
@@ -222,6 +227,13 @@ class WorkloadDecoder:
                 self._known.clear()
             known = self._known[shapes] = (pod_sets, shapes)
         return known
+
+    def _behind_siblings(self, obj: Obj, flavors: str | None) -> float:
+        """Variants are created in the same second; those on better flavors go first."""
+        if not flavors:
+            return 0.0
+        queue = Key(key_of(obj).namespace, spec_of(obj).get("queueName") or "")
+        return 0.001 * self._rank_of(queue, flavors.partition(",")[0])
 
     def _order_time(self, found: Mapping[Any, Obj], created: float) -> float:
         evicted = found.get("Evicted") or {}
