@@ -30,7 +30,7 @@ def corral(state: Path, *arguments: str, check: bool = True) -> None:
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     state = tmp_path_factory.mktemp("guide")
-    corral(state, "up", "-f", "examples/fleet-kueue/fleet.yaml")
+    corral(state, "up", "--fleet", "3")
     eventually(lambda: kubectl(state, "get", "memberclusters").count("True") == 3)
     apply_all(state)
     yield state

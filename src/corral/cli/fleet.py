@@ -28,6 +28,7 @@ CLUSTER_PLACEMENTS = Resource(
 )
 PLACEMENTS = Resource(GROUP, "v1beta1", "resourceplacements", "ResourcePlacement")
 BINDINGS = Resource(GROUP, "v1beta1", "clusterresourcebindings", "ClusterResourceBinding", namespaced=False)
+NAMESPACED_BINDINGS = Resource(GROUP, "v1beta1", "resourcebindings", "ResourceBinding")
 EVICTIONS = Resource(
     GROUP, "v1beta1", "clusterresourceplacementevictions", "ClusterResourcePlacementEviction", namespaced=False
 )
@@ -135,7 +136,10 @@ def _state(placement: Obj) -> str:
     blocked = next((one for one in entries if one["status"] != "True"), None)
     if blocked is not None:
         return str(blocked["reason"])
-    return "Available" if entries and entries[-1]["type"].endswith("Available") else "Pending"
+    if any(entry["type"].startswith("corral.dev/JobsFinished") for entry in entries):
+        return "Finished"
+    done = any(entry["type"].endswith(("Available", "DiffReported")) for entry in entries)
+    return "Available" if done else "Pending"
 
 
 @fleet.command()
@@ -190,11 +194,15 @@ def _describe_member(hub: SyncClient, member: Obj) -> None:
         amounts = ", ".join(f"{name} {amount}" for name, amount in (usage.get(part) or {}).items())
         click.echo(f"  {part}: {amounts or '-'}")
     placed = [labels_of(one).get(PARENT, "") for one in _bindings_on(hub, name_of(member))]
+    placed += [
+        f"{namespace_of(one)}/{labels_of(one).get(PARENT, '')}"
+        for one in _bindings_on(hub, name_of(member), NAMESPACED_BINDINGS)
+    ]
     click.echo(f"  placements: {', '.join(sorted(placed)) or '-'}")
 
 
-def _bindings_on(hub: SyncClient, cluster: str) -> list[Obj]:
-    found: list[Obj] = hub.list(BINDINGS)["items"]
+def _bindings_on(hub: SyncClient, cluster: str, kind: Resource = BINDINGS) -> list[Obj]:
+    found: list[Obj] = hub.list(kind)["items"]
     return [one for one in found if spec_of(one).get("targetCluster") == cluster and not is_deleting(one)]
 
 

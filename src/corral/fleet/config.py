@@ -162,11 +162,14 @@ def standard(
     runtime: str = "process",
     queues: bool = True,
 ) -> FleetSpec:
-    """The fleet of `corral up --workers N` or `--fleet N`: a manager (and hub), and N clusters that run the jobs."""
+    """The fleet of `corral up --workers N` or `--fleet N`: a manager (and hub), and N clusters that run the jobs.
 
-    def group(cluster: str) -> NodeGroup:
+    Members of a placement fleet differ, so that there is something to choose: the second has twice the nodes of the
+    first, the third three times as many."""
+
+    def group(cluster: str, times: int = 1) -> NodeGroup:
         return NodeGroup(
-            name=f"{cluster}-node{{i}}", count=nodes, cpu=cpu, memory=memory, resources=dict(extended or {})
+            name=f"{cluster}-node{{i}}", count=nodes * times, cpu=cpu, memory=memory, resources=dict(extended or {})
         )
 
     head_roles = ([MANAGER] if workers or not members else []) + ([HUB] if members else [])
@@ -183,8 +186,8 @@ def standard(
         name = f"worker{number}"
         clusters.append(ClusterSpec(name=name, roles=[WORKER], nodes=[group(name)], runtime=runtime))
     for number in range(1, members + 1):
-        name = f"member{number}"
-        clusters.append(ClusterSpec(name=name, roles=[WORKER, MEMBER], nodes=[group(name)], runtime=runtime))
+        name = f"cluster-{number}"
+        clusters.append(ClusterSpec(name=name, roles=[WORKER, MEMBER], nodes=[group(name, number)], runtime=runtime))
     fleet = FleetSpec(clusters=clusters, queues=queues)
     for fault in faults(fleet):
         raise FleetError(fault)

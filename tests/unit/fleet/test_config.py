@@ -30,8 +30,8 @@ def test_members_stand_beside_a_hub() -> None:
     fleet = config.standard(members=2)
     assert [(cluster.name, cluster.roles) for cluster in fleet.clusters] == [
         ("hub", ["hub"]),
-        ("member1", ["worker", "member"]),
-        ("member2", ["worker", "member"]),
+        ("cluster-1", ["worker", "member"]),
+        ("cluster-2", ["worker", "member"]),
     ]
 
 
