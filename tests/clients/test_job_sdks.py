@@ -83,7 +83,8 @@ def test_trainer_client(kubeconfig: str) -> None:
         """,
     )
     assert lines == [
-        "deepspeed-distributed,jax-distributed,mlx-distributed,torch-distributed,xgboost-distributed",
+        "deepspeed-distributed,jax-distributed,mlx-distributed,torch-distributed,torchtune-llama3.2-1b,"
+        "torchtune-llama3.2-3b,torchtune-qwen2.5-1.5b,xgboost-distributed",
         "Complete node-0 Succeeded,node-1 Succeeded",
         "rank 0 of 2",
         "True",

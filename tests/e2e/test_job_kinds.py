@@ -74,6 +74,7 @@ async def test_job_set_waits_restarts_and_completes(cluster: OperatedCluster) ->
 
 
 async def test_train_job_runs_on_two_nodes(cluster: OperatedCluster) -> None:
+    await cluster.apply("training-runtimes.yaml")
     await cluster.apply("trainjob.yaml")
     done = await cluster.wait(kind("trainer.kubeflow.org", "TrainJob"), "train-two-nodes", has("Complete", "Failed"))
     assert conditions.is_true(done, "Complete")

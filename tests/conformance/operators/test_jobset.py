@@ -348,7 +348,18 @@ def test_claims_are_shared_and_owned_by_policy() -> None:
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         }
         kept = {"templates": [{**claim, "metadata": {"name": "kept"}}], "retentionPolicy": {"whenDeleted": "Retain"}}
-        await stage.create(JOB_SETS, job_set(replicated("a"), volumeClaimPolicies=[{"templates": [claim]}, kept]))
+        user = replicated("a")
+        user["template"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [
+            {"name": "data", "mountPath": "/data"}
+        ]
+        policies = [{"templates": [claim]}, kept]
+        await stage.create(JOB_SETS, job_set(user, replicated("b"), volumeClaimPolicies=policies))
+        volumes = {
+            name: (await stage.get(JOBS, name))["spec"]["template"]["spec"].get("volumes")
+            for name in ("js-a-0", "js-b-0")
+        }
+        shared = {"name": "data", "persistentVolumeClaim": {"claimName": "data-js"}}
+        assert volumes == {"js-a-0": [shared], "js-b-0": None}  # only where it is mounted
         assert await stage.names(PERSISTENT_VOLUME_CLAIMS) == ["data-js", "kept-js"]
         assert "ownerReferences" in (await stage.get(PERSISTENT_VOLUME_CLAIMS, "data-js"))["metadata"]
         assert "ownerReferences" not in (await stage.get(PERSISTENT_VOLUME_CLAIMS, "kept-js"))["metadata"]

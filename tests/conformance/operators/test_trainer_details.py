@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.conformance.operators.operator_stage import Stage, play
 from tests.conformance.operators.test_trainer import controllers, env_of, plugins, runtime, step, train_job
 
 from corral.core.errors import ApiError, Forbidden, Invalid
-from corral.core.meta import Obj
+from corral.core.meta import Obj, name_of
 from corral.kinds.core import CONFIG_MAPS, NAMESPACES
 from corral.kinds.jobset import JOB_SETS
 from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, POLICIES, TRAIN_JOBS, TRAINING_RUNTIMES
@@ -336,3 +338,35 @@ def test_runtime_of_an_unknown_kind_fails_the_job() -> None:
         assert (failed["type"], failed["reason"]) == ("Failed", "TrainingRuntimeNotSupported")
 
     play(controllers, script)  # without the webhook, which would not let it in
+
+
+# The runtimes that ship
+
+
+SHIPPED = list(yaml.safe_load_all((Path(__file__).parents[3] / "examples/training-runtimes.yaml").read_text()))
+
+
+@pytest.mark.parametrize("body", SHIPPED, ids=name_of)
+def test_shipped_runtimes_make_job_sets(body: Obj) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, body)
+        framework = body["metadata"]["labels"]["trainer.kubeflow.org/framework"]
+        trainer: Obj = {"command": ["tune", "run"]} if framework == "torchtune" else {"numNodes": 2}
+        spec = {"runtimeRef": {"name": name_of(body)}, "trainer": trainer}
+        await stage.create(TRAIN_JOBS, {"metadata": {"name": "t"}, "spec": spec})
+        job_set = await stage.get(JOB_SETS, "t")
+        env = env_of(job_set)
+        if framework in ("deepspeed", "mlx"):
+            assert [entry["name"] for entry in job_set["spec"]["replicatedJobs"]] == ["node", "launcher"]
+            assert env_of(job_set, "launcher")["OMPI_MCA_orte_set_default_slots"] == "1"
+        elif framework == "torchtune":
+            pods = [entry["template"]["spec"]["template"]["spec"] for entry in job_set["spec"]["replicatedJobs"]]
+            model = {"1b": "llama3_2/1B", "3b": "llama3_2/3B", "1.5b": "qwen2_5/1.5B"}[name_of(body).split("-")[-1]]
+            assert f"{model}_full" in pods[-1]["containers"][0]["command"]
+            (first,) = await stage.pods(**{"jobset.sigs.k8s.io/replicatedjob-name": "dataset-initializer"})
+            assert "initializer-t" in str(first["spec"]["volumes"])
+        else:
+            counts = {"torch": "PET_NNODES", "jax": "JAX_NUM_PROCESSES", "xgboost": "DMLC_NUM_WORKER"}
+            assert env[counts[framework]] == "2"
+
+    play(controllers, script, plugins=plugins)

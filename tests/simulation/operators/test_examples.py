@@ -40,7 +40,7 @@ ENDS = [
     ("jaxjob.yaml", "JAXJob", true("Succeeded")),
     ("mpijob.yaml", "MPIJob", true("Succeeded")),
     ("jobset.yaml", "JobSet", true("Completed")),
-    ("trainjob.yaml", "TrainJob", true("Complete")),
+    ("training-runtimes.yaml trainjob.yaml", "TrainJob", true("Complete")),
     ("rayjob.yaml", "RayJob", equals("jobStatus", "SUCCEEDED")),
     ("raycluster.yaml", "RayCluster", equals("state", "ready")),
     ("rayservice.yaml", "RayService", true("Ready")),
@@ -71,7 +71,8 @@ def test_example_comes_to_its_end(example: str, kind: str, done: Callable[[Obj],
         cluster._set_up = [set_up]
         async with cluster:
             subject: Obj = {}
-            for body in yaml.safe_load_all((EXAMPLES / example).read_text()):
+            files = [EXAMPLES / name for name in example.split()]
+            for body in (body for file in files for body in yaml.safe_load_all(file.read_text())):
                 made = await cluster.client.create(resource_of(body), body)
                 subject = made if body["kind"] == kind else subject
             found: Obj = {}

@@ -470,6 +470,9 @@ def build_job(job_set: Obj, replicated: Obj, index: int) -> Obj:
     pod_spec = dict(pod.get("spec") or {})
     if (spec_of(job_set).get("network") or {}).get("enableDNSHostnames", True):
         pod_spec["subdomain"] = subdomain_of(job_set)
+    volumes = _shared_volumes(job_set, pod_spec)
+    if volumes:
+        pod_spec["volumes"] = [*(pod_spec.get("volumes") or ()), *volumes]
     extra = _topology(job_set, replicated)
     spec["template"] = {
         **pod,
@@ -524,6 +527,22 @@ def headless_service(job_set: Obj) -> Obj | None:
             "publishNotReadyAddresses": bool(network.get("publishNotReadyAddresses", True)),
         },
     }
+
+
+def _shared_volumes(job_set: Obj, pod_spec: Obj) -> list[Obj]:
+    """The JobSet's claims that a container of these pods mounts."""
+    containers = [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
+    mounted = {mount.get("name") for container in containers for mount in container.get("volumeMounts") or ()}
+    names = [
+        template["metadata"]["name"]
+        for policy in spec_of(job_set).get("volumeClaimPolicies") or ()
+        for template in policy.get("templates") or ()
+    ]
+    return [
+        {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{name_of(job_set)}"}}
+        for name in names
+        if name in mounted
+    ]
 
 
 def claims_of(job_set: Obj) -> list[Obj]:
