@@ -7,6 +7,7 @@ import pytest
 from corral.core.conditions import condition
 from corral.core.meta import Key, Obj
 from corral.decide.queueing.state import QueueingState
+from corral.kinds.kueue.conversion import convert_cluster_queue
 from corral.testing.queueing import (
     EPOCH,
     make_cluster_queue,
@@ -236,3 +237,64 @@ def test_only_changed_resource_groups_start_searches_over(name: str) -> None:
     state._settle()
     assert (state.world.queues["cq"].generation > before) is changes
     assert state.world.pending["cq"].is_parked(Key("default", "w")) is not changes
+
+
+# Checks the queue has before and after, is it terminating, and what its Active condition says then.
+LISTS: dict[str, tuple[list[str], list[str], bool, tuple[bool, str, str]]] = {
+    "CQA-07 Pending clusterQueue updated valid AC list": (
+        ["gone"],
+        ["good", "fine"],
+        False,
+        (True, "Ready", "Can admit new workloads"),
+    ),
+    "CQA-09 Active clusterQueue updated with not found AC": (
+        ["good"],
+        ["good", "gone"],
+        False,
+        (
+            False,
+            "AdmissionCheckNotFound",
+            "Can't admit new workloads: references missing AdmissionCheck(s): gone.",
+        ),
+    ),
+    "CQA-11 Active clusterQueue updated with inactive AC": (
+        ["good"],
+        ["good", "idle"],
+        False,
+        (
+            False,
+            "AdmissionCheckInactive",
+            "Can't admit new workloads: references inactive AdmissionCheck(s): idle.",
+        ),
+    ),
+    "CQA-15 Terminating clusterQueue updated with valid AC list": (
+        ["gone"],
+        ["good"],
+        True,
+        (False, "Terminating", "Can't admit new workloads; clusterQueue is terminating"),
+    ),
+    "CQA-17 Terminating clusterQueue updated with not found AC": (
+        ["good"],
+        ["gone"],
+        True,
+        (False, "Terminating", "Can't admit new workloads; clusterQueue is terminating"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS, ids=list(LISTS))
+def test_the_plain_list_of_the_old_version_means_the_same(name: str) -> None:
+    before, after, terminating, expected = LISTS[name]
+    state = state_with(check("good"), check("fine"), check("idle", active=False), flavors=BOTH)
+
+    def put(names: list[str]) -> None:
+        queue = make_cluster_queue("cq", {"f": {"cpu": 1}, "g": {"cpu": 1}}, admissionChecks=names)
+        if terminating:
+            queue["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        old = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", **queue}
+        state.upsert_cluster_queue(convert_cluster_queue(old, "v1beta2"))
+
+    put(before)
+    assert activity(state)[0] is (before == ["good"] and not terminating)
+    put(after)
+    assert activity(state) == expected

@@ -290,7 +290,40 @@ REASONS = {
     ),
 }
 
-CASES = {**SEARCHES, **RECLAIMS, **HIERARCHY, **REASONS}
+WITHOUT = {"flavor_fungibility": False}
+GATE_OFF = {
+    "without the gate a flavor that borrows is as good as any": Case(
+        f"{BORROWS} ; whenCanBorrow=TryNextFlavor",
+        [pods(cpu=12)],
+        "main: cpu@one fit",
+        neighbour=LENT,
+        features=WITHOUT,
+        borrows=1,
+        tried=-1,
+    ),
+    "without the gate the search goes on after preemption, whatever the queue says": Case(
+        "one cpu=10, two cpu=10 ; whenCanPreempt=MayStopSearch",
+        [pods(cpu=9)],
+        "main: cpu@two fit",
+        used="one cpu=2",
+        features=WITHOUT,
+        tried=-1,
+    ),
+    "without the gate the best fit counts, not the least borrowing": Case(
+        f"{THREE} whenCanBorrow=TryNextFlavor preference=PreemptionOverBorrowing",
+        [pods(gpu=10)],
+        "main: gpu@due preempt",
+        used="uno gpu=1",
+        neighbour=NOTHING,
+        neighbour_used="due gpu=1, tre gpu=1",
+        oracle={"due": (Fit.RECLAIM, 3), "tre": Fit.PREEMPT},
+        features=WITHOUT,
+        borrows=3,
+        tried=-1,
+    ),
+}
+
+CASES = {**GATE_OFF, **SEARCHES, **RECLAIMS, **HIERARCHY, **REASONS}
 
 
 @pytest.mark.parametrize("name", CASES, ids=list(CASES))

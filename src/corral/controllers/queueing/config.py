@@ -129,6 +129,7 @@ class QueueingConfig:
                 priority_sorting_within_cohort=gates["PrioritySortingWithinCohort"],
                 prioritize_preemptors=gates["PrioritizePreemptorWorkloads"],
                 recompute_on_overlap=gates["RecomputeAssignmentUponPreemptionTargetsOverlap"],
+                flavor_fungibility=gates["FlavorFungibility"],
                 preserve_scan_progress=gates["FlavorFungibilityPreserveScanProgress"],
                 fair_sharing_prioritize_non_borrowing=gates["FairSharingPrioritizeNonBorrowing"],
                 fair_sharing_preempt_within_nominal=gates["FairSharingPreemptWithinNominal"],

@@ -223,6 +223,7 @@ class FlavorAssigner:
             return _Search({}, [f"resource {resource} unavailable in ClusterQueue"], [])
         covered = {name: amount for name, amount in requests.items() if name in group.covered}
         fungibility = self.queue.spec.fungibility
+        fungible = self.settings.features.flavor_fungibility
         best: dict[str, FlavorChoice] = {}
         best_rank = WORST
         reasons: list[str] = []
@@ -241,12 +242,18 @@ class FlavorAssigner:
             choices, rank, attempt = self._try_flavor(name, members, covered, assigned)
             reasons.extend(attempt.reasons)
             attempts.append(attempt)
+            if not fungible:
+                if rank.fit > best_rank.fit:
+                    best, best_rank = choices, rank
+                if rank.fit is Fit.FIT:
+                    break
+                continue
             if not tries_next(rank, fungibility):
                 best, best_rank = choices, rank
                 break
             if is_preferred(rank, best_rank, fungibility.preference):
                 best, best_rank = choices, rank
-        bookmark = -1 if tried == len(group.flavors) - 1 else tried
+        bookmark = -1 if tried == len(group.flavors) - 1 or not fungible else tried
         for choice in best.values():
             choice.tried = bookmark
         return _Search(best, [] if best_rank.fit is Fit.FIT else reasons, attempts)

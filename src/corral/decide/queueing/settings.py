@@ -53,6 +53,7 @@ class Features(msgspec.Struct, frozen=True):
     priority_sorting_within_cohort: bool = True
     prioritize_preemptors: bool = False
     recompute_on_overlap: bool = False
+    flavor_fungibility: bool = True
     preserve_scan_progress: bool = True
     fair_sharing_prioritize_non_borrowing: bool = True
     fair_sharing_preempt_within_nominal: bool = True
