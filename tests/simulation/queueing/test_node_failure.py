@@ -70,12 +70,17 @@ async def failing(
         yield world, first
 
 
-def scenario(spare: bool) -> None:
+BY_TIME = QueueingConfig(gates=FeatureGates({"TASReplaceNodeOnPodTermination": False}))
+
+
+def scenario(spare: bool, config: QueueingConfig | None = None) -> None:
     async def main() -> None:
-        async with failing(spare) as (world, first):
-            await world.advance(20)
-            assert await placed_on(world) == {first}
-            await world.advance(20)
+        async with failing(spare, config) as (world, first):
+            if config is BY_TIME:
+                await world.advance(20)
+                assert await placed_on(world) == {first}
+                await world.advance(20)
+            await world.advance(1)
             workload = await world.workload_of("sample")
             if spare:
                 assert await placed_on(world) == {"n1", "n2"} - {first}
@@ -89,12 +94,14 @@ def scenario(spare: bool) -> None:
     run_virtual(main)
 
 
-def test_a_spare_node_takes_over() -> None:
-    scenario(spare=True)
+@pytest.mark.parametrize("config", [None, BY_TIME], ids=["without pods", "after a while"])
+def test_a_spare_node_takes_over(config: QueueingConfig | None) -> None:
+    scenario(spare=True, config=config)
 
 
-def test_without_a_spare_the_workload_is_evicted_and_queued_again() -> None:
-    scenario(spare=False)
+@pytest.mark.parametrize("config", [None, BY_TIME], ids=["without pods", "after a while"])
+def test_without_a_spare_the_workload_is_evicted_and_queued_again(config: QueueingConfig | None) -> None:
+    scenario(spare=False, config=config)
 
 
 class Interference:

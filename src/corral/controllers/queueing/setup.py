@@ -11,13 +11,14 @@ from corral.controllers.queueing.feed import DeviceCaches, Feed
 from corral.controllers.queueing.job_controller import JobController, WorkloadOwners
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.controllers.queueing.node_failures import NodeFailureController
 from corral.controllers.queueing.pod_controller import PodController
 from corral.controllers.queueing.provisioning import ProvisioningChecks
 from corral.controllers.queueing.queue_status import ClusterQueueController, CohortController, LocalQueueController
 from corral.controllers.queueing.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.scheduler import Scheduler
 from corral.controllers.queueing.serving_controller import LeaderWorkerSetController, StatefulSetController
-from corral.controllers.queueing.topology_controller import NodeFailureController, TopologyUngater
+from corral.controllers.queueing.topology_controller import TopologyUngater
 from corral.controllers.queueing.unadmitted import is_granular
 from corral.controllers.queueing.unadmitted_counts import UnadmittedCounts
 from corral.controllers.queueing.variants import VariantController
@@ -87,7 +88,7 @@ class Queueing:
         if topology:
             TopologyUngater(context, metrics).setup(manager)
             if self.config.gates["TASFailedNodeReplacement"]:
-                NodeFailureController(context).setup(manager)
+                NodeFailureController(context, metrics).setup(manager)
         if self.config.gates["ElasticJobsViaWorkloadSlices"]:
             ElasticUngater(context).setup(manager)
         if self.config.gates["ConcurrentAdmission"]:

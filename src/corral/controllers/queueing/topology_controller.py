@@ -1,4 +1,4 @@
-"""Topology at run time: places the pods of admitted workloads, and reports nodes that failed under them."""
+"""Topology at run time: places the pods of admitted workloads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from corral.controllers.queueing.context import FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics, transition_time
-from corral.core import conditions
 from corral.core.meta import (
     Key,
     Obj,
@@ -18,24 +17,18 @@ from corral.core.meta import (
     spec_of,
     status_of,
     with_spec,
-    with_status,
 )
 from corral.core.resource import Resource
-from corral.core.timestamps import parse_time
 from corral.jobs import workload as wl
 from corral.jobs.placement import placements
 from corral.jobs.pod import gates_of, is_terminated
 from corral.kinds.kueue import WORKLOADS, names
-from corral.kinds.kueue.topology_assignment import domains_of
 from corral.runtime.controller import Manager, Result, Watch
 
 PODS = Resource("", "v1", "pods", "Pod")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 BY_WORKLOAD = "workload"
-BY_NODE = "topologyNode"
 HOSTNAME = "kubernetes.io/hostname"
-NOT_READY_GRACE_S = 30.0
-MAX_UNHEALTHY = 8
 
 
 def workload_key(pod: Obj) -> Key | None:
@@ -133,67 +126,3 @@ def _placed(pod: Obj, selector: Mapping[str, str]) -> Obj:
     new = {name: value for name, value in spec.items() if name != "schedulingGates"}
     new["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
     return with_spec(pod, {**new, "schedulingGates": kept} if kept else new)
-
-
-class NodeFailureController:
-    """Marks nodes that went away or stopped being ready on the workloads placed on them."""
-
-    name = "kueue-tas-node-failure-controller"
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.workloads = context.caches.workloads
-
-    def setup(self, manager: Manager) -> None:
-        self.nodes = manager.informer(NODES)
-        self.workloads.add_index(BY_NODE, _placed_nodes)
-        manager.add(self, watches=[Watch(NODES, when=_health_changed)])
-
-    async def reconcile(self, key: Key) -> Result | None:
-        affected = self.workloads.by_index(BY_NODE, key.name)
-        if not affected:
-            return None
-        node = self.nodes.get(key)
-        wait = self._time_left(node)
-        if wait > 0:
-            return Result(requeue_after=wait)
-        failed = node is None or not conditions.is_true(node, "Ready")
-        for workload in affected:
-            await self._mark(workload, key.name, failed)
-        return None
-
-    def _time_left(self, node: Obj | None) -> float:
-        """A node that is briefly not ready is given a moment."""
-        entry = conditions.find(node, "Ready") if node is not None else None
-        if entry is None or entry.get("status") == "True" or not entry.get("lastTransitionTime"):
-            return 0.0
-        return parse_time(entry["lastTransitionTime"]) + NOT_READY_GRACE_S - self.context.clock.now()
-
-    async def _mark(self, workload: Obj, node: str, failed: bool) -> None:
-        if wl.is_finished(workload) or not wl.is_admitted(workload) or wl.is_evicted(workload):
-            return
-        held = status_of(workload).get("unhealthyNodes") or []
-        known = [entry["name"] for entry in held]
-        if failed == (node in known) or (failed and len(held) >= MAX_UNHEALTHY):
-            return
-        marked = [*held, {"name": node}] if failed else [entry for entry in held if entry["name"] != node]
-        status = {**status_of(workload), "unhealthyNodes": marked}
-        if not marked:
-            del status["unhealthyNodes"]
-        await self.context.write_status(with_status(workload, status))
-
-
-def _placed_nodes(workload: Obj) -> Iterable[str]:
-    """Nodes a running workload is placed on, when its topology goes down to single nodes."""
-    if not wl.has_quota(workload) or wl.is_finished(workload):
-        return ()
-    found: dict[str, None] = {}
-    for entry in assignments_of(workload).values():
-        assignment = entry["topologyAssignment"]
-        if assignment["levels"][-1] == HOSTNAME:
-            found.update(dict.fromkeys(domain.values[-1] for domain in domains_of(assignment)))
-    return found
-
-
-def _health_changed(old: Obj | None, new: Obj | None) -> bool:
-    return old is None or new is None or conditions.is_true(old, "Ready") != conditions.is_true(new, "Ready")

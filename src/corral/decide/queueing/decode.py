@@ -102,7 +102,7 @@ def flavor_from(obj: Obj) -> FlavorSpec:
     return FlavorSpec(
         name=name_of(obj),
         node_labels=spec.get("nodeLabels") or {},
-        taints=tuple(map(_taint_from, spec.get("nodeTaints") or ())),
+        taints=tuple(map(taint_from, spec.get("nodeTaints") or ())),
         tolerations=tuple(map(toleration_from, spec.get("tolerations") or ())),
         topology=spec.get("topologyName") or "",
         deleting=is_deleting(obj),
@@ -120,7 +120,7 @@ def node_from(obj: Obj) -> NodeSpec:
     return NodeSpec(
         name=name_of(obj),
         labels=labels_of(obj),
-        taints=tuple(map(_taint_from, spec.get("taints") or ())),
+        taints=tuple(map(taint_from, spec.get("taints") or ())),
         allocatable={name: parse_amount(name, quantity) for name, quantity in allocatable.items()},
         ready=conditions.is_true(obj, "Ready"),
         unschedulable=bool(spec.get("unschedulable")),
@@ -144,7 +144,7 @@ def toleration_from(obj: Obj) -> Toleration:
     )
 
 
-def _taint_from(obj: Obj) -> Taint:
+def taint_from(obj: Obj) -> Taint:
     return Taint(key=obj.get("key") or "", value=obj.get("value") or "", effect=obj.get("effect") or "")
 
 
