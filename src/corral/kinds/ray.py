@@ -275,6 +275,7 @@ def _complaints(spec: Obj) -> Iterator[str]:
         yield "the ClusterSelector mode doesn't support the suspend operation"
     if cluster is None and not selector:
         yield "one of RayClusterSpec or ClusterSelector must be set"
+    yield from _odd_deletions(spec)
     if cluster is not None and selector:
         yield "both RayClusterSpec and ClusterSelector cannot be set at the same time"
     retries = int(spec.get("backoffLimit") or 0)
@@ -288,6 +289,31 @@ def _complaints(spec: Obj) -> Iterator[str]:
     if retries < 0:
         yield "backoffLimit must be a positive integer"
     yield from (str(cause) for cause in cluster_errors(cluster or {}, "spec.rayClusterSpec") if cluster)
+
+
+def _odd_deletions(spec: Obj) -> Iterator[str]:
+    """What a deletion strategy does not go together with."""
+    strategy = spec.get("deletionStrategy")
+    if strategy is None:
+        return
+    rules, legacy = strategy.get("deletionRules") or [], [strategy.get(name) for name in ("onSuccess", "onFailure")]
+    if rules and spec.get("shutdownAfterJobFinishes"):
+        yield "spec.shutdownAfterJobFinishes and spec.deletionStrategy.deletionRules are mutually exclusive"
+    if rules and any(legacy):
+        yield "Cannot use both legacy onSuccess/onFailure fields and deletionRules simultaneously"
+    if not rules and not any(legacy):
+        yield (
+            "DeletionStrategy requires either BOTH onSuccess and onFailure, OR the deletionRules field (cannot be empty)"
+        )
+    if not rules and any(legacy) and not all((entry or {}).get("policy") for entry in legacy):
+        yield "both DeletionStrategy.OnSuccess and DeletionStrategy.OnFailure must be set"
+    policies = {(entry or {}).get("policy") for entry in (*legacy, *rules)}
+    if spec.get("clusterSelector") and policies & {"DeleteCluster", "DeleteWorkers"}:
+        yield "the ClusterSelector mode doesn't support deleting the cluster or its workers"
+    if (spec.get("rayClusterSpec") or {}).get("enableInTreeAutoscaling") and "DeleteWorkers" in policies:
+        yield "DeletionStrategy=DeleteWorkers currently does not support RayCluster with autoscaling enabled"
+    if spec.get("shutdownAfterJobFinishes") and "DeleteNone" in policies:
+        yield "shutdownAfterJobFinshes is set to 'true' while deletion policy is 'DeleteNone'"
 
 
 def _odd_mode(spec: Obj) -> str:

@@ -14,6 +14,7 @@ from corral.core.meta import (
     labels_of,
     name_of,
     namespace_of,
+    spec_of,
     status_of,
     uid_of,
     with_finalizer,
@@ -104,7 +105,9 @@ class RayJobController:
         for kind, reason, message in plan.events:
             self._recorder.event(job, kind, reason, message)
         await self._act(job, plan, cluster)
-        if plan.status != status_of(job):
+        if plan.delete_job:
+            await delete_if_held(self._client, RAY_JOBS, name_of(job), namespace_of(job))
+        elif plan.status != status_of(job):
             changed = with_status(job, plan.status)
             await self._client.update(RAY_JOBS, changed, subresource="status", manager=MANAGER)
         return Result(plan.wait_s)
@@ -153,6 +156,10 @@ class RayJobController:
         await self._submit(job, plan, cluster)
         if plan.delete_cluster and cluster is not None and not is_deleting(cluster):
             await delete_if_held(self._client, RAY_CLUSTERS, name_of(cluster), namespace)
+        if plan.suspend_workers and cluster is not None:
+            groups = [{**group, "suspend": True} for group in spec_of(cluster).get("workerGroupSpecs") or ()]
+            changed = {**cluster, "spec": {**spec_of(cluster), "workerGroupSpecs": groups}}
+            await self._client.update(RAY_CLUSTERS, changed, manager=MANAGER)
         if plan.delete_submitter:
             await delete_if_held(self._client, JOBS, name_of(job), namespace)
         if plan.create_cluster is not None:

@@ -267,6 +267,12 @@ def test_job_is_suspended_and_starts_over(running: bool) -> None:
             {"submissionMode": "SidecarMode", "submitterConfig": {"backoffLimit": 1}},
             "Currently, SidecarMode doesn't support SubmitterConfig",
         ),
+        ({"deletionStrategy": {}}, "DeletionStrategy requires either BOTH onSuccess and onFailure"),
+        ({"deletionStrategy": {"onSuccess": {"policy": "DeleteSelf"}}}, "OnFailure must be set"),
+        (
+            {"deletionStrategy": {"deletionRules": [{"policy": "DeleteSelf", "condition": {"jobStatus": "FAILED"}}]}},
+            "spec.shutdownAfterJobFinishes and spec.deletionStrategy.deletionRules are mutually exclusive",
+        ),
         ({"submissionMode": "PigeonMode"}, "invalid submissionMode PigeonMode"),
         ({"runtimeEnvYAML": "{"}, "failed to unmarshal RuntimeEnvYAML"),
         ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds must be a positive integer"),
@@ -284,6 +290,52 @@ def test_job_that_makes_no_sense_says_why(spec: Obj, text: str) -> None:
         status = (await stage.get(RAY_JOBS, "rj"))["status"]
         assert status["jobDeploymentStatus"] == "ValidationFailed"
         assert text in status["message"]
+
+    play(controllers, script)
+
+
+async def finish(stage: Stage, succeeds: bool = True) -> None:
+    await stage.run()
+    await (stage.succeed if succeeds else stage.fail)(*await submitters(stage))
+    await stage.pass_time(3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "clusters", "workers", "jobs"),
+    [("DeleteCluster", 0, 0, 1), ("DeleteWorkers", 1, 0, 1), ("DeleteNone", 1, 1, 1), ("DeleteSelf", 0, 0, 0)],
+)
+def test_deletion_after_success(policy: str, clusters: int, workers: int, jobs: int) -> None:
+    async def script(stage: Stage) -> None:
+        strategy = {"onSuccess": {"policy": policy}, "onFailure": {"policy": "DeleteNone"}}
+        await stage.create(RAY_JOBS, ray_job(shutdownAfterJobFinishes=False, deletionStrategy=strategy))
+        await finish(stage)
+        await stage.pass_time(60)
+        assert len(await stage.names(RAY_CLUSTERS)) == clusters
+        assert len(await stage.pods(**{"ray.io/node-type": "worker"})) == workers
+        assert len(await stage.names(RAY_JOBS)) == jobs
+
+    play(controllers, script)
+
+
+def test_deletion_rules_one_after_the_other() -> None:
+    async def script(stage: Stage) -> None:
+        rules = [
+            {"policy": "DeleteWorkers", "condition": {"jobStatus": "FAILED", "ttlSeconds": 60}},
+            {"policy": "DeleteCluster", "condition": {"jobStatus": "FAILED", "ttlSeconds": 300}},
+            {"policy": "DeleteSelf", "condition": {"jobStatus": "SUCCEEDED"}},
+            {"policy": "DeleteSelf", "condition": {"jobDeploymentStatus": "Failed", "ttlSeconds": 900}},
+        ]
+        await stage.create(RAY_JOBS, ray_job(shutdownAfterJobFinishes=False, deletionStrategy={"deletionRules": rules}))
+        await finish(stage, succeeds=False)
+        assert len(await stage.pods(**{"ray.io/node-type": "worker"})) == 1
+        await stage.pass_time(120)
+        assert len(await stage.pods(**{"ray.io/node-type": "worker"})) == 0
+        assert len(await stage.pods(**{"ray.io/node-type": "head"})) == 1
+        await stage.pass_time(300)
+        assert await stage.names(RAY_CLUSTERS) == []
+        assert await stage.names(RAY_JOBS) == ["rj"]
+        await stage.pass_time(600)
+        assert await stage.names(RAY_JOBS) == []
 
     play(controllers, script)
 
