@@ -327,3 +327,52 @@ def test_two_managers_share_workers_without_touching_each_other() -> None:
         assert labels_of(kept)["kueue.x-k8s.io/multikueue-origin"] == "other"
 
     on_fleet(check)
+
+
+def test_a_slow_worker_does_not_block_the_others() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        fleet.links["worker1"].set(delay=8.0)
+        started = asyncio.get_running_loop().time()
+        for number in range(4):
+            await fleet.manager.client.create(JOBS, job(f"j{number}", seconds=2))
+        while True:
+            await asyncio.sleep(1)
+            jobs = (await fleet.manager.client.list(JOBS)).items
+            if all(conditions.is_true(held, "Complete") for held in jobs):
+                break
+        assert asyncio.get_running_loop().time() - started < 60
+
+    on_fleet(check)
+
+
+def test_a_slice_that_takes_over_deletes_nothing_that_runs() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        client = fleet.manager.client
+        elastic = job(seconds=40)
+        elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+        elastic["spec"].update(parallelism=2, completions=6, completionMode="Indexed")
+        await client.create(JOBS, elastic)
+        await asyncio.sleep(5)
+        (cluster,) = {status_of(held).get("clusterName") for held in (await client.list(WORKLOADS)).items}
+        worker = fleet.workers[cluster]
+        remote = await worker.client.get(JOBS, "a", "default")
+        before = {uid_of(pod) for pod in (await worker.client.list(PODS)).items}
+        await client.patch(JOBS, "a", "default", {"spec": {"parallelism": 4}})
+        await asyncio.sleep(10)
+        grown = await worker.client.get(JOBS, "a", "default")
+        assert (uid_of(grown), spec_of(grown)["parallelism"]) == (uid_of(remote), 4)
+        running = {uid_of(pod) for pod in (await worker.client.list(PODS)).items}
+        assert before < running
+        assert len(running) == 4
+        assert status_of(await client.get(JOBS, "a", "default"))["active"] == 4
+        await client.patch(JOBS, "a", "default", {"spec": {"parallelism": 1}})
+        await asyncio.sleep(10)
+        assert uid_of(await worker.client.get(JOBS, "a", "default")) == uid_of(remote)
+        assert status_of(await client.get(JOBS, "a", "default"))["active"] == 1
+        await asyncio.sleep(400)
+        assert conditions.is_true(await client.get(JOBS, "a", "default"), "Complete")
+        for other in fleet.workers.values():
+            assert (await other.client.list(WORKLOADS)).items == []
+            assert (await other.client.list(JOBS)).items == []
+
+    on_fleet(check)

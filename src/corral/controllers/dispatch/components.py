@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from corral.controllers.dispatch.context import Context, Subject
 from corral.controllers.dispatch.remotes import Remote
 from corral.core import conditions
-from corral.core.meta import Key, Obj, key_of, namespace_of, owner_references_of, status_of
+from corral.core.meta import Key, Obj, annotations_of, key_of, namespace_of, owner_references_of, status_of
 from corral.decide.dispatch.nominate import Nomination
 from corral.jobs.components import component_workloads
 from corral.kinds.kueue import names
@@ -29,7 +29,7 @@ class Components:
         """Where to follow the others, or nowhere yet; None when this one chooses for all, or is the only one."""
         wanted = component_workloads(subject.jobs[0]) if subject.jobs else []
         if not wanted:
-            return None
+            return self._slice_nomination(subject.workload)
         own = key_of(subject.workload)
         held = [self._context.workloads.get(Key(own.namespace, name)) for name in wanted]
         known = [workload for workload in held if workload is not None]
@@ -44,6 +44,13 @@ class Components:
             return None
         subject.rejected = {"": f"waits for {first.name}, which chooses the worker"}
         return Nomination(())
+
+    def _slice_nomination(self, workload: Obj) -> Nomination | None:
+        """A larger slice of an elastic job goes where the job runs."""
+        replaced = annotations_of(workload).get(names.WORKLOAD_SLICE_REPLACEMENT_FOR)
+        before = self._context.workloads.get(Key.parse(replaced)) if replaced else None
+        cluster = status_of(before).get("clusterName") if before is not None else None
+        return Nomination((str(cluster),)) if cluster else None
 
     def keys(self, workload: Obj) -> Iterable[Key]:
         """The other Workloads of the same job."""

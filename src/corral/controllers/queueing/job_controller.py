@@ -27,6 +27,7 @@ from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
     Key,
     Obj,
+    annotations_of,
     controller_of,
     finalizers_of,
     generation_of,
@@ -208,9 +209,14 @@ class JobController:
             if wl.is_admitted(workload):
                 return await self._start(job, workload)
             self._tell_checks(job, workload)
-        elif not wl.is_admitted(workload):
+        elif not wl.is_admitted(workload) and not self._grows(job, workload):
             await self._stop(job, workload, "Not admitted by cluster queue")
         return None
+
+    def _grows(self, job: Obj, workload: Obj) -> bool:
+        """Whether a job runs with what its last slice had while the checks of a larger one are not through."""
+        is_larger = names.WORKLOAD_SLICE_REPLACEMENT_FOR in annotations_of(workload)
+        return is_larger and self._is_elastic(job) and wl.has_quota(workload)
 
     def _tell_checks(self, job: Obj, workload: Obj) -> None:
         """What the admission checks say about a job that has quota but may not start yet."""
@@ -355,7 +361,8 @@ class JobController:
             adopted = with_labels(adopted, {names.JOB_UID: uid_of(job)})
             await self.context.client.update(WORKLOADS, adopted, manager=FIELD_MANAGER)
             return None, False
-        if not self._matches(job, workload) and finish is None:
+        # An elastic job and its slice are resized one after the other.
+        if not self._matches(job, workload) and finish is None and not self._is_elastic(job):
             await self._finish_workload(workload, "OutOfSync", OUT_OF_SYNC)
             return None, False
         return workload, True

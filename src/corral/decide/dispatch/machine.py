@@ -9,7 +9,7 @@ the eviction ends. A copy on a worker that the config no longer lists is removed
 from __future__ import annotations
 
 from corral.core import conditions
-from corral.core.meta import Obj, spec_of, status_of
+from corral.core.meta import Obj, annotations_of, spec_of, status_of
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.model import (
     CleanUp,
@@ -27,12 +27,16 @@ from corral.decide.dispatch.model import (
 )
 
 OUT_OF_SYNC = "OutOfSync"
+SLICE_REPLACED = "WorkloadSliceReplaced"
+ELASTIC = "kueue.x-k8s.io/elastic-job"
 FOLLOWED_FIELDS = ("priority", "priorityClassRef")
 
 
 def next_step(view: DispatchView) -> Step:
     """The next thing to do about this Workload."""
     local = view.workload
+    if (conditions.find(local, "Finished") or {}).get("reason") == SLICE_REPLACED:
+        return Nothing("a larger slice has taken over the job where it runs")
     if conditions.is_true(local, "Finished") or not conditions.is_true(local, "QuotaReserved"):
         return _clean_up(view)
     stale = _stale(view)
@@ -132,8 +136,19 @@ def _differing_spec(view: DispatchView) -> Step | None:
         followed = {field: wanted.get(field) for field in FOLLOWED_FIELDS}
         if _without(have, FOLLOWED_FIELDS) == _without(wanted, FOLLOWED_FIELDS):
             return UpdateSpec(name, followed)
+        if annotations_of(view.workload).get(ELASTIC) == "true" and _is_smaller(wanted, have):
+            return UpdateSpec(name, {**followed, "podSets": wanted["podSets"]})
         return CleanUp((name,), again_after=0.0)
     return None
+
+
+def _is_smaller(wanted: Obj, have: Obj) -> bool:
+    """Whether a copy differs in nothing but in being larger."""
+    small, large = wanted.get("podSets") or [], have.get("podSets") or []
+    if len(small) != len(large) or _without(wanted, ("podSets",)) != _without(have, ("podSets",)):
+        return False
+    same = all(_without(a, ("count",)) == _without(b, ("count",)) for a, b in zip(small, large, strict=True))
+    return same and all(int(a.get("count", 1)) <= int(b.get("count", 1)) for a, b in zip(small, large, strict=True))
 
 
 def _comparable(spec: Obj) -> Obj:
