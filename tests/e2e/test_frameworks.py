@@ -19,9 +19,11 @@ from typing import Any
 import pytest
 from tests.e2e.operated_cluster import EXAMPLES, OperatedCluster, has, kind
 
+from corral.client.wire import Wire
 from corral.core import conditions
 from corral.core.meta import Obj
 from corral.kinds.batch import JOBS
+from corral.kinds.core import CONFIG_MAPS
 from corral.node.images import Catalog
 from corral.operators.settings import OperatorSettings
 
@@ -250,3 +252,50 @@ async def test_ray_job_runs_on_its_cluster(cluster: OperatedCluster, mode: str) 
     else:
         assert (await cluster.client.list(JOBS, "default")).items == []
     assert done["status"]["rayJobInfo"]["endTime"]
+
+
+HELLO = """
+from ray import serve
+
+@serve.deployment
+class Hello:
+    def __call__(self, request):
+        return "hello from serve"
+
+app = Hello.bind()
+"""
+SERVE = """
+http_options: {host: 0.0.0.0, port: 8000}
+applications:
+  - {name: hello, import_path: hello:app, route_prefix: /}
+"""
+
+
+@pytest.mark.usefixtures("needs_ray")
+async def test_ray_service_serves_its_application(cluster: OperatedCluster) -> None:
+    program = {"metadata": {"name": "program", "namespace": "default"}, "data": {"hello.py": HELLO}}
+    await cluster.client.create(CONFIG_MAPS, program)
+    spec = ray_cluster_spec()
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        pod = group["template"]["spec"]
+        pod["volumes"] = [{"name": "program", "configMap": {"name": "program"}}]
+        pod["containers"][0] |= {
+            "env": [{"name": "PYTHONPATH", "value": "/etc/program"}],
+            "volumeMounts": [{"name": "program", "mountPath": "/etc/program"}],
+        }
+    body = {
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"serveConfigV2": SERVE, "rayClusterConfig": spec},
+    }
+    resource = kind("ray.io", "RayService")
+    await cluster.client.create(resource, body)
+    ready = await cluster.wait(resource, "s", has("Ready"), 300)
+    active = ready["status"]["activeServiceStatus"]
+    assert active["applicationStatuses"]["hello"]["status"] == "RUNNING"
+    address = active["rayClusterStatus"]["head"]["podIP"]
+    wire = Wire(f"http://{address}:8000", None)
+    try:
+        async with wire.request("GET", "/", {}) as answer:
+            assert (answer.status, await answer.read()) == (200, b"hello from serve")
+    finally:
+        wire.close()

@@ -34,9 +34,12 @@ class History:
     def of(self, owner: Obj) -> list[Obj]:
         return self._revisions.by_index("controller-uid", uid_of(owner))
 
-    async def note(self, owner: Obj) -> str:
-        """Make sure that the template as it is now is the latest revision; returns the revision's name."""
-        template = spec_of(owner).get("template") or {}
+    async def note(self, owner: Obj, content: Obj | None = None, field: str = "template") -> str:
+        """Make sure that the template as it is now is the latest revision; returns the revision's name.
+
+        `content` is what makes a revision and `field` where it is in the spec; without them it is the pod template.
+        """
+        template = content if content is not None else spec_of(owner).get("template") or {}
         collisions = int(status_of(owner).get("collisionCount") or 0)
         name = f"{name_of(owner)}-{template_hash(template, collisions)}"
         held = self.of(owner)
@@ -45,7 +48,7 @@ class History:
         if is_deleting(owner):
             return name
         if known is None:
-            await self._create(owner, name, template, latest + 1)
+            await self._create(owner, name, {field: {**template, "$patch": "replace"}}, latest + 1)
         elif int(known.get("revision") or 0) < latest:
             # Somebody went back to an older template: it is the latest now.
             await self._client.update(
@@ -53,20 +56,18 @@ class History:
             )
         return name
 
-    async def _create(self, owner: Obj, name: str, template: Obj, revision: int) -> None:
+    async def _create(self, owner: Obj, name: str, spec: Obj, revision: int) -> None:
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         body = {
             "apiVersion": "apps/v1",
             "kind": "ControllerRevision",
             "metadata": {
                 "name": name,
                 "namespace": namespace_of(owner),
-                "labels": {
-                    **((template.get("metadata") or {}).get("labels") or {}),
-                    "controller.kubernetes.io/hash": name.rpartition("-")[2],
-                },
+                "labels": {**labels, "controller.kubernetes.io/hash": name.rpartition("-")[2]},
                 "ownerReferences": [owner_ref(owner)],
             },
-            "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+            "data": {"spec": spec},
             "revision": revision,
         }
         try:

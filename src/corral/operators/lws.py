@@ -22,11 +22,20 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
-from corral.decide.jobs.leaderworker import group_states, leader_set, placed, plan_groups, revision_of, services
+from corral.decide.jobs.leaderworker import (
+    group_states,
+    leader_set,
+    placed,
+    plan_groups,
+    revision_of,
+    services,
+    versioned,
+)
 from corral.decide.jobs.leaderworker_rollout import GroupState, first_step, next_step
 from corral.kinds.apps import DISPATCHED, STATEFUL_SETS
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.lws import GROUP, LEADER_NAME, LEADER_WORKER_SETS, NAME, REVISION, WORKER_INDEX, replicas_of
+from corral.operators.history import History
 from corral.operators.replicaset import typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -55,6 +64,7 @@ class LeaderWorkerSetController:
         self._services = manager.informer(SERVICES)
         self._pods = manager.informer(PODS)
         self._pods.add_index("lws", lambda pod: map(str, _set_key(pod)))
+        self._history = History(self._client, manager, MANAGER)
         self._recorder = manager.recorder.named("leaderworkerset-controller")
         watches = [
             Watch(LEADER_WORKER_SETS),
@@ -77,7 +87,7 @@ class LeaderWorkerSetController:
         leaders = self._leaders(key, groups)
         workers, sets = self._members(key, leaders)
         await self._ensure_leaders(lws, held, group_states(lws, leaders, sets, groups))
-        plan = plan_groups(lws, leaders, workers, sets, self._clock.now())
+        plan = plan_groups(lws, leaders, workers, sets, self._clock.now(), await self._older(lws, leaders))
         for body in plan.worker_sets:
             await self._create(STATEFUL_SETS, body)
         for leader in plan.recreate:
@@ -87,6 +97,19 @@ class LeaderWorkerSetController:
             changed = with_status(lws, plan.status)
             await self._client.update(LEADER_WORKER_SETS, changed, subresource="status", manager=MANAGER)
         return None
+
+    async def _older(self, lws: Obj, leaders: list[Obj]) -> dict[str, Obj]:
+        """The templates of older revisions by their hash; those no leader is of are forgotten."""
+        current = await self._history.note(lws, versioned(lws), "leaderWorkerTemplate")
+        used = {f"{name_of(lws)}-{labels_of(leader).get(REVISION)}" for leader in leaders}
+        await self._history.forget(lws, {current, *used})
+        found = {}
+        for entry in self._history.of(lws):
+            template = {
+                key: value for key, value in entry["data"]["spec"]["leaderWorkerTemplate"].items() if key[0] != "$"
+            }
+            found[name_of(entry).rpartition("-")[2]] = template
+        return found
 
     async def _create(self, resource: Resource, body: Obj) -> None:
         try:

@@ -31,7 +31,7 @@ class TtlController:
 
     def setup(self, manager: Manager) -> None:
         self._jobs = manager.informer(JOBS)
-        manager.add(self, watches=[Watch(JOBS)])
+        manager.add(self, watches=[Watch(JOBS, when=lambda old, new: new is not None and expires_at(new) is not None)])
 
     async def reconcile(self, key: Key) -> Result | None:
         job = self._jobs.get(key)

@@ -336,6 +336,11 @@ def test_groups_and_exclusive_placement_are_passed_on() -> None:
         assert place == {"job-global-index": "3", "group-replicas": "3", "job-group-index": "2"}
         (pod,) = await stage.pods(**{"batch.kubernetes.io/job-name": "js-c-0"})
         assert topology.items() <= annotations_of(pod).items()
+        field = "requiredDuringSchedulingIgnoredDuringExecution"
+        (near,) = pod["spec"]["affinity"]["podAffinity"][field]
+        assert near["topologyKey"] == "rack"
+        assert near["labelSelector"]["matchExpressions"][0]["values"] == [labels["jobset.sigs.k8s.io/job-key"]]
+        assert "podAntiAffinity" in pod["spec"]["affinity"]
 
     play(controllers, script, plugins=plugins)
 

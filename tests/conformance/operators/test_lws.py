@@ -168,6 +168,27 @@ def test_rollout_stops_at_the_partition() -> None:
     play(controllers, script, plugins=plugins)
 
 
+def test_a_group_below_the_partition_stays_what_it_was() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(LEADER_WORKER_SETS, lws(2, 2, spec=rollout(partition=1)))
+        await stage.run()
+        await stage.patch(LEADER_WORKER_SETS, "lw", other_image())
+        for _ in range(3):
+            await stage.pass_time(60)
+            await stage.run()
+        old = (await stage.get(PODS, "lw-0-1"))["metadata"]["uid"]
+        status = (await stage.get(PODS, "lw-0-1"))["status"]
+        again = [{**entry, "restartCount": 1} for entry in status["containerStatuses"]]
+        patch = {"status": {"containerStatuses": again}}
+        await stage.client.patch(PODS, "lw-0-1", "default", patch, subresource="status")
+        await stage.pass_time(90)
+        pods = {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in await stage.pods()}
+        assert (await stage.get(PODS, "lw-0-1"))["metadata"]["uid"] != old
+        assert pods == {"lw-0": "img:1", "lw-0-1": "img:1", "lw-1": "img:2", "lw-1-1": "img:2"}
+
+    play(controllers, script, plugins=plugins)
+
+
 def test_several_groups_may_be_missing_at_once() -> None:
     async def script(stage: Stage) -> None:
         await stage.create(LEADER_WORKER_SETS, lws(4, 2, spec=rollout(maxUnavailable="50%")))

@@ -27,11 +27,13 @@ from corral.core.meta import (
     uid_of,
 )
 from corral.core.timestamps import format_time, parse_time
+from corral.decide.jobs.exclusive import exclusive
 from corral.decide.jobs.inplace import restart_in_place, restarts_in_place
 from corral.decide.jobs.job import finish_of
 from corral.kinds.jobset import CONTROLLER, coordinator_endpoint, subdomain_of
 
 PREFIX = "jobset.sigs.k8s.io"
+ALPHA = "alpha.jobset.sigs.k8s.io"
 JOB_SET_NAME = f"{PREFIX}/jobset-name"
 REPLICATED_JOB = f"{PREFIX}/replicatedjob-name"
 ATTEMPT = f"{PREFIX}/restart-attempt"
@@ -474,6 +476,9 @@ def build_job(job_set: Obj, replicated: Obj, index: int) -> Obj:
     if volumes:
         pod_spec["volumes"] = [*(pod_spec.get("volumes") or ()), *volumes]
     extra = _topology(job_set, replicated)
+    if f"{ALPHA}/node-selector" not in extra:
+        key = labels[f"{PREFIX}/job-key"]
+        pod_spec = exclusive(pod_spec, f"{PREFIX}/job-key", key, extra.get(f"{ALPHA}/exclusive-topology"))
     spec["template"] = {
         **pod,
         "metadata": {
@@ -500,7 +505,7 @@ def build_job(job_set: Obj, replicated: Obj, index: int) -> Obj:
 
 def _topology(job_set: Obj, replicated: Obj) -> dict[str, str]:
     """Exclusive placement, asked for on the JobSet or on one replicated job, is passed on."""
-    names = ("alpha.jobset.sigs.k8s.io/exclusive-topology", "alpha.jobset.sigs.k8s.io/node-selector")
+    names = (f"{ALPHA}/exclusive-topology", f"{ALPHA}/node-selector")
     sources: list[Mapping[str, Any]] = [
         metadata_of(job_set).get("annotations") or {},
         ((replicated.get("template") or {}).get("metadata") or {}).get("annotations") or {},

@@ -25,6 +25,7 @@ from corral.core.meta import (
 )
 from corral.core.timestamps import format_time
 from corral.decide.apps.revision import template_hash
+from corral.decide.jobs.exclusive import exclusive
 from corral.decide.jobs.leaderworker_rollout import GroupState, Step
 from corral.decide.jobs.pods import is_ready, restarts
 from corral.kinds.lws import (
@@ -63,10 +64,24 @@ class GroupPlan:
     status: Obj | None = None
 
 
-def revision_of(lws: Obj) -> str:
+def versioned(lws: Obj) -> Obj:
+    """The part of a LeaderWorkerSet that makes a revision."""
     template = spec_of(lws).get("leaderWorkerTemplate") or {}
-    parts = {name: template.get(name) for name in ("leaderTemplate", "workerTemplate", "size")}
-    return template_hash(parts)
+    return {name: template[name] for name in ("leaderTemplate", "workerTemplate", "size") if template.get(name)}
+
+
+def revision_of(lws: Obj) -> str:
+    return template_hash(versioned(lws))
+
+
+def as_of(lws: Obj, leader: Obj, revisions: Mapping[str, Obj]) -> Obj:
+    """The LeaderWorkerSet as it was in the revision its leader is of: a group below the partition stays what it was."""
+    held = revisions.get(labels_of(leader).get(REVISION, ""))
+    if held is None:
+        return lws
+    template = spec_of(lws).get("leaderWorkerTemplate") or {}
+    kept = {name: value for name, value in template.items() if name not in ("leaderTemplate", "workerTemplate", "size")}
+    return {**lws, "spec": {**spec_of(lws), "leaderWorkerTemplate": {**kept, **held}}}
 
 
 def services(lws: Obj, groups: int) -> list[Obj]:
@@ -196,16 +211,24 @@ def group_key(leader: Obj) -> str:
 
 
 def plan_groups(
-    lws: Obj, leaders: Sequence[Obj], workers: Mapping[str, Sequence[Obj]], sets: Mapping[str, Obj], now: float
+    lws: Obj,
+    leaders: Sequence[Obj],
+    workers: Mapping[str, Sequence[Obj]],
+    sets: Mapping[str, Obj],
+    now: float,
+    revisions: Mapping[str, Obj],
 ) -> GroupPlan:
-    """What to do about the groups: `workers` are pods by leader, `sets` worker StatefulSets by leader."""
+    """What to do about the groups.
+
+    `workers` are pods by leader, `sets` worker StatefulSets by leader, `revisions` older templates by their hash.
+    """
     waits = spec_of(lws).get("startupPolicy") == "LeaderReady"
     missing, recreate = [], []
     for leader in leaders:
         if is_deleting(leader):
             continue
         if size_of(lws) > 1 and name_of(leader) not in sets and (is_ready(leader) or not waits):
-            missing.append(worker_set(lws, leader))
+            missing.append(worker_set(as_of(lws, leader, revisions), leader))
         if _must_restart(lws, leader, workers.get(name_of(leader), ())):
             recreate.append(leader)
     return GroupPlan(tuple(missing), tuple(recreate), lws_status(lws, leaders, sets, now))
@@ -293,11 +316,11 @@ def placed(pod: Obj, name: str) -> Obj:
         labels[WORKER_INDEX] = name.rpartition("-")[2]
         subgroup = _subgroup(marks, int(labels[WORKER_INDEX]))
         leader = marks.get(LEADER_NAME, "")
-    spec = _exclusive(spec, GROUP_KEY, labels[GROUP_KEY], marks.get(EXCLUSIVE))
+    spec = exclusive(spec, GROUP_KEY, labels[GROUP_KEY], marks.get(EXCLUSIVE))
     if SUBGROUP_SIZE in marks and subgroup is not None:
         labels.setdefault(SUBGROUP_INDEX, subgroup)
         labels.setdefault(SUBGROUP_KEY, _key(leader, labels[SUBGROUP_INDEX]))
-        spec = _exclusive(spec, SUBGROUP_KEY, labels[SUBGROUP_KEY], marks.get(SUBGROUP_EXCLUSIVE))
+        spec = exclusive(spec, SUBGROUP_KEY, labels[SUBGROUP_KEY], marks.get(SUBGROUP_EXCLUSIVE))
     placed_pod = {**pod, "metadata": {**pod["metadata"], "labels": labels}, "spec": spec}
     return _with_variables(placed_pod)
 
@@ -313,21 +336,6 @@ def _subgroup(marks: Mapping[str, str], worker: int) -> str | None:
     size, part = int(marks.get(SIZE, "1")), int(marks[SUBGROUP_SIZE])
     extra = (size - 1) % part == 0 and size % part != 0
     return str((worker - 1) // part if extra else worker // part)
-
-
-def _exclusive(spec: Obj, label: str, key: str, topology: str | None) -> Obj:
-    """The pod spec with its group together in one place that no other group has a part of."""
-    if not topology:
-        return spec
-    affinity = dict(spec.get("affinity") or {})
-    mine = {"key": label, "operator": "In", "values": [key]}
-    others = [{"key": label, "operator": "Exists"}, {"key": label, "operator": "NotIn", "values": [key]}]
-    for name, expressions in (("podAffinity", [mine]), ("podAntiAffinity", others)):
-        term = {"labelSelector": {"matchExpressions": expressions}, "topologyKey": topology}
-        held = dict(affinity.get(name) or {})
-        field = "requiredDuringSchedulingIgnoredDuringExecution"
-        affinity[name] = {**held, field: [*(held.get(field) or ()), term]}
-    return {**spec, "affinity": affinity}
 
 
 def _with_variables(pod: Obj) -> Obj:
