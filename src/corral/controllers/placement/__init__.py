@@ -23,6 +23,7 @@ from corral.controllers.placement.members import MemberController, Members
 from corral.controllers.placement.overrides import PAIRS, OverrideController, OverrideRecords
 from corral.controllers.placement.placements import PlacementController
 from corral.controllers.placement.profiles import ProfileController
+from corral.controllers.placement.reports import ReportController
 from corral.controllers.placement.reserving import Reservations
 from corral.controllers.placement.rollouts import RolloutController
 from corral.controllers.placement.runs import RunController
@@ -59,6 +60,7 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         RunController(scope, settings, members, overrides, selections).setup(manager)
     EvictionController().setup(manager)
     TemplateController().setup(manager)
+    ReportController(catalog).setup(manager)
     plugins: list[AdmissionPlugin] = [
         PlacementAdmission(catalog, strict=settings.strict_admission),
         OverrideAdmission(manager.client),
