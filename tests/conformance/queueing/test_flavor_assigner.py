@@ -243,6 +243,17 @@ CASES = {
         tried=0,
     ),
     "when borrowing while preemption is needed for flavor one; WhenCanBorrow=MayStopSearch": Case(
+        "one cpu=0/12, two cpu=12 ; borrow=LowerPriority whenCanBorrow=Borrow whenCanPreempt=Preempt",
+        [pods(cpu=12)],
+        "main: cpu@one preempt",
+        [short(9, "one")],
+        neighbour="one cpu=12, two cpu=0",
+        neighbour_used="one cpu=9",
+        oracle={"one": (Fit.PREEMPT, 1)},
+        borrows=1,
+        tried=0,
+    ),
+    "when borrowing while preemption is needed for flavor one, the next flavor is tried by default": Case(
         "one cpu=0/12, two cpu=12 ; borrow=LowerPriority",
         [pods(cpu=12)],
         "main: cpu@two fit",

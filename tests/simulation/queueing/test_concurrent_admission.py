@@ -12,11 +12,11 @@ from corral.controllers.queueing.gates import FeatureGates
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, status_of
 from corral.jobs import workload as wl
-from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
+from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, WORKLOADS
 from corral.kinds.kueue import WORKLOAD_PRIORITY_CLASSES as PRIORITIES
 from corral.runtime.virtual import run_virtual
 
-from .world import World, cluster_queue, condition, fill, flavor, job, local_queue
+from .world import JOBS, World, cluster_queue, condition, fill, flavor, job, local_queue
 
 CONFIG = QueueingConfig(gates=FeatureGates({"ConcurrentAdmission": True}))
 FLAVORS = ("reserved", "on-demand", "spot")
@@ -153,6 +153,45 @@ def test_variants_go_with_their_parent() -> None:
         assert await flavor_in_use(world, "other") == "reserved", "a finished variant holds nothing"
 
     run(scenario)
+
+
+def test_variants_are_gone_with_a_deleted_job() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, job(cpu="2"))
+        await world.advance(2)
+        assert len(await world.workloads()) == 4
+        await world.client.delete(JOBS, "sample", "default", propagation="Background")
+        await world.advance(30)
+        assert await world.workloads() == []
+        queue = await world.client.get(CLUSTER_QUEUES, "cq")
+        assert queue["status"]["reservingWorkloads"] == 0
+
+    run(scenario)
+
+
+def test_checks_are_passed_by_the_variant_before_the_job_starts() -> None:
+    async def scenario(world: World) -> None:
+        active = {"type": "Active", "status": "True", "reason": "Active", "message": ""}
+        check = {"metadata": {"name": "check"}, "spec": {"controllerName": "example.com/check"}}
+        made = await world.client.create(ADMISSION_CHECKS, check)
+        now = world.clock.timestamp()
+        status = {"conditions": [{**active, "lastTransitionTime": now}]}
+        await world.client.update(ADMISSION_CHECKS, {**made, "status": status}, subresource="status")
+        await world.settle()
+        await fill(world, job(cpu="2"))
+        await world.advance(2)
+        variant = (await variants_of(world, "sample"))["reserved"]
+        assert (wl.has_quota(variant), wl.is_admitted(variant)) == (True, False)
+        parent = await world.workload_of("sample")
+        assert (wl.has_quota(parent), status_of(parent).get("admissionChecks") or []) == (False, [])
+        ready = {"name": "check", "state": "Ready", "message": "", "lastTransitionTime": now}
+        held = {**variant, "status": {**variant["status"], "admissionChecks": [ready]}}
+        await world.client.update(WORKLOADS, held, subresource="status")
+        await world.advance(2)
+        assert wl.is_admitted(await world.workload_of("sample"))
+        assert (await world.job("sample"))["spec"]["suspend"] is False
+
+    run(scenario, **policy(), admissionChecksStrategy={"admissionChecks": [{"name": "check"}]})
 
 
 def test_a_deactivated_parent_switches_its_variants_off_and_on_again() -> None:
