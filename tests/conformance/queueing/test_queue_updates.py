@@ -138,6 +138,14 @@ def test_a_workload_that_was_told_to_wait_is_queued() -> None:
     assert [view.key.name for view in world.state.pending("cq")] == ["w"]
 
 
+@pytest.mark.parametrize("gate", [True, False])
+def test_gates_keep_a_workload_out_while_they_count(gate: bool) -> None:
+    world = small_world(QueueingSettings(features=Features(admission_gates=gate)))
+    gated = {"kueue.x-k8s.io/admission-gated-by": "example.com/gate"}
+    world.put(make_workload("w", requests={"cpu": 1}, annotations=gated))
+    assert [admission.key.name for admission in world.cycle().admissions] == ([] if gate else ["w"])
+
+
 def test_empty_queues_have_no_heads() -> None:
     world = small_world()
     plan = world.state.plan_cycle(EPOCH)

@@ -221,6 +221,11 @@ def test_place(name: str) -> None:
     TopologyScenario(CASES[name]).check()
 
 
+def test_without_its_gate_flavors_do_not_see_each_others_pods() -> None:
+    text = CASES["TAS-49 the second flavor over the same nodes"].replace("on=x2:1", "on=x1:1")
+    TopologyScenario(text, topology_overlapping_flavors=False).check()
+
+
 PATIENT = {
     "TAS-10 a failed node and no room": f"""{RACKS}
         run w @q: tas cpu=3 preferred=rack on=x0:1 unhealthy=x0

@@ -100,6 +100,13 @@ LEGACY: dict[str, Case] = {
         want_status={"admission": None},
         want_events=[("AdmissionGated", "Workload admission is gated by: example.com/a")],
     ),
+    "WLC-45b gates do not count": Case(
+        conditions=[reserved()],
+        admission=True,
+        metadata=gated("example.com/a"),
+        config=QueueingConfig(gates=FeatureGates({"AdmissionGatedBy": False})),
+        want={"Admitted": ("True", "Admitted", "The workload is admitted")},
+    ),
     "WLC-46 no gate, nothing to say": Case(want={"QuotaReserved": None, "Admitted": None}, want_events=[]),
     "WLC-96 LocalQueue going under a reservation": Case(
         conditions=[reserved()],

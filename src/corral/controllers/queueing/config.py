@@ -147,6 +147,8 @@ class QueueingConfig:
                 topology_profile_mixed=gates["TASProfileMixed"],
                 topology_balanced=gates["TASBalancedPlacement"],
                 topology_preferred_affinity=gates["TASRespectNodeAffinityPreferred"],
+                topology_overlapping_flavors=gates["TASHandleOverlappingFlavors"],
+                admission_gates=gates["AdmissionGatedBy"],
                 skip_pod_reassignment=gates["SkipReassignmentForPodOwnedWorkloads"],
                 devices=gates["KueueDRAIntegration"],
                 devices_extended=gates["KueueDRAIntegrationExtendedResource"],

@@ -55,13 +55,13 @@ def is_explicit(gates: FeatureGates) -> bool:
     return is_granular(gates) and gates["UnadmittedWorkloadsExplicitStatus"]
 
 
-def admission_gates(workload: Obj) -> str:
+def admission_gates(workload: Obj, gates: FeatureGates) -> str:
     """The gates that hold the Workload back, as its annotation lists them."""
-    return str(annotations_of(workload).get(names.ADMISSION_GATED_BY, ""))
+    return str(annotations_of(workload).get(names.ADMISSION_GATED_BY, "")) if gates["AdmissionGatedBy"] else ""
 
 
-def gated(workload: Obj) -> tuple[str, str]:
-    return GATED, f"Admission is gated by: {admission_gates(workload)}"
+def gated(held_by: str) -> tuple[str, str]:
+    return GATED, f"Admission is gated by: {held_by}"
 
 
 def why_waiting(
@@ -76,8 +76,8 @@ def why_waiting(
         return "Deactivated", "The workload is deactivated"
     if reason == "OnHold":
         return None
-    if admission_gates(workload) and gates["AdmissionGatedBy"]:
-        return gated(workload)
+    if held_by := admission_gates(workload, gates):
+        return gated(held_by)
     if problem is not None:
         return problem.under(gates)
     refusal = state.refusal(key_of(workload)) if state is not None else ""

@@ -337,15 +337,15 @@ class WorkloadController:
 
     async def _hold_at_gate(self, workload: Obj) -> tuple[bool, float | None]:
         """A gated workload has no quota and says so, until the last gate is gone."""
-        if not self.context.config.gates["AdmissionGatedBy"] or wl.is_admitted(workload):
+        if wl.is_admitted(workload):
             return False, None
-        wanted = unadmitted.admission_gates(workload)
+        wanted = unadmitted.admission_gates(workload, self.context.config.gates)
         held = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("reason") == unadmitted.GATED
         if bool(wanted) == held:
             return False, None
         now = self.context.now()
         if wanted:
-            reason, message = unadmitted.gated(workload)
+            reason, message = unadmitted.gated(wanted)
             has_quota = wl.has_quota(workload)
             new = (
                 self._released(workload, reason, message)
@@ -368,7 +368,7 @@ class WorkloadController:
             return False, None
         if wl.is_evicted(workload) and not wl.is_active(workload) and not unadmitted.is_granular(gates):
             return False, None
-        if unadmitted.admission_gates(workload) and gates["AdmissionGatedBy"] and not unadmitted.is_granular(gates):
+        if unadmitted.admission_gates(workload, gates) and not unadmitted.is_granular(gates):
             return False, None
         found = unadmitted.why_waiting(workload, self._queue_problem(workload), gates, self.state)
         if found is None:
@@ -430,9 +430,9 @@ class WorkloadController:
     async def _sync_admitted(self, workload: Obj) -> tuple[bool, float | None]:
         if wl.is_evicted(workload) and wl.has_quota(workload):
             return False, None
-        if not wl.is_admitted(workload) and wl.has_quota(workload) and unadmitted.admission_gates(workload):
-            return False, None
         gates = self.context.config.gates
+        if not wl.is_admitted(workload) and wl.has_quota(workload) and unadmitted.admission_gates(workload, gates):
+            return False, None
         new = lifecycle.sync_admitted(
             workload,
             self._required(workload),

@@ -75,6 +75,8 @@ class Features(msgspec.Struct, frozen=True):
     devices_rejected_when_off: bool = True
     topology_balanced: bool = False
     topology_preferred_affinity: bool = False
+    topology_overlapping_flavors: bool = True
+    admission_gates: bool = True
     skip_pod_reassignment: bool = True
 
 

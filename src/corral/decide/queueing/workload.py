@@ -170,7 +170,8 @@ class WorkloadDecoder:
         requeue_at = (status.get("requeueState") or {}).get("requeueAt")
         created = created_at(obj)
         finished = _true(found, "Finished")
-        on_hold = _hold_reason(found, annotations)
+        gated = self.settings.features.admission_gates and bool(annotations.get(GATES_ANNOTATION))
+        on_hold = "AdmissionGated" if gated else _hold_reason(found)
         if is_parent:
             # Its variants are queued in its place.
             on_hold = on_hold or "ConcurrentAdmission"
@@ -422,9 +423,7 @@ def _boost(annotations: Mapping[str, str]) -> int:
         return 0
 
 
-def _hold_reason(found: Mapping[Any, Obj], annotations: Mapping[str, str]) -> str:
-    if annotations.get(GATES_ANNOTATION):
-        return "AdmissionGated"
+def _hold_reason(found: Mapping[Any, Obj]) -> str:
     reserved = found.get("QuotaReserved") or {}
     return "OnHold" if reserved.get("status") == "False" and reserved.get("reason") == "OnHold" else ""
 

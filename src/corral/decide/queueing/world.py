@@ -42,7 +42,7 @@ class World:
         self.namespaces: dict[str, dict[str, str]] = {}
         self.workloads: dict[Key, WorkloadInfo] = {}
         self.reservations: dict[Key, Reservation] = {}
-        self.topology = TopologyCluster()
+        self.topology = TopologyCluster(shared_hosts=settings.features.topology_overlapping_flavors)
         self.ledger = UsageLedger(settings.admission_fair_sharing)
         self.second_pass: dict[Key, Pending] = {}
         """Workloads with quota whose places have to be looked for now."""

@@ -44,7 +44,9 @@ class PlacementResult(msgspec.Struct, frozen=True):
 class TopologyCluster:
     """Nodes, topologies and flavors, and the capacity each flavor sees."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared_hosts: bool = True) -> None:
+        """With `shared_hosts` flavors over the same hosts see what runs under each other."""
+        self._shared_hosts = shared_hosts
         self.nodes: dict[str, NodeSpec] = {}
         self.topologies: dict[str, TopologySpec] = {}
         self.capacities: dict[str, FlavorCapacity] = {}
@@ -125,7 +127,8 @@ class TopologyCluster:
                 continue
             nodes = [node for node in self.nodes.values() if _matches(node, flavor)]
             tree = build_tree(topology.levels, nodes, self._pod_usage)
-            usage = self._hosts if topology.levels[-1] == HOSTNAME else self._own.setdefault(flavor.name, {})
+            shared = self._shared_hosts and topology.levels[-1] == HOSTNAME
+            usage = self._hosts if shared else self._own.setdefault(flavor.name, {})
             self.capacities[flavor.name] = FlavorCapacity(flavor, topology.name, tree, usage)
         self.remapped = self.remapped or before != {name: found.levels for name, found in self.capacities.items()}
         return True
@@ -143,13 +146,14 @@ class TopologyCluster:
         """Count pods in (sign 1) or out (-1) of domains."""
         capacity = self.capacities.get(flavor)
         is_host = capacity is None or capacity.tree.is_lowest_host
-        usage = self._hosts if is_host else self._own.setdefault(flavor, {})
+        shared = self._shared_hosts and is_host
+        usage = self._hosts if shared else self._own.setdefault(flavor, {})
         for values, per_pod, pods in domains:
             key = values[-1:] if is_host else values
             used = usage.setdefault(key, {})
             add_into(used, per_pod, sign * pods)
             used["pods"] = used.get("pods", 0) + sign * pods
-            if is_host:
+            if shared:
                 for sibling in self.capacities.values():
                     if sibling.tree.is_lowest_host:
                         sibling.touched(key)
@@ -162,7 +166,8 @@ class TopologyCluster:
         return [
             name
             for name, capacity in self.capacities.items()
-            if name in usage or (capacity.tree.is_lowest_host and not hosts.isdisjoint(capacity.tree.leaves))
+            if name in usage
+            or (self._shared_hosts and capacity.tree.is_lowest_host and not hosts.isdisjoint(capacity.tree.leaves))
         ]
 
     def fits(self, flavors: Mapping[str, FlavorCapacity], usage: Mapping[str, Domains]) -> bool:
@@ -184,7 +189,7 @@ class TopologyCluster:
         assignments: dict[str, TopologyAssignment] = {}
         for flavor in sorted(wanted):
             capacity = flavors[flavor]
-            assumed = assumed_hosts if capacity.tree.is_lowest_host else {}
+            assumed = assumed_hosts if self._shared_hosts and capacity.tree.is_lowest_host else {}
             for group in _grouped(wanted[flavor]):
                 if info.unhealthy_nodes:
                     failure = _replace_nodes(capacity, group, info, assumed, assignments, features)
