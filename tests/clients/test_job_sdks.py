@@ -79,7 +79,7 @@ def test_trainer_client(kubeconfig: str) -> None:
         print("=" + job.status, ",".join(f"{{step.name}} {{step.status}}" for step in job.steps))
         print("=" + "|".join(trainer.get_job_logs(name)))
         print("=" + str(name in [entry.name for entry in trainer.list_jobs()]))
-        print("=" + ",".join(sorted({event.reason for event in trainer.get_job_events(name)} & {"SuccessfulCreate"})))
+        print("=" + ",".join(sorted({{event.reason for event in trainer.get_job_events(name)}} & {{"AllJobsCompleted", "Scheduled"}})))
         trainer.delete_job(name)
         """,
     )
@@ -89,7 +89,7 @@ def test_trainer_client(kubeconfig: str) -> None:
         "Complete node-0 Succeeded,node-1 Succeeded",
         "rank 0 of 2",
         "True",
-        "SuccessfulCreate",
+        "AllJobsCompleted,Scheduled",
     ]
 
 
