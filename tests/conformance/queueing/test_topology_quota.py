@@ -120,6 +120,49 @@ Pending the preemption of 1 workload(s)
         left w: couldn't assign flavors to pod set main: topology "t" doesn't allow to fit any of 1 pod(s). \
 Total nodes: 1; excluded: resource "memory": 1. Pending the preemption of 1 workload(s)
     """,
+    "TAS-70 the only one of lower priority": f"""{ONE_NODE}
+        run low @q: tas cpu=5 p=1 required=host on=x1:1
+        wait w @q: cpu=2 p=3 preferred=host
+        ->
+        preempt low for w: InClusterQueue
+        left w: couldn't assign flavors to pod set main: topology "t" doesn't allow to fit any of 1 pod(s). \
+Total nodes: 1; excluded: resource "cpu": 1. Pending the preemption of 1 workload(s)
+    """,
+    "TAS-72 the one of lowest priority": f"""{ONE_NODE}
+        run mid @q: tas cpu=2 p=2 required=host on=x1:1
+        run low @q: tas cpu=2 p=1 required=host on=x1:1
+        wait w @q: cpu=2 p=3 preferred=host
+        ->
+        preempt low for w: InClusterQueue
+        left w: couldn't assign flavors to pod set main: topology "t" doesn't allow to fit any of 1 pod(s). \
+Total nodes: 1; excluded: resource "cpu": 1. Pending the preemption of 1 workload(s)
+    """,
+    "TAS-73 there is room, but in pieces": f"""{TWO_NODES}
+        queue q: tas cpu=50 memory=50Gi ; within=LowerPriority
+        run mid @q: tas cpu=4 p=2 required=host on=x1:1
+        run low @q: tas cpu=4 p=1 required=host on=y1:1
+        wait w @q: 2x cpu=1 p=3 required=host
+        ->
+        preempt low for w: InClusterQueue
+        left w: couldn't assign flavors to pod set main: topology "t" allows to fit only 1 out of 2 pod(s). \
+Pending the preemption of 1 workload(s)
+    """,
+    "TAS-74 equals wait for each other": f"""{ONE_NODE}
+        run mid @q: tas cpu=4 p=2 required=host on=x1:1
+        wait w @q: 2x cpu=1 p=2 required=host
+        wait small @q: cpu=1 p=1 required=host
+        ->
+        parked w: couldn't assign flavors to pod set main: topology "t" allows to fit only 1 out of 2 pod(s)
+        left small:
+    """,
+    "TAS-90 the second pod set is one pod too many": f"""{HOSTS}
+        node x1: cpu=2 pods=1
+        queue q: tas cpu=4
+        wait w @q: one cpu=1 required=host, two cpu=1 required=host
+        ->
+        parked w: couldn't assign flavors to pod set two: topology "t" doesn't allow to fit any of 1 pod(s). \
+Total nodes: 1; excluded: resource "pods": 1
+    """,
     "TAS-71 the node takes one pod only": f"""{ONE_NODE}
         node x1: cpu=5 memory=5Gi pods=1
         run low @q: tas cpu=5 p=1 required=host on=x1:1
@@ -206,6 +249,15 @@ UNEVEN = f"""{HOSTS}
     queue b in co: tas cpu=4 memory=4Gi ; reclaim=Any
     queue c in co: tas cpu=4 memory=4Gi ; reclaim=Any
 """
+PAIR = UNEVEN.replace("    queue c in co: tas cpu=4 memory=4Gi ; reclaim=Any\n", "")
+SAME_NODE = f"""{HOSTS}
+    node n1: cpu=8
+    node n2: cpu=8
+    queue a in co: tas cpu=8
+    queue b in co: tas cpu=8
+    wait first @a: cpu=8 p=10 required=host
+    wait second @b: cpu=8 p=5 required=host t=60
+"""
 TWO_FLAVORS = """
     topology t: host
     flavor one topology t label pool=1
@@ -288,6 +340,91 @@ CYCLES: dict[str, tuple[bool, str]] = {
         f"""{TWO_FLAVORS}
         ->
         admit first: main 1x cpu@one on=n1:1
+        left second: {NO_LONGER}
+        """,
+    ),
+    "TAS-81 both want the same node": (
+        True,
+        f"""{SAME_NODE}
+        ->
+        admit first: main 1x cpu@tas on=n1:1
+        admit second: main 1x cpu@tas on=n2:1
+        """,
+    ),
+    "TAS-89 both want the same node, not recomputed": (
+        False,
+        f"""{SAME_NODE}
+        ->
+        admit first: main 1x cpu@tas on=n1:1
+        left second: {NO_LONGER}
+        """,
+    ),
+    "TAS-82 both want the small node": (
+        True,
+        f"""{PAIR}
+        wait first @a: cpu=2 p=2 preferred=host
+        wait second @b: cpu=2 p=1 preferred=host
+        ->
+        admit first: main 1x cpu@tas on=x1:1
+        admit second: main 1x cpu@tas on=y1:1
+        """,
+    ),
+    "TAS-100 both want the small node, not recomputed": (
+        False,
+        f"""{PAIR}
+        wait first @a: cpu=2 p=2 preferred=host
+        wait second @b: cpu=2 p=1 preferred=host
+        ->
+        admit first: main 1x cpu@tas on=x1:1
+        left second: {NO_LONGER}
+        """,
+    ),
+    "TAS-91 more than its own quota": (
+        True,
+        f"""{PAIR}
+        wait w @a: 6x cpu=1 preferred=host
+        ->
+        admit w: main 6x cpu@tas on=x1:1+y1:5
+        """,
+    ),
+    "TAS-92 reclaims from one": (
+        True,
+        f"""{PAIR}
+        run old @a: tas 5x cpu=1 required=host on=x1:5
+        wait w @b: 4x cpu=1 preferred=host
+        ->
+        preempt old for w: InCohortReclamation
+        left w: couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor tas, 1 more needed. \
+Pending the preemption of 1 workload(s)
+        """,
+    ),
+    "TAS-96 each on the node that suits it": (
+        True,
+        f"""{PAIR}
+        wait first @a: cpu=5 p=2 preferred=host
+        wait second @b: memory=5 p=1 preferred=host
+        ->
+        admit first: main 1x cpu@tas on=y1:1
+        admit second: main 1x memory@tas on=x1:1
+        """,
+    ),
+    "TAS-97 both on one node": (
+        True,
+        f"""{PAIR}
+        wait first @a: cpu=1 p=2 preferred=host
+        wait second @b: 2x cpu=1 p=1 preferred=host
+        ->
+        admit first: main 1x cpu@tas on=x1:1
+        admit second: main 2x cpu@tas on=x1:2
+        """,
+    ),
+    "TAS-99 quota for the first only": (
+        True,
+        f"""{PAIR}
+        wait first @a: 5x cpu=1 p=2 preferred=host
+        wait second @b: 5x cpu=1 p=1 preferred=host
+        ->
+        admit first: main 5x cpu@tas on=y1:5
         left second: {NO_LONGER}
         """,
     ),
