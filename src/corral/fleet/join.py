@@ -61,6 +61,7 @@ RULES: list[Obj] = [
 ]
 DEPENDENCY_RULES: list[Obj] = [
     {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["create", "get", "patch", "update"]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": ["create", "get"]},
     {
         "apiGroups": ["trainer.kubeflow.org"],
         "resources": ["trainingruntimes", "clustertrainingruntimes"],

@@ -33,7 +33,7 @@ def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
     for manager in fleet.with_role(MANAGER):
         others = [worker for worker in workers if worker.name != manager.name]
         for worker in others:
-            token = prepare_worker(clients[worker.name])
+            token = prepare_worker(clients[worker.name], dependencies=True)
             access = clients[worker.name].access
             register_worker(clients[manager.name], worker.name, access.server, access.ca, token)
         if others:

@@ -1,0 +1,76 @@
+"""The tutorials on dispatch, command by command: a manager and three workers as processes, real kubectl."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TUTORIALS = ROOT / "docs" / "tutorials"
+_CACHED = Path("~/.cache/corral/kube/bin").expanduser()
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        shutil.which("kubectl") is None and not (_CACHED / "kubectl").exists(),
+        reason="kubectl is not installed; `make kube-tools` fetches it",
+    ),
+]
+
+
+class Step(NamedTuple):
+    command: str
+    expected: list[str]
+
+
+def steps(text: str) -> Iterator[Step]:
+    """The commands of the console blocks, each with the lines printed below it."""
+    for needs, block in re.findall(r"(?:<!-- needs: (\w+) -->\n)?```console\n(.*?)```", text, flags=re.DOTALL):
+        if needs and importlib.util.find_spec(needs) is None:
+            continue
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *expected = part.rstrip("\n").split("\n")
+            yield Step(command, expected)
+
+
+def matches(expected: str, printed: list[str]) -> bool:
+    pattern = ".*".join(re.escape(piece) for piece in expected.split("…"))
+    return any(re.fullmatch(pattern, line) for line in printed) or expected == "…"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home of its own with `corral` on the path; no fleet is left running in it."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "corral").write_text(f'#!/bin/sh\nexec {sys.executable} -m corral.cli.main "$@"\n')
+    (programs / "corral").chmod(0o755)
+    yield tmp_path
+    run(tmp_path, "corral down")
+
+
+def run(home: Path, command: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(home / "bin"), os.environ.get("PATH", ""), str(_CACHED)])
+    environment = {**os.environ, "HOME": str(home), "PATH": path, "KUBECONFIG": str(home / ".corral" / "kubeconfig")}
+    return subprocess.run(
+        ["bash", "-c", command], env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=320
+    )
+
+
+@pytest.mark.parametrize("tutorial", ["multikueue.md", "multikueue-jobs.md"])
+def test_every_command_of_the_tutorial_prints_what_it_says(home: Path, tutorial: str) -> None:
+    for step in steps((TUTORIALS / tutorial).read_text()):
+        done = run(home, step.command)
+        printed = (done.stdout + done.stderr).splitlines()
+        assert done.returncode == 0, (step.command, printed)
+        for line in step.expected:
+            assert matches(line, printed), (step.command, line, printed)
