@@ -49,6 +49,7 @@ from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 SPEC_HASH = "ray.io/hash-without-replicas-and-workers-to-delete"
 SERVE_POLL_S = 2.0
+_SCALED = ("replicas", "scaleStrategy")
 
 
 class RayServiceController:
@@ -80,13 +81,16 @@ class RayServiceController:
             return None
         service = typed(found, RAY_SERVICES.api_version, "RayService")
         clusters = self._clusters.by_index("controller-uid", uid_of(service))
-        if spec_of(service).get("suspend"):
+        # A queue suspends the cluster inside. Nothing of a suspended service may run, its former clusters included.
+        if spec_of(service).get("suspend") or (spec_of(service).get("rayClusterConfig") or {}).get("suspend"):
             await self._suspend(service, clusters)
             return None
         wanted = _service_cluster(service)
         fresh = next((cluster for cluster in clusters if name_of(cluster) == name_of(wanted)), None)
         if fresh is None:
             await create_unless_held(self._client, RAY_CLUSTERS, wanted)
+        else:
+            await self._keep_up(fresh, wanted)
         serving = await self._serve(service, fresh)
         active = fresh if serving.ready else _serving(service, clusters)
         if active is not None:
@@ -125,6 +129,21 @@ class RayServiceController:
         statuses = {name or "default": application_status(entry) for name, entry in sorted(found.items())}
         ready = bool(statuses) and all(entry["status"] == "RUNNING" for entry in statuses.values())
         return Serving(ready or _was_serving(service, cluster), statuses)
+
+    async def _keep_up(self, cluster: Obj, wanted: Obj) -> None:
+        """Bring a cluster to what may change in place; how many workers there are is an autoscaler's, where there is one."""
+        spec = dict(spec_of(wanted))
+        if spec.get("enableInTreeAutoscaling"):
+            held = {group.get("groupName"): group for group in spec_of(cluster).get("workerGroupSpecs") or ()}
+            spec["workerGroupSpecs"] = [
+                {
+                    **group,
+                    **{name: value for name, value in held.get(group.get("groupName"), {}).items() if name in _SCALED},
+                }
+                for group in spec.get("workerGroupSpecs") or ()
+            ]
+        if spec != spec_of(cluster) and not is_deleting(cluster):
+            await self._client.update(RAY_CLUSTERS, {**cluster, "spec": spec}, manager=MANAGER)
 
     async def _suspend(self, service: Obj, clusters: list[Obj]) -> None:
         for cluster in clusters:
@@ -249,12 +268,23 @@ def _service_cluster(service: Obj) -> Obj:
 
 
 def _fixed_part(spec: Obj) -> Obj:
-    """The spec without what may change in place: the number of workers."""
+    """The spec without what may change in place: the number of workers, and what a queue adds to the pods."""
     groups = [
-        {name: value for name, value in group.items() if name not in ("replicas", "scaleStrategy")}
+        {**_without(group, ("replicas", "minReplicas", "maxReplicas", "scaleStrategy")), "template": _unqueued(group)}
         for group in spec.get("workerGroupSpecs") or ()
     ]
-    return {**spec, "workerGroupSpecs": groups}
+    head = spec.get("headGroupSpec") or {}
+    rest = _without(spec, ("suspend", "upgradeStrategy"))
+    return {**rest, "headGroupSpec": {**head, "template": _unqueued(head)}, "workerGroupSpecs": groups}
+
+
+def _unqueued(group: Obj) -> Obj:
+    template = group.get("template") or {}
+    return {**template, "spec": _without(template.get("spec") or {}, ("tolerations", "schedulingGates"))}
+
+
+def _without(obj: Obj, names: tuple[str, ...]) -> Obj:
+    return {name: value for name, value in obj.items() if name not in names}
 
 
 def _serving(service: Obj, clusters: list[Obj]) -> Obj | None:

@@ -654,6 +654,42 @@ def test_service_keeps_the_old_cluster_until_the_new_one_serves() -> None:
     play(dashboard.controllers, script)
 
 
+def test_service_changes_its_cluster_in_place_where_it_can() -> None:
+    async def script(stage: Stage) -> None:
+        body = {"metadata": {"name": "rs"}, "spec": {"serveConfigV2": "{}", "rayClusterConfig": cluster_spec(1)}}
+        await stage.create(RAY_SERVICES, body)
+        first = await stage.names(RAY_CLUSTERS)
+        config = cluster_spec(3)
+        config["headGroupSpec"]["template"] = template("ray-head", tolerations=[{"key": "t", "operator": "Exists"}])
+        await stage.patch(RAY_SERVICES, "rs", {"spec": {"rayClusterConfig": config}})
+        await stage.pass_time(2)
+        assert await stage.names(RAY_CLUSTERS) == first
+        assert len(await stage.pods(**{"ray.io/node-type": "worker"})) == 3
+
+    play(controllers, script)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["service", "cluster inside"])
+def test_suspended_service_has_nothing(inside: bool) -> None:
+    async def script(stage: Stage) -> None:
+        body = {"metadata": {"name": "rs"}, "spec": {"serveConfigV2": "{}", "rayClusterConfig": cluster_spec(1)}}
+        await stage.create(RAY_SERVICES, body)
+        await stage.run()
+        change: Obj = {"rayClusterConfig": {"suspend": True}} if inside else {"suspend": True}
+        await stage.patch(RAY_SERVICES, "rs", {"spec": change})
+        await stage.pass_time(60)
+        assert await stage.names(PODS) == await stage.names(RAY_CLUSTERS) == []
+        held = await stage.get(RAY_SERVICES, "rs")
+        assert conditions.is_true(held, "Suspended")
+        assert "activeServiceStatus" not in held["status"]
+        again: Obj = {"rayClusterConfig": {"suspend": False}} if inside else {"suspend": False}
+        await stage.patch(RAY_SERVICES, "rs", {"spec": again})
+        await stage.run()
+        assert conditions.is_true(await stage.get(RAY_SERVICES, "rs"), "Ready")
+
+    play(controllers, script)
+
+
 def test_service_moves_to_a_new_cluster_when_its_spec_changes() -> None:
     async def script(stage: Stage) -> None:
         body = {

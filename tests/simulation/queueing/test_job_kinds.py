@@ -10,8 +10,9 @@ import pytest
 from corral.core import conditions
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.jobs.registry import adapter
+from corral.jobs.registry import ADAPTERS, adapter
 from corral.kinds.kueue import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS
+from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES
 from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
@@ -38,7 +39,52 @@ def replicas(field: str, container: str, policy: str = "Never", **counts: int) -
     }
 
 
+def held(container: str) -> Obj:
+    """A pod that stays until it is told to go."""
+    entry = {"name": container, "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"annotations": {"corral.dev/run-seconds": "100000"}}, "spec": {"containers": [entry]}}
+
+
+RAY_CLUSTER = {
+    "headGroupSpec": {"rayStartParams": {}, "template": held("ray-head")},
+    "workerGroupSpecs": [{"groupName": "small", "replicas": 1, "rayStartParams": {}, "template": held("ray-worker")}],
+}
+SUBMITTER = template("ray-job-submitter")
+RUNTIME = {
+    "metadata": {"name": "rt"},
+    "spec": {
+        "mlPolicy": {"numNodes": 2, "torch": {}},
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": "node",
+                        "template": {
+                            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                            "spec": {"template": template("node")},
+                        },
+                    }
+                ]
+            }
+        },
+    },
+}
+ENDLESS = ("ray.io/raycluster", "ray.io/rayservice")
+"""Kinds that run until they are deleted."""
+
 KINDS: dict[str, tuple[str, Obj]] = {
+    "trainer.kubeflow.org/trainjob": ("trainer.kubeflow.org/v1alpha1", {"runtimeRef": {"name": "rt"}}),
+    "ray.io/raycluster": ("ray.io/v1", RAY_CLUSTER),
+    "ray.io/rayjob": (
+        "ray.io/v1",
+        {
+            "entrypoint": "sleep 30",
+            "shutdownAfterJobFinishes": True,
+            "rayClusterSpec": RAY_CLUSTER,
+            "submitterPodTemplate": SUBMITTER,
+        },
+    ),
+    "ray.io/rayservice": ("ray.io/v1", {"serveConfigV2": "{}", "rayClusterConfig": RAY_CLUSTER}),
     "batch/job": ("batch/v1", {"template": template("c"), "parallelism": 2, "completions": 2}),
     "jobset.x-k8s.io/jobset": (
         "jobset.x-k8s.io/v1alpha2",
@@ -111,6 +157,7 @@ async def scenario(framework: str) -> None:
     cluster = SimulatedCluster("kinds", nodes=nodes)
     await cluster.start()
     await set_up(cluster)
+    await cluster.client.create(CLUSTER_TRAINING_RUNTIMES, RUNTIME)
     job_adapter = adapter(framework)
     resource: Resource = job_adapter.resource
     api_version, spec = KINDS[framework]
@@ -133,6 +180,9 @@ async def scenario(framework: str) -> None:
         if found["metadata"]["ownerReferences"][0]["kind"] == resource.kind
     ]
     assert conditions.is_true(workload, "PodsReady"), condition(workload, "PodsReady")
+    if framework in ENDLESS:
+        await cluster.stop()
+        return
     await asyncio.sleep(120)
     (workload,) = (await cluster.client.list(WORKLOADS)).items
     finished = condition(workload, "Finished")
@@ -144,3 +194,7 @@ async def scenario(framework: str) -> None:
 @pytest.mark.parametrize("framework", KINDS)
 def test_queued_evicted_resumed_finished(framework: str) -> None:
     run_virtual(lambda: scenario(framework))
+
+
+def test_every_kind_has_a_row() -> None:
+    assert {*KINDS, "pod"} == set(ADAPTERS)  # pods have tests of their own: they cannot be stopped and started again
