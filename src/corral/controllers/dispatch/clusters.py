@@ -77,7 +77,8 @@ class MultiKueueClusters:
             await self._drop(key.name)
             return None
         if is_path(cluster):
-            self._manager.recorder.event(cluster, "Warning", "DeprecatedPathUsage", DEPRECATED_PATH)
+            recorder = self._manager.recorder.named("multikueue-cluster")
+            recorder.event(cluster, "Warning", "DeprecatedPathUsage", DEPRECATED_PATH)
         try:
             text = load_document(cluster, self._settings.namespace, self._secrets.get)
             access = safe_access(text)

@@ -37,6 +37,7 @@ class Context:
     ) -> None:
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
         self.refusals = Refusals(manager.clock)
+        self.recorder = manager.recorder.named("kueue-workload-controller")
         self.workloads = manager.informer(WORKLOADS)
         self.checks = manager.informer(ADMISSION_CHECKS)
         self.configs = manager.informer(MULTI_KUEUE_CONFIGS)

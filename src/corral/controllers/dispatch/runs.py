@@ -87,7 +87,7 @@ class Runs:
         await self._context.set_check(subject.workload, subject.check, names.RETRY, message, alone=alone)
         self._context.metrics.redispatched(status_of(subject.workload).get("clusterName") or "", message.split(",")[0])
         if event_type:
-            self._context.manager.recorder.event(subject.workload, event_type, "MultiKueue", event_message)
+            self._context.recorder.event(subject.workload, event_type, "MultiKueue", event_message)
 
     async def deactivate(self, subject: Subject, cluster: str, message: str) -> Result | None:
         remote = self._context.connected(cluster)
@@ -150,4 +150,4 @@ class Runs:
         reserved = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
         waited = self._context.manager.clock.now() - parse_time(reserved) if reserved else 0.0
         self._context.metrics.admitted(cluster, max(waited, 0.0))
-        self._context.manager.recorder.event(workload, "Normal", "MultiKueue", message)
+        self._context.recorder.event(workload, "Normal", "MultiKueue", message)

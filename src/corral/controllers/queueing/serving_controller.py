@@ -81,6 +81,7 @@ class ServingController(ABC):
         self.managed = managed
         self.workloads = context.caches.workloads
         self.recorder = context.recorder.named(self.name)
+        self._pod_recorder = context.recorder.named("pod-kueue-controller")
 
     def setup(self, manager: Manager) -> None:
         self.sets = manager.informer(self.resource)
@@ -197,7 +198,7 @@ class ServingController(ABC):
             await self.context.client.update(WORKLOADS, adopted, manager=FIELD_MANAGER)
             if missing:
                 message = f"Added {len(missing)} owner reference(s)"
-                self.recorder.event(workload, "Normal", "OwnerReferencesAdded", message)
+                self._pod_recorder.event(workload, "Normal", "OwnerReferencesAdded", message)
             return True
         if self.context.config.wait_for_pods_ready is None:
             return False
@@ -230,7 +231,7 @@ class ServingController(ABC):
                 released = ungated(pod, by_role[claim.roles[name_of(pod)]])
                 await self.context.client.update(PODS, released, manager=FIELD_MANAGER)
                 message = f"Admitted by clusterQueue {wl.cluster_queue_of(workload)}"
-                self.recorder.event(pod, "Normal", "Started", message)
+                self._pod_recorder.event(pod, "Normal", "Started", message)
         except ConflictingUpdate as error:
             done = lifecycle.finish(workload, "FailedToStart", str(error), self.context.now())
             await self.context.write_status(done)
@@ -245,7 +246,7 @@ class ServingController(ABC):
         for pod in running:
             if not is_deleting(pod):
                 await self.context.client.delete(PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod))
-                self.recorder.event(pod, "Normal", "Stopped", str(evicted.get("message", "")))
+                self._pod_recorder.event(pod, "Normal", "Stopped", str(evicted.get("message", "")))
         if running or not wl.has_quota(workload):
             return
         required = [state["name"] for state in wl.check_states_of(workload)]
