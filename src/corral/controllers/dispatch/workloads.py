@@ -149,6 +149,8 @@ class DispatchWorkloads:
             return None
         jobs = self._owners(workload, adapter)
         if jobs and (problem := _not_managed(adapter, jobs[0])):
+            if not _was_looked_at(workload):
+                return None  # the queue comes first
             await self._context.reject(workload, check, f"The owner is not managed by Kueue: {problem}")
             return None
         view = self._view(workload, check)
@@ -217,6 +219,11 @@ class DispatchWorkloads:
             if reference.get("kind") == adapter.resource.kind:
                 found.append(self._jobs[adapter.resource].get(Key(namespace_of(workload), str(reference["name"]))))
         return [job for job in found if job is not None]
+
+
+def _was_looked_at(workload: Obj) -> bool:
+    """Whether the queue has decided about a Workload, or will not."""
+    return conditions.find(workload, names.QUOTA_RESERVED) is not None or not wl.is_active(workload)
 
 
 def _not_managed(adapter: JobAdapter, job: Obj) -> str:
