@@ -7,6 +7,7 @@ from typing import Final
 
 from corral.client.protocol import Client
 from corral.controllers.member.discovery import Discover
+from corral.controllers.member.metrics import metrics_of
 from corral.controllers.member.properties import Properties, PropertyProvider
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
@@ -40,6 +41,7 @@ class Membership:
         self._provider = provider
         self._discover = discover
         self._recorder = hub.recorder.named(EVENT_SOURCE)
+        self._metrics = metrics_of(hub.metrics)
         self.joined = False
         self.on_join: Callable[[], None] = lambda: None
         self.on_leave: Callable[[], Awaitable[None]] = _nothing
@@ -69,6 +71,7 @@ class Membership:
         if served is None:
             why = 'the member does not serve AppliedWork: no matches for kind "AppliedWork"'
             joined = condition("Joined", "Unknown", "InternalMemberClusterFailedToJoin", why, generation_of(cluster))
+            self._metrics.joined(succeeded=False)
         else:
             joined = condition("Joined", True, "InternalMemberClusterJoined", "", generation_of(cluster))
             self._tell(cluster, joined, "internal member cluster joined")
@@ -84,6 +87,7 @@ class Membership:
         await self._write(cluster, status)
         if served is not None and not self.joined:
             self.joined = True
+            self._metrics.joined(succeeded=True)
             self.on_join()
 
     async def _leave(self, cluster: Obj) -> None:
@@ -94,6 +98,7 @@ class Membership:
         if conditions.is_false(_agent(cluster).get("conditions") or [], "Joined"):
             return
         self._tell(cluster, left, "internal member cluster left")
+        self._metrics.left(succeeded=True)
         agent = _with_conditions(cluster, [left], self._hub.clock.timestamp())
         await self._write(cluster, {**status_of(cluster), "agentStatus": [agent]})
 

@@ -9,6 +9,7 @@ from corral.controllers.member.cleanup import Cleanup
 from corral.controllers.member.discovery import Discover
 from corral.controllers.member.jobs import PlacedJobs
 from corral.controllers.member.manifests import Manifests, Task
+from corral.controllers.member.metrics import metrics_of
 from corral.controllers.member.settings import MemberSettings
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, NotFound, ServiceUnavailable
@@ -74,6 +75,7 @@ class WorkApplier:
         self._namespace = namespace
         self._manifests = Manifests(member.client, settings, jobs.workload_of)
         self._cleanup = Cleanup(hub.client, member.client, hub.clock, settings)
+        self._metrics = metrics_of(member.metrics)
         self._paces: dict[Key, Pace] = {}
         self._works = hub.informer(WORKS, namespace=namespace)
         self._controller: Controller = hub.add(self, watches=[], workers=settings.workers)
@@ -100,6 +102,7 @@ class WorkApplier:
             return None
         if is_deleting(work):
             return await self._cleanup.collect(work)
+        began = self._clock.monotonic()
         manifests = await self._identified(work)
         applied = await self._ensure_applied_work(work, manifests)
         if WORK_CLEANUP not in finalizers_of(work):
@@ -122,6 +125,8 @@ class WorkApplier:
         )
         work = await self._write_status(work, status)
         await self._write_applied(applied, outcomes)
+        took = self._clock.monotonic() - began
+        self._metrics.work(name_of(work), took, status, outcomes, report_diff=strategy.reports_diff)
         results = [(outcome.reason, outcome.availability) for outcome in outcomes]
         pace = next_pace(self._paces.get(key), generation_of(work), results, is_settled(status), self._settings.backoff)
         self._paces[key] = pace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
+from corral.controllers.placement.metrics import metrics_of
 from corral.controllers.placement.scope import CLUSTER, Records
 from corral.controllers.placement.writing import write_status
 from corral.core.conditions import conditions_of, set_condition
@@ -22,6 +23,7 @@ class EvictionController:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, CLUSTER)
+        self._metrics = metrics_of(manager.metrics)
         self._evictions = manager.informer(EVICTIONS)
         self._budgets = manager.informer(DISRUPTION_BUDGETS)
         manager.add(self, watches=[Watch(EVICTIONS)])
@@ -41,7 +43,8 @@ class EvictionController:
         conditions = status_of(eviction).get("conditions") or []
         for entry in verdict.conditions:
             conditions = set_condition(conditions, entry, self._clock.timestamp())
-        await write_status(self._client, EVICTIONS, eviction, {"conditions": conditions})
+        written = await write_status(self._client, EVICTIONS, eviction, {"conditions": conditions})
+        self._metrics.eviction(written)
 
     async def _delete(self, binding: Obj) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
+from corral.controllers.placement.metrics import metrics_of
 from corral.controllers.placement.mirror import StatusMirror
 from corral.controllers.placement.policies import PolicySnapshots
 from corral.controllers.placement.resources import ResourceSnapshots, index_text
@@ -55,6 +56,7 @@ class PlacementController:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("placement-controller")
+        self._metrics = metrics_of(manager.metrics)
         self._records = Records(manager, self._scope)
         self._policies = PolicySnapshots(manager.client, self._records)
         self.resources = ResourceSnapshots(manager.client, manager.clock, self._records, self._settings)
@@ -123,6 +125,7 @@ class PlacementController:
         for snapshot in self._records.snapshots(key):
             await remove(self._client, self._scope.snapshots, snapshot)
         await drop_finalizer(self._client, self._scope.placements, placement, PLACEMENT_CLEANUP)
+        self._metrics.forget_placement(self._scope.prefix, key)
         self._recorder.event(placement, "Normal", *CLEANED_UP)
 
     async def _refuse(self, placement: Obj, message: str) -> Result:
@@ -142,6 +145,7 @@ class PlacementController:
         self._held.pop(key_of(placement), None)
         if changed:
             await write_status(self._client, self._scope.placements, placement, status)
+            self._metrics.placement(self._scope.prefix, placement, status, self._clock.now())
         await self._mirror.sync(placement, status)
         if changed:
             for announcement in announcements(view, status):

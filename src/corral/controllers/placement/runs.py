@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from corral.client.protocol import Client
 from corral.controllers.placement.members import Members
+from corral.controllers.placement.metrics import metrics_of
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.resources import ResourceSnapshots
 from corral.controllers.placement.rollouts import apply_strategy
@@ -72,6 +73,7 @@ class RunController:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)
+        self._metrics = metrics_of(manager.metrics)
         self._resources = ResourceSnapshots(manager.client, manager.clock, self._records, self._settings)
         self._runs = manager.informer(self._scope.runs)
         self._runs.add_index("placement", _placement)
@@ -91,6 +93,7 @@ class RunController:
     async def reconcile(self, key: Key) -> Result | None:
         run = self._runs.get(key)
         if run is None:
+            self._metrics.forget_run(key)
             return None
         if is_deleting(run):
             await self._clean_up(run)
@@ -107,6 +110,7 @@ class RunController:
         elif spec_of(run).get("state") in ("Run", "Stop"):
             wait = await self._execute(run, status)
         await write_status(self._client, self._scope.runs, run, status)
+        self._metrics.run(run, status, self._clock.now())
         return None if wait is None else Result(requeue_after=max(wait, 0.01))
 
     async def _adopt(self, run: Obj) -> Obj:
@@ -210,7 +214,7 @@ class RunController:
     async def _execute(self, run: Obj, status: Obj) -> float | None:
         key = Key(namespace_of(run), str(spec_of(run)["placementName"]))
         execution = Execution(
-            Tools(self._client, self._clock, self._scope, self._settings), run, status, self._approvals
+            Tools(self._client, self._clock, self._scope, self._settings, self._metrics), run, status, self._approvals
         )
         try:
             placement, master = self._validate(key, status)

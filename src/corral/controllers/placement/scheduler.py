@@ -9,6 +9,7 @@ from typing import Final
 
 from corral.client.protocol import Client
 from corral.controllers.placement.members import Members
+from corral.controllers.placement.metrics import metrics_of
 from corral.controllers.placement.reserving import Reservations
 from corral.controllers.placement.rollouts import apply_strategy
 from corral.controllers.placement.scope import Records, Scope, parent_key
@@ -92,6 +93,7 @@ class SchedulerController:
         self._random = manager.random
         self._recorder = manager.recorder.named("scheduler")
         self._records = Records(manager, self._scope)
+        self._metrics = metrics_of(manager.metrics)
         self._queue = manager.add(
             self,
             watches=[
@@ -139,12 +141,17 @@ class SchedulerController:
         if policy is None or labels_of(policy).get(IS_LATEST) != "true":
             return None
         placement = await ensure_finalizer(self._client, self._scope.placements, placement, SCHEDULER_CLEANUP)
-        wait = None
+        wait, failed, began = None, True, self._clock.monotonic()
+        self._metrics.workers.inc()
         try:
             wait = await self._cycle(placement, policy)
+            failed = False
         except SchedulingError as error:
             self._recorder.event(placement, "Warning", "SchedulingFailed", f"Cannot schedule: {error}")
             log.info("placement cannot be scheduled", extra={"placement": str(key), "error": str(error)})
+        finally:
+            self._metrics.workers.dec()
+            self._metrics.cycle(self._clock.monotonic() - began, failed=failed, again=wait is not None)
         return None if wait is None else Result(requeue_after=wait)
 
     def _is_behind(self, key: Key) -> bool:

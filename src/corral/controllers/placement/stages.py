@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from corral.client.protocol import Client
+from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.scope import Scope
 from corral.controllers.placement.settings import PlacementSettings
 from corral.controllers.placement.writing import remove, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists
-from corral.core.meta import Key, Obj, generation_of, is_deleting, name_of, namespace_of, spec_of, status_of
+from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import parse_time
 from corral.decide.placement.rollout import STARTED, fresh, overrides_of
 from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
@@ -34,6 +35,7 @@ class Tools(NamedTuple):
     clock: Clock
     scope: Scope
     settings: PlacementSettings
+    metrics: PlacementMetrics
 
 
 def set_on(holder: Obj, entry: Obj, now: str) -> None:
@@ -109,6 +111,9 @@ class Execution:
             stage["startTime"] = self._now
         under_way = await self._clusters(plan, stage, live, master)
         if all(is_done(cluster) for cluster in stage["clusters"]) and not (self._patient and self._begun):
+            if (find(stage.get("conditions") or [], "Progressing") or {}).get("reason") == "StageUpdatingStarted":
+                took = self._tools.clock.now() - parse_time(stage["startTime"])
+                self._tools.metrics.stage(key_of(self._run), took)
             return await self._after(plan, stage)
         if self._stops:
             return self._stopped(stage, under_way)
@@ -267,6 +272,8 @@ class Execution:
             )
             if request is None or not await self._accept(request):
                 return False
+            asked = parse_time(request["metadata"]["creationTimestamp"])
+            self._tools.metrics.approval(key_of(self._run), when, self._tools.clock.now() - asked)
             self._set(
                 task,
                 "ApprovalRequestApproved",
