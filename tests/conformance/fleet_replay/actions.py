@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from corral.controllers.member.settings import MemberSettings
@@ -257,11 +258,8 @@ def agent_settings(flags: str) -> MemberSettings:
     """The settings that a member agent's flags stand for."""
     given = dict(re.findall(r"--([a-z-]+)=(\S+)", flags))
     azure = given.get("property-provider") == "azure"
-    return MemberSettings(
-        own_properties=False,
-        remember_finished=False,
-        yield_to_queue=False,
-        keep_defects=True,
+    return replace(
+        MemberSettings.upstream(),
         azure=azure,
         azure_costs=azure and given.get("use-cost-properties-in-azure-provider") != "false",
         collect_namespaces=given.get("enable-namespace-collection-in-property-provider") == "true",
