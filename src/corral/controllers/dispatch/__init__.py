@@ -27,6 +27,8 @@ def set_up_dispatch(
 ) -> Remotes:
     """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops."""
     remotes = Remotes()
+    if not settings.enabled:
+        return remotes
     adapters = [*adapters, *SERVING]
     metrics = DispatchMetrics(manager.metrics)
     workloads = DispatchWorkloads(settings, remotes, adapters, metrics)

@@ -26,6 +26,8 @@ class DispatchSettings:
     watch_timeout: float = 60.0
     probe_interval: float = 10.0
     probe_timeout: float = 15.0
+    enabled: bool = True
+    """The feature gate MultiKueue."""
     batch_s: float = 0.0
     """How long news from workers is collected before it is acted on; upstream waits a second."""
     give_up_after: float | None = None
@@ -60,6 +62,7 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         propagate=bool(own.get("propagateDependencies", False)),
         merges=bool((configuration.get("featureGates") or {}).get("WorkloadRequestUseMergePatch", False)),
         fencing=bool(own.get("fencing", False)),
+        enabled=bool((configuration.get("featureGates") or {}).get("MultiKueue", True)),
     )
 
 

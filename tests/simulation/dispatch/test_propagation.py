@@ -1,0 +1,104 @@
+"""What a job names goes with it, if the manager is told so: runtimes before it, ConfigMaps and Secrets with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from corral.core import conditions
+from corral.core.errors import NotFound
+from corral.core.meta import Obj, labels_of, status_of, uid_of
+from corral.kinds.kueue import WORKLOADS, names
+from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from corral.runtime.virtual import run_virtual
+from corral.simulate.cluster import SimulatedCluster
+from corral.simulate.fleet import SimulatedFleet
+
+Script = Callable[[SimulatedFleet], Awaitable[None]]
+PROPAGATED = "corral.dev/propagated-by"
+
+
+def runtime(name: str, namespace: str = "") -> Obj:
+    container = {"name": "node", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    pod = {"metadata": {"annotations": {"corral.dev/run-seconds": "5"}}, "spec": {"containers": [container]}}
+    step = {"metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}}
+    template = {"spec": {"replicatedJobs": [{"name": "node", "template": {**step, "spec": {"template": pod}}}]}}
+    metadata = {"name": name, "labels": {"trainer.kubeflow.org/framework": "torch"}}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"metadata": metadata, "spec": {"mlPolicy": {"numNodes": 1}, "template": template}}
+
+
+def train_job(kind: str) -> Obj:
+    metadata = {"name": "t", "namespace": "default", "labels": {names.QUEUE_NAME: "user-queue"}}
+    return {"metadata": metadata, "spec": {"runtimeRef": {"name": "plain", "kind": kind}}}
+
+
+def on_fleet(test: Script, *, propagate: bool) -> None:
+    configuration = {
+        "integrations": {"frameworks": ["trainer.kubeflow.org/trainjob"]},
+        "multiKueue": {"gcInterval": "15s"},
+        "corral": {"propagateDependencies": propagate},
+    }
+
+    async def main() -> None:
+        async with SimulatedFleet(configuration=configuration) as fleet:
+            await fleet.introduce()
+            await fleet.set_up_queues()
+            await asyncio.sleep(1)
+            await test(fleet)
+
+    run_virtual(main)
+
+
+async def the_cluster(fleet: SimulatedFleet) -> SimulatedCluster:
+    (workload,) = (await fleet.manager.client.list(WORKLOADS)).items
+    return fleet.workers[status_of(workload)["clusterName"]]
+
+
+@pytest.mark.parametrize("kind", ["ClusterTrainingRuntime", "TrainingRuntime"])
+def test_the_runtime_a_train_job_names_goes_ahead_of_it(kind: str) -> None:
+    is_local = kind == "TrainingRuntime"
+    resource, namespace = (TRAINING_RUNTIMES, "default") if is_local else (CLUSTER_TRAINING_RUNTIMES, "")
+
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(resource, runtime("plain", namespace))
+        await fleet.manager.client.create(TRAIN_JOBS, train_job(kind))
+        await asyncio.sleep(3)
+        sent = await (await the_cluster(fleet)).client.get(resource, "plain", namespace)
+        assert labels_of(sent)[PROPAGATED] == "multikueue"
+        await asyncio.sleep(60)
+        assert conditions.is_true(await fleet.manager.client.get(TRAIN_JOBS, "t", "default"), "Complete")
+
+    on_fleet(check, propagate=True)
+
+
+def test_a_runtime_that_is_there_already_is_used_as_it_is() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(CLUSTER_TRAINING_RUNTIMES, runtime("plain"))
+        held = {
+            name: uid_of(await worker.client.create(CLUSTER_TRAINING_RUNTIMES, runtime("plain")))
+            for name, worker in fleet.workers.items()
+        }
+        await fleet.manager.client.create(TRAIN_JOBS, train_job("ClusterTrainingRuntime"))
+        await asyncio.sleep(60)
+        assert conditions.is_true(await fleet.manager.client.get(TRAIN_JOBS, "t", "default"), "Complete")
+        for name, worker in fleet.workers.items():
+            found = await worker.client.get(CLUSTER_TRAINING_RUNTIMES, "plain")
+            assert (uid_of(found), PROPAGATED in labels_of(found)) == (held[name], False)
+
+    on_fleet(check, propagate=True)
+
+
+def test_without_the_option_nothing_is_sent() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(CLUSTER_TRAINING_RUNTIMES, runtime("plain"))
+        await fleet.manager.client.create(TRAIN_JOBS, train_job("ClusterTrainingRuntime"))
+        await asyncio.sleep(20)
+        for worker in fleet.workers.values():
+            with pytest.raises(NotFound):
+                await worker.client.get(CLUSTER_TRAINING_RUNTIMES, "plain")
+
+    on_fleet(check, propagate=False)
