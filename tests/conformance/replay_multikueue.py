@@ -8,7 +8,7 @@ prints one line per scenario, with the first difference where there is one, and 
 from __future__ import annotations
 
 import argparse
-import json
+import itertools
 import logging
 import sys
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from multikueue.compare import Difference, anonymous, differences, swapped
+from multikueue.compare import Difference, anonymous, differences, renamed
 from multikueue.corrected import MANAGER, Expectation, expectation, without_brief_losers
 from multikueue.facts import State, histories
 from multikueue.objects import whole
 from multikueue.owners import other_owners
+from multikueue.recording import Measurements, Unusable, load
 from multikueue.run import Run, play
 
 from corral.runtime.virtual import run_virtual
@@ -58,34 +59,53 @@ def wanted_of(recording: dict[str, Any], run: Run) -> tuple[Expectation, list[St
 
 def nearest(wanted: Expectation, before: list[State], run: Run) -> list[Difference]:
     """How a run differs from what was wanted, read in the way that agrees best: which of equal workers wins is chance."""
+    workers = [name for name in run.clusters if name != MANAGER]
     readings = []
     for even_refused in (False, True):
         expected = histories(without_brief_losers(wanted.states, even_refused=even_refused), before)
         actual = histories(without_brief_losers(run.states, even_refused=even_refused), run.set_up)
-        readings += [
-            differences(wanted, expected, actual),
-            differences(wanted, swapped(expected), actual),
-            differences(wanted, anonymous(expected), anonymous(actual)),
-        ]
+        readings += [differences(wanted, renamed(expected, names), actual) for names in _exchanges(workers)]
+        readings.append(differences(wanted, anonymous(expected, workers), anonymous(actual, workers)))
     return min(readings, key=len)
+
+
+def _exchanges(workers: list[str]) -> list[dict[str, str]]:
+    """The ways to take one worker for another: none, or any two exchanged."""
+    pairs = itertools.combinations(workers, 2)
+    return [{}, *({one: other, other: one} for one, other in pairs)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("-v", "--verbose", action="store_true", help="show the controllers' log")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the controllers' log, and every difference")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.CRITICAL)
     passed = failed = 0
     for path in arguments.files:
-        recording = json.loads(path.read_text())
-        if "steps" not in recording:
+        try:
+            recording = load(path)
+        except Measurements:
+            print(f"skip {path.stem}: measurements, not a scenario")
             continue
-        difference = replay(recording)
-        passed, failed = (passed, failed + 1) if difference else (passed + 1, failed)
-        print(f"{'FAIL' if difference else 'ok  '} {recording['name']}{': ' + difference if difference else ''}")
+        except Unusable as problem:
+            found, name = [str(problem)], path.stem
+        else:
+            found, name = _found(recording), str(recording["name"])
+        passed, failed = (passed, failed + 1) if found else (passed + 1, failed)
+        print(f"{'FAIL' if found else 'ok  '} {name}{': ' + found[0] if found else ''}", flush=True)
+        if arguments.verbose:
+            print("".join(f"     {text}\n" for text in found[1:]), end="")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+def _found(recording: dict[str, Any]) -> list[str]:
+    try:
+        return all_differences(recording)
+    except Exception as error:  # one recording that cannot be played must not end the others
+        logging.getLogger(__name__).info("the replay failed", exc_info=True)
+        return [f"could not be replayed: {type(error).__name__}: {error}"]
 
 
 if __name__ == "__main__":

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from multikueue.corrected import MANAGER, Expectation
 from multikueue.facts import ABSENT, ORDER, Aspect, History
+
+POOL = "a worker"
+"""What every worker is called where they are not told apart."""
 
 # Kinds and aspects that the recordings show but that say nothing about dispatching.
 _IGNORED_KINDS = ("LocalQueue", "ClusterQueue")
@@ -24,7 +28,6 @@ _SET_UP_KINDS = ("MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck")
 _REASON = re.compile(r": (worker\d?|[a-z]+): |cannot be reached|already exists|waits for the first")
 """A reason for waiting, by worker."""
 STOPPING = "kueue.x-k8s.io/stopping"
-_SETTLED = ("yes", "True/Active: Connected", "True/Active: The admission check is active")
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,15 @@ def _same(wanted: Expectation, aspect: Aspect, expected: list[str], actual: list
     if actual is None and aspect.what.startswith("status."):
         return _ends(expected) == ABSENT
     if actual is None:
-        return not expected or (aspect.kind in _SET_UP_KINDS and len(expected) == 1 and expected[0] in _SETTLED)
+        return not expected
     actual = normal(wanted, aspect, actual)
+    if _is_mirrored(aspect):
+        expected, actual = _caught(expected), _caught(actual)
+        if _goes_on(wanted, aspect):
+            return not expected or expected[-1] in actual
+        return expected[-1:] == actual[-1:] and (_within(expected, actual) or _within(actual, expected))
     if _goes_on(wanted, aspect):
         return not Counter(expected) - Counter(actual)
-    if _is_mirrored(aspect):
-        return expected[-1:] == actual[-1:] and (_within(expected, actual) or _within(actual, expected))
     if aspect.what.startswith("status."):
         # Counts pass by; how many of them somebody caught is chance.
         return expected == actual if _is_pooled(aspect) else _ends(expected) == _ends(actual)
@@ -99,7 +105,9 @@ def _same(wanted: Expectation, aspect: Aspect, expected: list[str], actual: list
 
 
 def _is_stateful(wanted: Expectation, aspect: Aspect) -> bool:
-    """What a StatefulSet's status shows on the manager, and the finalizer its Workload has for a moment."""
+    """What a StatefulSet's status shows on the manager, the finalizer its Workload has for a moment, its end."""
+    if aspect.kind == "Event" and aspect.what == "Stopped":
+        return aspect.name.split("/")[-1].rpartition("-")[0] in wanted.stateful
     if aspect.cluster != MANAGER or aspect.name not in wanted.stateful:
         return False
     what = "finalizer " if aspect.kind == "Workload" else "status."
@@ -117,6 +125,11 @@ def _is_mirrored(aspect: Aspect) -> bool:
     return aspect.cluster == MANAGER and aspect.kind not in own and told
 
 
+def _caught(values: list[str]) -> list[str]:
+    """What was caught of a mirrored condition; between two runs of a job there is none."""
+    return _distinct([value for value in values if value != ABSENT])
+
+
 def _ends(values: list[str]) -> str:
     """The last value; a count of nothing and no count are one."""
     return values[-1] if values and values[-1] not in ("0", "{}", "[]") else ABSENT
@@ -128,7 +141,7 @@ def _within(part: list[str], whole: list[str]) -> bool:
 
 
 def _is_pooled(aspect: Aspect) -> bool:
-    return aspect.cluster == "worker"
+    return aspect.cluster == POOL
 
 
 def _may_be_new(wanted: Expectation, aspect: Aspect, values: list[str], actual: History) -> bool:
@@ -159,9 +172,12 @@ def normal(wanted: Expectation, aspect: Aspect, values: list[str]) -> list[str]:
     if aspect.what in ("condition Finished", ORDER):
         # How a Workload ended. Whether one that goes with its owner is marked first is chance.
         values = [value for value in values if not re.match(r"(Finished=)?True/OwnerNotFound", value)]
-        return _distinct([re.sub(r"^(Suspended=(True|False))/.*", r"\1", value) for value in values])
+        return _distinct(
+            [re.sub(r"^(Suspended=True)/(MultiKueueAdapter|JobSuspended)$", r"\1", value) for value in values]
+        )
     if aspect.what == "condition Suspended":
-        values = _distinct([re.sub(r"^True/.*", "True", re.sub(r"^False/.*", "False", value)) for value in values])
+        # Said by the adapter until the worker's own word arrives.
+        values = _distinct([re.sub(r"^True/(MultiKueueAdapter|JobSuspended): .*", "True", value) for value in values])
         return list(dict.fromkeys(values)) if aspect.name in wanted.run_twice else values
     if aspect.what == "nominatedClusterNames" and aspect.name in wanted.served:
         return []
@@ -203,35 +219,48 @@ def _without_names(value: str, names: frozenset[str]) -> str:
 
 
 def _is_ignored(aspect: Aspect) -> bool:
-    return aspect.kind == "Event" and (aspect.what in _IGNORED_EVENTS or aspect.name.startswith("Pod/"))
+    if aspect.kind != "Event":
+        return False
+    # Which pod of a group the end of all is told about is chance.
+    return aspect.what in _IGNORED_EVENTS or (aspect.name.startswith("Pod/") and aspect.what == "FinishedWorkload")
 
 
-def swapped(history: History) -> History:
-    """The same history with worker1 and worker2 exchanged."""
+def renamed(history: History, names: Mapping[str, str]) -> History:
+    """The same history with workers called otherwise."""
+    if not names:
+        return history
+    pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, names))})(?![\w-])")
+
+    def other(text: str) -> str:
+        return _ordered(pattern.sub(lambda match: names[match[1]], text))
+
     return {
-        aspect._replace(cluster=_swap(aspect.cluster)): [_ordered(_swap(value)) for value in values]
+        aspect._replace(cluster=names.get(aspect.cluster, aspect.cluster)): list(map(other, values))
         for aspect, values in history.items()
     }
 
 
-def _swap(text: str) -> str:
-    return re.sub(r"worker([12])", lambda match: f"worker{3 - int(match[1])}", text)
-
-
 def _ordered(text: str) -> str:
     """A list of names in order again."""
-    return json.dumps(sorted(json.loads(text))) if re.fullmatch(r'\["worker\d"(, "worker\d")*\]', text) else text
+    return json.dumps(sorted(json.loads(text))) if re.fullmatch(r'\["[^"]*"(, "[^"]*")*\]', text) else text
 
 
-def anonymous(history: History) -> History:
+def anonymous(history: History, workers: Iterable[str]) -> History:
     """The same history with workers alike: which of two equal workers wins each round is chance."""
     pooled: dict[Aspect, list[list[str]]] = {}
-    for aspect, values in history.items():
-        alike = [_anonymous(value) for value in values]
+    for aspect, values in _each(history, workers):
         if aspect.what.startswith("status."):
-            alike = [value for value in alike[-1:] if _ends([value]) != ABSENT]
-        pooled.setdefault(aspect._replace(cluster=_anonymous(aspect.cluster)), []).append(alike)
+            values = [value for value in values[-1:] if _ends([value]) != ABSENT]
+        pooled.setdefault(aspect, []).append(values)
     return {aspect: _pooled(aspect, found) for aspect, found in pooled.items()}
+
+
+def _each(history: History, workers: Iterable[str]) -> Iterator[tuple[Aspect, list[str]]]:
+    """Every aspect of every worker by itself, all workers called the same."""
+    alike = dict.fromkeys(workers, POOL)
+    for aspect, values in history.items():
+        ((renamed_aspect, renamed_values),) = renamed({aspect: values}, alike).items()
+        yield renamed_aspect, renamed_values
 
 
 def _pooled(aspect: Aspect, found: list[list[str]]) -> list[str]:
@@ -239,7 +268,3 @@ def _pooled(aspect: Aspect, found: list[list[str]]) -> list[str]:
         return found[0]
     together = sorted(value for values in found for value in values)
     return sorted(set(together)) if aspect.what.startswith("status.") else together
-
-
-def _anonymous(text: str) -> str:
-    return re.sub(r"worker[12]", "worker", text)

@@ -134,7 +134,7 @@ def _facts(state: State) -> Iterator[tuple[str, str]]:
     if state.event == "EVENT":
         about = state.object
         text = f"{about.get('type')} {about.get('reason')}: {masked(str(about.get('message')))}"
-        yield str(about.get("reason")), text
+        yield str(about.get("reason")), f"{text} (by {about.get('reportingController')})"
         return
     if state.event == "DELETED":
         yield "exists", "gone"

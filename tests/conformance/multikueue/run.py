@@ -14,7 +14,7 @@ from multikueue.steps import perform
 from multikueue.world import World
 
 SETTLE_S = 3.0
-AFTER_S = 10.0
+AFTER_S = 4.0
 """How long after the last recorded state the run is watched: nothing else may happen that early."""
 READ_S = 0.5
 FRAMEWORKS = [
@@ -28,6 +28,7 @@ FRAMEWORKS = [
 class Run:
     """What happened here."""
 
+    clusters: list[str] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     set_up: list[State] = field(default_factory=list)
     ends: dict[tuple[str, str, Key], Obj] = field(default_factory=dict)
@@ -43,6 +44,21 @@ def cluster_names(recording: Obj) -> list[str]:
     return ["manager", *sorted({"worker1", "worker2", *workers})]
 
 
+def kubeconfigs(recording: Obj, names: list[str]) -> dict[str, str]:
+    """The Secrets that MultiKueueClusters name, and the cluster behind each: its namesake, or the one its name contains."""
+    manifests = [entry.get("object") or {} for entry in recording["setup"]]
+    manifests += [step["manifest"] for step in recording["steps"] if isinstance(step.get("manifest"), dict)]
+    found = {}
+    for manifest in manifests:
+        if manifest.get("kind") == "MultiKueueCluster":
+            source = ((manifest.get("spec") or {}).get("clusterSource") or {}).get("kubeConfig") or {}
+            name = str((manifest.get("metadata") or {}).get("name"))
+            secret = str(source.get("location"))
+            within = next((other for other in names if other in name or other in secret), name)
+            found[secret] = name if name in names else within
+    return found
+
+
 async def play(recording: Obj) -> Run:
     """One run of a recording."""
     # Upstream collects news from workers for a second before it acts on them; states in between show only then.
@@ -51,8 +67,9 @@ async def play(recording: Obj) -> Run:
         **(recording.get("managerConfiguration") or {}),
         "corral": {"remoteEventBatch": "1s"},
     }
-    world = World(cluster_names(recording), configuration)
-    run = Run(states=world.log, ends=world.ends)
+    names = cluster_names(recording)
+    world = World(names, configuration, kubeconfigs(recording, names))
+    run = Run(names, states=world.log, ends=world.ends)
     await world.start()
     try:
         if not await _set_up(world, recording, run):

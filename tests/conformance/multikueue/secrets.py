@@ -43,7 +43,7 @@ async def write_secret(world: World, words: str, recording: Obj) -> None:
 
 def _worker(recording: Obj) -> str:
     """The worker a recording's messages call by name."""
-    found = re.search(r"for cluster (worker\d)", str(recording["steps"]))
+    found = re.search(r"for cluster ([\w-]+)", str(recording["steps"]))
     return found[1] if found else "worker1"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corral.core.errors import ApiError, NotFound
+from corral.core.errors import ApiError, BadRequest, NotFound
 from corral.core.meta import name_of
 from corral.core.resource import Resource
 from corral.kinds.registry import native_kinds
+from corral.simulate.link import LinkState
 from multikueue.facts import Obj
 from multikueue.secrets import write_secret
 from multikueue.world import BY_KIND, World
@@ -62,25 +63,31 @@ async def _act(world: World, step: Obj, recording: Obj) -> None:
 
 
 async def _fault(world: World, words: str) -> None:
-    server = re.search(r"(kill|start|stop \(hang\)|goes on).*", words)
-    worker = re.search(r"worker\d", words)
-    if worker and "API server" in words and server:
-        link = world.links[worker[0]]
-        if words.startswith("kill"):
-            link.set(cut=True)
-        elif words.startswith("stop"):
-            link.set(hung=True)
-        else:
-            link.set()
-        return
-    definition = re.match(r"(remove|install) CRD (\S+) on (worker\d)", words)
-    if definition:
-        await _definition(world, *definition.groups())
+    """What was done to a cluster from outside. Words that only tell what the recorder did itself are fine."""
+    worker = next((name for name in world.links if re.search(rf"\b{re.escape(name)}\b", words)), "")
+    definition = re.match(r"(remove|install) CRD (\S+)", words)
+    if worker and "API server" in words and re.search(r"kill|start|stop|goes on", words):
+        _break(world.links[worker], words)
+    elif worker and definition:
+        await _definition(world, definition[1], definition[2], worker)
+    elif not re.match(r"(wait|state|read|look|note|observe|nothing)", words):
+        raise BadRequest("the player of recordings does not know this step")
+
+
+def _break(link: LinkState, words: str) -> None:
+    if words.startswith("kill"):
+        link.set(cut=True)
+    elif words.startswith("stop"):
+        link.set(hung=True)
+    else:
+        link.set()
 
 
 async def _definition(world: World, action: str, name: str, worker: str) -> None:
     registry = world.clusters[worker].api.registry
-    (kind,) = (kind for kind in native_kinds() if f"{kind.plural}.{kind.group}" == name)
+    kind = next((kind for kind in native_kinds() if f"{kind.plural}.{kind.group}" == name), None)
+    if kind is None:
+        raise NotFound(f"there is no CustomResourceDefinition {name!r} here")
     if action == "remove":
         registry.remove(kind.group, kind.plural)
         world.links[worker].break_streams()
@@ -128,7 +135,9 @@ async def _target(world: World, cluster: str, step: Obj, recording: Obj) -> tupl
     """The object a patch is for: named in the words, else the only one of the kind whose shape the patch has."""
     patch, words = step["patch"], str(step["do"])
     kind = str(patch.get("kind") or _kind_of(patch, words))
-    resource = BY_KIND[kind]
+    resource = BY_KIND.get(kind)
+    if resource is None or cluster not in world.clusters:
+        raise NotFound(f"there is no kind {kind!r} on {cluster!r}")
     items = (await world.clusters[cluster].client.list(resource)).items
     refused = ((step.get("response") or {}).get("details") or {}).get("name")
     changed = _changed_in(recording, cluster, kind, step)

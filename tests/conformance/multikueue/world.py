@@ -8,7 +8,7 @@ from typing import Any
 
 from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
-from corral.core.errors import ApiError, ConnectionFailed
+from corral.core.errors import ApiError, ConnectionFailed, NotFound
 from corral.core.meta import Key, name_of, namespace_of
 from corral.core.resource import Resource
 from corral.kinds.registry import native_kinds
@@ -47,7 +47,9 @@ WRONG_TOKEN = "wrong"
 class World:
     """Clusters, the links between them, and the log of everything that happened."""
 
-    def __init__(self, names: list[str], configuration: Obj) -> None:
+    def __init__(self, names: list[str], configuration: Obj, secrets: dict[str, str] | None = None) -> None:
+        self._secrets = secrets or {}
+        """Kubeconfig Secrets and the clusters they lead to."""
         self.links = {name: LinkState() for name in names if name != "manager"}
         self.clusters: dict[str, SimulatedCluster] = {}
         for name in names:
@@ -119,14 +121,18 @@ class World:
 
     async def create(self, cluster: str, manifest: Obj) -> Obj:
         manifest = self._with_kubeconfig(manifest)
-        resource = BY_KIND[manifest["kind"]]
+        resource = BY_KIND.get(str(manifest.get("kind")))
+        if resource is None:
+            raise NotFound(f"there is no kind {manifest.get('kind')!r} here")
+        if cluster not in self.clusters:
+            raise NotFound(f"there is no cluster {cluster!r}")
         return await self.clusters[cluster].client.create(resource, manifest, manager="kubectl-create")
 
     def _with_kubeconfig(self, manifest: Obj) -> Obj:
-        """Blanked kubeconfigs are filled in with one of the cluster their Secret is named after."""
+        """Blanked kubeconfigs are filled in with one of the cluster they are for."""
         if manifest["kind"] != "Secret" or "kubeconfig" not in (manifest.get("data") or {}):
             return manifest
-        name = name_of(manifest).removesuffix("-secret").removesuffix("-kubeconfig")
+        name = self._secrets.get(name_of(manifest)) or name_of(manifest).removesuffix("-secret")
         return {**manifest, "data": {"kubeconfig": kubeconfig_data(name)}}
 
     async def real_name(self, cluster: str, resource: Resource, name: str, namespace: str) -> str:
@@ -141,4 +147,12 @@ class World:
 def _event(obj: Obj) -> Obj:
     about: Any = obj.get("involvedObject") or {}
     subject = "/".join(str(about.get(part)) for part in ("kind", "namespace", "name") if about.get(part))
-    return {"type": obj.get("type"), "reason": obj.get("reason"), "message": obj.get("message"), "object": subject}
+    source = obj.get("reportingComponent") or (obj.get("source") or {}).get("component")
+    return {
+        "type": obj.get("type"),
+        "reason": obj.get("reason"),
+        "message": obj.get("message"),
+        "object": subject,
+        "reportingController": source,
+        "action": obj.get("action"),
+    }
