@@ -80,7 +80,10 @@ class EmbeddedCluster:
                 manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision
             )
         if MEMBER in spec.roles:
-            settings_of_member = member_settings(self._configuration)
+            reached_at = self.base.server.url if port else ""
+            settings_of_member = member_settings(
+                self._configuration, entrypoint=reached_at, authority=self.base.api.root_ca
+            )
             kinds = in_registry(self.base.api.registry)
             set_up_member_by_secret(manager, connect_hub, spec.name, settings_of_member, kinds)
         self._agent: NodeAgent | None = None

@@ -64,7 +64,7 @@ class PropertyProvider:
             found = self._manager.informer(NAMESPACES)
             await found.synced()
             namespaces = placed_namespaces(found.list())
-        if settings.collect_namespaces or settings.azure:
+        if settings.collect_namespaces or settings.azure or settings.entrypoint:
             values |= await self._about_the_api()
             told = provider_conditions(None if namespaces is None else len(self._manager.informer(NAMESPACES)))
         if settings.azure:

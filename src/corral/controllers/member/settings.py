@@ -53,8 +53,9 @@ class MemberSettings:
         )
 
 
-def member_settings(configuration: Obj) -> MemberSettings:
-    """The settings in the `member` part of a Corral configuration."""
+def member_settings(configuration: Obj, *, entrypoint: str = "", authority: str = "") -> MemberSettings:
+    """The settings in the `member` part of a Corral configuration. Where the member's API is reached is told to the hub
+    unless all is to be as upstream does it."""
     part: Obj = configuration.get("member") or {}
     default = MemberSettings.upstream() if part.get("upstream") else MemberSettings()
     wait = part.get("deletionWaitTime")
@@ -69,6 +70,8 @@ def member_settings(configuration: Obj) -> MemberSettings:
         announce=default.announce,
         keep_defects=default.keep_defects,
         null_timestamps=bool(part.get("nullTemplateTimestamps", default.null_timestamps)),
+        entrypoint="" if part.get("upstream") else entrypoint,
+        authority="" if part.get("upstream") else authority,
         azure=part.get("propertyProvider") == "azure",
         azure_costs=part.get("propertyProvider") == "azure" and bool(part.get("costProperties", True)),
     )
