@@ -16,6 +16,7 @@ from corral.core.selectors import FieldSelector, Selector, parse_field_selector,
 from corral.core.streams import LogOptions, PodStreams
 from corral.server.api import Api
 from corral.server.discovery import Discovery
+from corral.server.endpoints import version
 from corral.server.options import DeleteOptions, ListOptions, WatchOptions, WriteOptions
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -178,7 +179,7 @@ class LocalClient:
 
     async def raw(self, method: str, path: str, body: Obj | None = None) -> Obj:
         if method == "GET" and path == "/version":
-            return {"gitVersion": "embedded"}
+            return version()
         if method == "GET" and path.startswith(("/api/", "/apis")):
             document = Discovery(self._api.registry, (), "").document(path)
             if document is not None:

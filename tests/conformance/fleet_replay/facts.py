@@ -21,7 +21,7 @@ MINUTES = re.compile(r"\d+\.\d\d minutes ago")
 POD = re.compile(r"((?:Created|Deleted) pod: \S+|Pod \S+)-(?:<rand>|[a-z0-9]{5})(?=$| creation)")
 ADDRESS = re.compile(r'"10\.\d+\.\d+\.\d+"|(?<="nodePort": )\d+')
 """Addresses and ports that clusters give to Services as they please."""
-VERSION = re.compile(r'"(v1\.\d+\.\d+[^"]*|embedded)"')
+VERSION = re.compile(r'"v1\.\d+\.\d+[^"]*"')
 """The version of Kubernetes that a cluster says it is."""
 REPLICA_SET = re.compile(r"((?:[Rr]eplica set|ReplicaSet) \"?[-a-z0-9/]+)-[a-z0-9]{8,10}\b")
 """Their names end in a hash of the pod template."""
