@@ -40,6 +40,7 @@ class SimulatedFleet:
         *,
         seed: int = 0,
         configuration: Obj | None = None,
+        worker_configuration: Obj | None = None,
         cpu: str = "8",
         skews: dict[str, float] | None = None,
     ) -> None:
@@ -48,7 +49,11 @@ class SimulatedFleet:
         self.manager = SimulatedCluster("manager", seed=seed, configuration=configuration, connect=self._connect)
         self.workers = {
             name: SimulatedCluster(
-                name, seed=seed, nodes=[NodeSpec(f"{name}-node1", capacity)], skew=(skews or {}).get(name, 0.0)
+                name,
+                seed=seed,
+                nodes=[NodeSpec(f"{name}-node1", capacity)],
+                configuration=worker_configuration,
+                skew=(skews or {}).get(name, 0.0),
             )
             for name in workers
         }

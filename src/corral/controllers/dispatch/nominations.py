@@ -17,10 +17,11 @@ from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, status_of, with_status
 from corral.core.resource import Resource
 from corral.core.timestamps import format_duration, parse_time
-from corral.decide.dispatch import model, nominate
+from corral.decide.dispatch import gates, model, nominate
 from corral.decide.dispatch.copy import remote_workload
 from corral.decide.dispatch.machine import check_state
 from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
+from corral.jobs import statuses
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, together
 
@@ -78,8 +79,19 @@ class Nominations:
         if self._context.settings.say_why:
             await self._context.explain(workload, subject.check, waiting)
         asked = self._context.refusals.soonest(key_of(workload))
-        again = [seconds for seconds in (nomination.again_after, patience, asked) if seconds is not None]
+        turn = await self._open_gate(key_of(workload)) if self._context.settings.orchestrates else None
+        again = [seconds for seconds in (nomination.again_after, patience, asked, turn) if seconds is not None]
         return Result(min(again)) if again else None
+
+    async def _open_gate(self, key: Key) -> float | None:
+        """Let the worker preempt whose turn it is; seconds until the next turn."""
+        remotes = {remote.name: remote for remote in self._context.remotes.connected()}
+        copies = {name: copy for name, remote in remotes.items() if (copy := remote.workload(key)) is not None}
+        opening = gates.next_opening(copies, self._context.manager.clock.now())
+        if opening.cluster:
+            copy = gates.opened(copies[opening.cluster], self._context.manager.clock.timestamp())
+            await statuses.write_admission(remotes[opening.cluster].client, copy)
+        return opening.again_after
 
     def _fenced_off(self, key: Key) -> float:
         """Seconds until no worker out of reach can be running this Workload any more."""
@@ -166,6 +178,8 @@ class Nominations:
             return
         try:
             copy = remote_workload(subject.workload, self._context.settings.origin)
+            if self._context.settings.orchestrates and self._components.nomination(subject) is None:
+                copy = gates.gated(copy)
             if await create_copy(remote, copy, self._context.settings.origin):
                 self._context.metrics.copied(remote.name)
         except NotOurs as problem:

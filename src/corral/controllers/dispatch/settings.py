@@ -36,6 +36,8 @@ class DispatchSettings:
     """Show on the manager's Workload why each worker does not take it."""
     propagate: bool = False
     """Copy the ConfigMaps, Secrets and runtimes a job names to the worker that runs it."""
+    orchestrates: bool = False
+    """Let one worker at a time preempt for a Workload, the longest waiting first."""
     merges: bool = False
     """Replace Workload statuses as a whole instead of applying parts of them, as upstream's gate of that purpose does."""
     fencing: bool = False
@@ -60,6 +62,7 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         give_up_after=None if give_up is None else _seconds(give_up, 0.0),
         say_why=bool(own.get("sayWhy", True)),
         propagate=bool(own.get("propagateDependencies", False)),
+        orchestrates=bool((configuration.get("featureGates") or {}).get("MultiKueueOrchestratedPreemption", False)),
         merges=bool((configuration.get("featureGates") or {}).get("WorkloadRequestUseMergePatch", False)),
         fencing=bool(own.get("fencing", False)),
         enabled=bool((configuration.get("featureGates") or {}).get("MultiKueue", True)),
