@@ -183,7 +183,7 @@ class WorkloadDecoder:
             priority=priority,
             base_priority=base,
             created=created,
-            order_time=self._order_time(found, created) + self._behind_siblings(obj, flavors),
+            order_time=self._order_time(found, created) + (self._behind_siblings(obj, flavors) if flavors else 0.0),
             pod_sets=pod_sets,
             shape=(shapes, priority, replaces, flavors),
             active=spec.get("active") is not False,
@@ -229,10 +229,8 @@ class WorkloadDecoder:
             known = self._known[shapes] = (pod_sets, shapes)
         return known
 
-    def _behind_siblings(self, obj: Obj, flavors: str | None) -> float:
+    def _behind_siblings(self, obj: Obj, flavors: str) -> float:
         """Variants are created in the same second; those on better flavors go first."""
-        if not flavors:
-            return 0.0
         queue = Key(key_of(obj).namespace, spec_of(obj).get("queueName") or "")
         return 0.001 * self._rank_of(queue, flavors.partition(",")[0])
 
