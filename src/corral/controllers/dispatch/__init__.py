@@ -8,6 +8,7 @@ from corral.controllers.dispatch.admission_checks import MultiKueueChecks
 from corral.controllers.dispatch.clusters import Connect, MultiKueueClusters
 from corral.controllers.dispatch.garbage import CollectGarbage
 from corral.controllers.dispatch.metrics import DispatchMetrics
+from corral.controllers.dispatch.quotas import QuotaAutomation
 from corral.controllers.dispatch.remote_pods import RemotePods
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
@@ -33,8 +34,18 @@ def set_up_dispatch(
     metrics = DispatchMetrics(manager.metrics)
     workloads = DispatchWorkloads(settings, remotes, adapters, metrics)
     kinds = [adapter.resource for adapter in adapters]
-    queues_changed = workloads.queues_changed if settings.dispatcher == LATE_BINDING else None
-    MultiKueueClusters(settings, remotes, connect, kinds, workloads.wake, metrics, queues_changed).setup(manager)
+    followers = [workloads.queues_changed] if settings.dispatcher == LATE_BINDING else []
+    if settings.automates_quota:
+        quotas = QuotaAutomation(remotes)
+        quotas.setup(manager)
+        followers.append(quotas.queues_changed)
+
+    def queues_changed(cluster: str) -> None:
+        for follower in followers:
+            follower(cluster)
+
+    follow = queues_changed if followers else None
+    MultiKueueClusters(settings, remotes, connect, kinds, workloads.wake, metrics, follow).setup(manager)
     MultiKueueChecks().setup(manager)
     workloads.setup(manager)
     CollectGarbage(settings, remotes).setup(manager)

@@ -36,6 +36,8 @@ class DispatchSettings:
     """Show on the manager's Workload why each worker does not take it."""
     propagate: bool = False
     """Copy the ConfigMaps, Secrets and runtimes a job names to the worker that runs it."""
+    automates_quota: bool = False
+    """Give queues that dispatch the quota their workers have together, where their config asks for it."""
     orchestrates: bool = False
     """Let one worker at a time preempt for a Workload, the longest waiting first."""
     merges: bool = False
@@ -62,6 +64,7 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         give_up_after=None if give_up is None else _seconds(give_up, 0.0),
         say_why=bool(own.get("sayWhy", True)),
         propagate=bool(own.get("propagateDependencies", False)),
+        automates_quota=bool((configuration.get("featureGates") or {}).get("MultiKueueManagerQuotaAutomation", False)),
         orchestrates=bool((configuration.get("featureGates") or {}).get("MultiKueueOrchestratedPreemption", False)),
         merges=bool((configuration.get("featureGates") or {}).get("WorkloadRequestUseMergePatch", False)),
         fencing=bool(own.get("fencing", False)),
