@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.e2e.operated_cluster import EXAMPLES, OperatedCluster, has, kind
+from tests.published import published
 
 from corral.core import conditions
 from corral.core.meta import labels_of
+from corral.kinds.core import PODS
+from corral.node.images import Catalog
 from corral.operators.setup import ray_is_installed
 
 pytestmark = pytest.mark.e2e
@@ -80,6 +83,26 @@ async def test_train_job_runs_on_two_nodes(cluster: OperatedCluster) -> None:
     assert conditions.is_true(done, "Complete")
     master = "train-two-nodes-node-0-0.train-two-nodes"
     assert await cluster.output() == [f"node {rank} of 2, 1 processes, master {master}" for rank in (0, 1)]
+
+
+async def test_the_published_train_job_runs_as_it_is(tmp_path: Path) -> None:
+    # Its image has no command and nothing stands for it here, so each pod waits for a while and succeeds.
+    quick = tmp_path / "images.toml"
+    quick.write_text("[defaults]\nsimulate_seconds = 1\n")
+    cluster = OperatedCluster(tmp_path / "state", catalog=Catalog.load(quick))
+    await cluster.start()
+    try:
+        await cluster.client.create(
+            kind("trainer.kubeflow.org", "ClusterTrainingRuntime"), published("cluster-training-runtime")
+        )
+        resource = kind("trainer.kubeflow.org", "TrainJob")
+        await cluster.client.create(resource, published("trainjob"))
+        done = await cluster.wait(resource, "pytorch-multikueue", has("Complete", "Failed"))
+        assert conditions.is_true(done, "Complete")
+        pods = (await cluster.client.list(PODS, "default")).items
+        assert [pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] for pod in pods] == ["1", "1"]
+    finally:
+        await cluster.stop()
 
 
 async def test_ray_job_runs_its_entry_point(cluster: OperatedCluster) -> None:
