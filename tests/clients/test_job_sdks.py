@@ -130,7 +130,7 @@ def test_codeflare_sdk(kubeconfig: str) -> None:
         """
         import time
         from kubernetes import config
-        from codeflare_sdk import Cluster, ClusterConfiguration
+        from codeflare_sdk import Cluster, ClusterConfiguration, RayJob
         config.load_kube_config()
         sizes = {f"{who}_{what}_{bound}": 1 for who in ("head", "worker") for what in ("cpu", "memory") for bound in ("requests", "limits")}
         cluster = Cluster(ClusterConfiguration(name="cf", namespace="default", num_workers=1, image="rayproject/ray:2.58.0", **sizes))
@@ -141,8 +141,19 @@ def test_codeflare_sdk(kubeconfig: str) -> None:
                 break
             time.sleep(1)
         print("=" + status.name)
+        print("=" + cluster.details(print_to_console=False).name)
         cluster.down()
+        config = ClusterConfiguration(name="cfjob", namespace="default", num_workers=1, image="rayproject/ray:2.58.0", **sizes)
+        job = RayJob(job_name="cfjob", entrypoint="echo hello", cluster_config=config, namespace="default")
+        job.submit()
+        for _ in range(60):
+            status, ready = job.status(print_to_console=False)
+            if status.name in ("COMPLETE", "FAILED"):
+                break
+            time.sleep(1)
+        print("=" + status.name)
+        job.delete()
         """,
         timeout=200,
     )
-    assert lines == ["READY"]
+    assert lines == ["READY", "cf", "COMPLETE"]
