@@ -250,6 +250,11 @@ class Life:
         state._settle()
         return state
 
+    def try_again(self) -> None:
+        """Give everybody who was set aside another chance."""
+        for queue in list(self.world.state.world.queues.values()):
+            self.world.state._flush_tree(queue)
+
     def outcome(self) -> dict[str, Any]:
         """Who holds what, and who was told to leave."""
         return {
@@ -341,3 +346,26 @@ def test_settled_clusters_stay_settled_and_everyone_has_a_reason(
     life.world.settle(rounds=60)
     assert not life.world.state.needs_cycle(life.world.now) or not life.world.cycle().decisions
     assert_everyone_has_a_reason(life)
+
+
+@modest
+@given(st.booleans(), all_queues, trees, steps_of_a_life, st.sets(st.integers(0, 59), min_size=1))
+def test_restarts_change_nothing(
+    fair: bool, queues: tuple[Obj, ...], trees: list[Obj], steps: list[tuple[Any, ...]], restarts: set[int]
+) -> None:
+    """Two clusters live the same life; one forgets everything but its objects now and then.
+
+    Whoever was set aside is tried again after a restart, as after any event that frees quota; the other cluster does so too.
+    """
+    config = QueueingSettings(fair_sharing=fair)
+    steady, restarted = Life(config, queues, trees), Life(config, queues, trees)
+    for number, step in enumerate(steps):
+        steady.apply(step)
+        restarted.apply(step)
+        if number in restarts:
+            restarted.world.state = restarted.rebuilt()
+            steady.try_again()
+        assert steady.outcome() == restarted.outcome()
+    steady.world.settle()
+    restarted.world.settle()
+    assert steady.outcome() == restarted.outcome()

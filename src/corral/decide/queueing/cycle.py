@@ -133,9 +133,7 @@ class Cycle:
                     break
 
     def _give_up_holds(self) -> None:
-        for queue, usage, domains in self._temporary:
-            queue.node.remove(usage)
-            self._change_topology(domains, -1)
+        self._change_holds(-1)
         self._temporary.clear()
 
     def _return(self, heads: list[Entry]) -> None:
@@ -205,7 +203,7 @@ class Cycle:
             return False
         if any(target.reservation.info.key in self._claimed for target in entry.targets):
             return self._skip(entry, messages.OVERLAPPING_TARGETS, preempting=True)
-        if not fits:
+        if not fits or (mode is Mode.FIT and self._claimed and not self._fits_already(entry)):
             return self._skip(entry, messages.NO_LONGER_FITS, preempting=mode is Mode.PREEMPT)
         for target in entry.targets:
             self._claimed[target.reservation.info.key] = target
@@ -287,6 +285,21 @@ class Cycle:
             give_back(reservation)
         return quota, nodes
 
+    def _fits_already(self, entry: Entry) -> bool:
+        """Quota and nodes as they are, while the victims of this round still hold theirs."""
+        self._change_holds(-1)
+        domains = entry.nominated.topology_usage
+        fits = entry.queue.node.fits(entry.usage) and (
+            not domains or self.world.topology.fits(entry.queue.topology_flavors, domains)
+        )
+        self._change_holds(1)
+        return fits
+
+    def _change_holds(self, sign: int) -> None:
+        for queue, usage, domains in self._temporary:
+            (queue.node.add if sign > 0 else queue.node.remove)(usage)
+            self._change_topology(domains, sign)
+
     def _hold(self, queue: ClusterQueue, usage: Usage, domains: TopologyUsage) -> None:
         """Keep usage from later entries until the round ends."""
         queue.node.add(usage)
@@ -327,7 +340,7 @@ class Cycle:
         entry.told = True
         entry.item.cursor = None
         explanation = entry.message
-        entry.message = f"{explanation}. Pending the preemption of {len(victims)} workload(s)"
+        entry.message = f"{explanation}. {messages.PENDING_PREEMPTION} {len(victims)} workload(s)"
         for victim in victims:
             world.expected_evictions.setdefault(victim.key, victim.uid)
         if any(not victim.ongoing for victim in victims) or entry.item.verdict != self._verdict(entry):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 
 from corral.core.meta import Key
+from corral.decide.queueing import messages
 from corral.decide.queueing.activity import refresh_activity
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation, as_reserving
 from corral.decide.queueing.cycle import Cycle
@@ -45,6 +46,8 @@ class Intake:
         self._local_queues_of: dict[str, dict[Key, None]] = {}
         self._homeless: dict[str, dict[Key, None]] = {}
         """Reservations in ClusterQueues that do not exist (yet)."""
+        self._preempting: dict[Key, None] = {}
+        """Workloads that were preempting when a former process ended; they go on as the first of their queue."""
         self._to_flush: dict[str, None] = {}
         self._alarms: list[tuple[float, Key]] = []
         self._now = 0.0
@@ -81,6 +84,8 @@ class Intake:
                 world.ledger.forgive(old.queue_key, key)
             self._by_local_queue.setdefault(Key(key.namespace, info.queue), {})[key] = None
         world.workloads[key] = info
+        if old is None and not info.reserving and messages.was_preempting(info.obj):
+            self._preempting[key] = None
         if info.evicted or not info.reserving:
             world.expected_evictions.pop(key, None)
         if info.finished:
@@ -209,6 +214,8 @@ class Intake:
             return
         backoff = self._in_backoff(info)
         pending.add(info, backoff=backoff)
+        if self._preempting and not backoff and self._preempting.pop(info.key, 0) is None:
+            pending.resume_preemption(info.key)
         if backoff and info.requeue_at is not None and not info.requeue_blocked:
             heappush(self._alarms, (info.requeue_at, info.key))
         spec = self.world.local_queues[Key(info.key.namespace, info.queue)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from corral.core.conditions import find
+from corral.core.meta import Obj
 from corral.decide.queueing.candidates import Target
 from corral.decide.queueing.clusterqueue import ClusterQueue
 from corral.decide.queueing.model import WorkloadInfo
@@ -15,7 +17,14 @@ NO_LONGER_FITS = "Workload no longer fits after processing another workload"
 DEFERRED_FIT = (
     "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
 )
+PENDING_PREEMPTION = "Pending the preemption of"
 WAITING_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condition"
+
+
+def was_preempting(workload: Obj) -> bool:
+    """Was a waiting workload last told that its victims are about to leave?"""
+    told = find(workload, "QuotaReserved")
+    return told is not None and told.get("status") == "False" and PENDING_PREEMPTION in str(told.get("message", ""))
 
 
 def no_replacement(nodes: str) -> str:

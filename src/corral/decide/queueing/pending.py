@@ -169,6 +169,11 @@ class PendingQueue:
         for pod_set in item.info.pod_sets:
             add_into(self.requests, pod_set.requests, by)
 
+    def resume_preemption(self, key: Key) -> None:
+        """`key` waits for its victims to leave."""
+        self.preemptor = key
+        self.sticky = None if self.strict else key
+
     def release(self, key: Key) -> None:
         """Forget that `key` is preempting."""
         if self.sticky == key:
@@ -200,8 +205,7 @@ class PendingQueue:
         if verdict is not None:
             item.verdict = verdict
         if cause in ("PendingPreemption", "PendingMigration"):
-            self.preemptor = key
-            self.sticky = None if self.strict else key
+            self.resume_preemption(key)
         if backoff:
             self._set_aside(item, "backoff")
             return False
