@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import re
 import sys
@@ -23,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fleet_replay.actions import actions, apply, made, not_understood, perform
 from fleet_replay.compare import differences, unseen
 from fleet_replay.facts import FLEET, State, histories, recorded
+from fleet_replay.loading import BadRecording, load
 from fleet_replay.measurements import measure
 from fleet_replay.tolerance import DELIBERATE, PASSING
 from fleet_replay.world import HUB, MEMBERS, Circumstances, Seen, World
@@ -32,29 +32,6 @@ from corral.runtime.virtual import run_virtual
 AFTER_S = 3.0
 FOREVER_S = 1e8
 _RUNS = re.compile(r"(?:[Pp]ods run|runs) (\d+(?:\.\d+)?) s")
-
-
-class BadRecording(ValueError):
-    """A file that is not a recording, or not a whole one."""
-
-
-def load(path: Path) -> dict[str, Any]:
-    """A recording; BadRecording with a plain sentence when the file is none."""
-    try:
-        recording = json.loads(path.read_text())
-    except OSError as error:
-        raise BadRecording(f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BadRecording(f"is not JSON: {error}") from error
-    if not isinstance(recording, dict) or not isinstance(recording.get("name"), str):
-        raise BadRecording("is not a recording: it has no name")
-    for part in ("setup", "steps", "log", "outputs"):
-        entries = recording.setdefault(part, [])
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) and "t" in entry for entry in entries):
-            raise BadRecording(f"is not a recording: {part!r} is not a list of entries with a time")
-    if not all(isinstance(entry.get("object"), dict) and "cluster" in entry for entry in recording["log"]):
-        raise BadRecording("is not a recording: an entry of 'log' has no object or no cluster")
-    return recording
 
 
 def circumstances(recording: dict[str, Any]) -> Circumstances:

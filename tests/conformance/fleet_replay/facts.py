@@ -114,6 +114,8 @@ def recorded(log: Iterable[Obj]) -> Iterator[State]:
             yield State(entry["t"], *key, None)
             continue
         # A state with an uid is complete, others are differences.
+        if key not in current and "uid" not in metadata:
+            raise KeyError(f"{key[1]} {key[3]}")
         current[key] = merge(current[key], obj) if key in current and "uid" not in metadata else obj
         yield State(entry["t"], *key, current[key])
 

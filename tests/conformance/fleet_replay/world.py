@@ -190,7 +190,7 @@ class World:
         await asyncio.sleep(1.0)
 
     async def _join(self, name: str) -> None:
-        identity = {"kind": "ServiceAccount", "name": f"member-agent-{name[-1]}", "namespace": "fleet-system"}
+        identity = {"kind": "ServiceAccount", "name": f"member-agent-{name[-1:]}", "namespace": "fleet-system"}
         # An empty group is dropped by the controller's first write, as in the recordings.
         size = self.members[name].size
         spec = {"identity": {**identity, "apiGroup": ""}, "heartbeatPeriodSeconds": size.heartbeat}
