@@ -106,7 +106,7 @@ class BatchJob(SuspendableJob):
         """
         if self.is_suspended(local) and not self.is_suspended(remote) and self.finished(remote) is None:
             return None if conditions.find(local, "Suspended") else _suspended_here(local, remote)
-        return super().sync_status(local, remote)
+        return super().sync_status(local, _counted(local, remote))
 
     def stopped_status(self, job: Obj, now: str) -> Obj:
         """What is counted stays; nothing runs any more."""
@@ -115,6 +115,16 @@ class BatchJob(SuspendableJob):
         entry = conditions.condition("Suspended", True, "MultiKueueAdapter", "The worker that ran the Job is gone")
         held = conditions.conditions_of(job)
         return {**status, "conditions": conditions.set_condition(held, {**entry, "lastProbeTime": now}, now)}
+
+
+def _counted(local: Obj, remote: Obj) -> Obj:
+    """The remote Job with what earlier runs elsewhere counted: the API does not let these numbers go down."""
+    raised = {
+        name: before
+        for name in ("failed", "succeeded")
+        if (before := int(status_of(local).get(name) or 0)) > int(status_of(remote).get(name) or 0)
+    }
+    return with_status(remote, {**status_of(remote), **raised}) if raised else remote
 
 
 def _suspended_here(local: Obj, remote: Obj) -> Obj:

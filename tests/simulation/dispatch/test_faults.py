@@ -378,3 +378,26 @@ def test_a_slice_that_takes_over_deletes_nothing_that_runs() -> None:
             assert (await other.client.list(JOBS)).items == []
 
     on_fleet(check)
+
+
+def test_a_job_that_starts_anew_elsewhere_keeps_what_was_counted() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        client = fleet.manager.client
+        again = job(seconds=50)
+        again["spec"].update(backoffLimit=5, completions=3, parallelism=1)
+        await client.create(JOBS, again)
+        await asyncio.sleep(5)
+        first = await where(fleet)
+        (pod,) = (await fleet.workers[first].client.list(PODS)).items
+        await fleet.workers[first].client.delete(PODS, name_of(pod), "default")
+        await asyncio.sleep(80)
+        before = status_of(await client.get(JOBS, "a", "default"))
+        assert (before["failed"], before["succeeded"]) == (1, 1)
+        fleet.links[first].set(cut=True)
+        await asyncio.sleep(400)
+        assert await where(fleet) not in ("", first)
+        held = await client.get(JOBS, "a", "default")
+        assert conditions.is_true(held, "Complete")
+        assert (status_of(held)["failed"], status_of(held)["succeeded"]) == (1, 3)
+
+    on_fleet(check)
