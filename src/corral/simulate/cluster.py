@@ -110,6 +110,11 @@ class SimulatedCluster:
         if lose_disk:
             self.store = Store(now=self.clock.now)
 
+    @property
+    def remotes(self) -> Remotes | None:
+        """The workers of a manager."""
+        return self._remotes
+
     def remote(self, name: str) -> Remote | None:
         """A worker as this cluster's manager knows it."""
         return self._remotes.get(name) if self._remotes is not None else None

@@ -1,0 +1,146 @@
+"""The pods of dispatched jobs as the manager shows them: whose they are, on which worker, and how they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from corral.controllers.dispatch import set_up_remote_pods
+from corral.controllers.dispatch.remote_pods import IDLE_S, RemotePods
+from corral.controllers.dispatch.settings import DispatchSettings
+from corral.core.errors import Expired, ServiceUnavailable
+from corral.core.meta import Obj, labels_of, name_of, owner_references_of, status_of, uid_of
+from corral.core.resource import Resource
+from corral.decide.dispatch.shown import CLUSTER_LABEL
+from corral.jobs.registry import ADAPTERS, adapters
+from corral.kinds.batch import JOBS
+from corral.kinds.core import PODS
+from corral.kinds.kueue import WORKLOADS
+from corral.runtime.virtual import run_virtual
+from corral.simulate.fleet import SimulatedFleet
+from corral.simulate.jobs import KINDS, batch_job, job_set, pytorch_job
+
+LONG = 100_000
+Script = Callable[[SimulatedFleet, RemotePods], Awaitable[None]]
+
+
+def on_fleet(test: Script) -> None:
+    configuration = {
+        "integrations": {"frameworks": [kind.framework for kind in KINDS]},
+        "multiKueue": {"workerLostTimeout": "60s", "gcInterval": "15s"},
+    }
+
+    async def main() -> None:
+        async with SimulatedFleet(configuration=configuration) as fleet:
+            await fleet.introduce()
+            await fleet.set_up_queues()
+            await asyncio.sleep(1)
+            remotes = fleet.manager.remotes
+            assert remotes is not None
+            pods = set_up_remote_pods(
+                fleet.manager.manager,
+                DispatchSettings(),
+                remotes,
+                adapters(ADAPTERS),
+                lambda: fleet.manager.store.revision,
+            )
+            await test(fleet, pods)
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(
+    ("resource", "made", "label"),
+    [
+        (KINDS[0].resource, batch_job("a", 1, LONG), "batch.kubernetes.io/controller-uid"),
+        (KINDS[1].resource, job_set("a", 1, LONG), "jobset.sigs.k8s.io/jobset-uid"),
+        (KINDS[2].resource, pytorch_job("a", 1, LONG), ""),
+    ],
+    ids=["Job", "JobSet", "PyTorchJob"],
+)
+def test_a_pod_belongs_to_the_managers_job_whatever_is_in_between(resource: Resource, made: Obj, label: str) -> None:
+    async def check(fleet: SimulatedFleet, pods: RemotePods) -> None:
+        job = await fleet.manager.client.create(resource, made)
+        await asyncio.sleep(5)
+        (shown,) = await pods.list("default")
+        (workload,) = (await fleet.manager.client.list(WORKLOADS)).items
+        assert labels_of(shown)[CLUSTER_LABEL] == status_of(workload)["clusterName"]
+        assert [owner["uid"] for owner in owner_references_of(shown)] == [uid_of(job)]
+        if label:
+            assert labels_of(shown)[label] == uid_of(job)
+        assert await pods.list("other") == []
+        assert (await fleet.manager.client.list(PODS)).items == []
+
+    on_fleet(check)
+
+
+def test_a_workers_own_pods_and_those_of_other_managers_are_not_shown() -> None:
+    async def check(fleet: SimulatedFleet, pods: RemotePods) -> None:
+        foreign = batch_job("theirs", 1, LONG)
+        foreign["metadata"]["labels"]["kueue.x-k8s.io/multikueue-origin"] = "other"
+        own = batch_job("own", 1, LONG)
+        for worker in fleet.workers.values():
+            await worker.client.create(JOBS, foreign)
+            await worker.client.create(JOBS, own)
+        await asyncio.sleep(5)
+        assert await pods.list() == []
+
+    on_fleet(check)
+
+
+def test_changes_come_in_order_and_go_on_where_a_list_ended() -> None:
+    async def check(fleet: SimulatedFleet, pods: RemotePods) -> None:
+        revision = fleet.manager.store.revision
+        assert await pods.list("", revision) == []
+        await fleet.manager.client.create(JOBS, batch_job("a", 1, 5))
+        await asyncio.sleep(30)
+        current, feed = await pods.follow(revision)
+        assert current == []
+        seen = feed.poll()
+        assert seen[0].old is None
+        assert seen[-1].new is None
+        phases = [status_of(change.new).get("phase") for change in seen if change.new is not None]
+        assert phases == sorted(phases, key=["Pending", "Running", "Succeeded"].index)
+        versions = [int(change.new["metadata"]["resourceVersion"]) for change in seen if change.new is not None]
+        assert versions == sorted(versions)
+        feed.close()
+
+    on_fleet(check)
+
+
+def test_after_a_pause_a_watch_is_told_to_list_again() -> None:
+    async def check(fleet: SimulatedFleet, pods: RemotePods) -> None:
+        revision = fleet.manager.store.revision
+        await pods.list("", revision)
+        await fleet.manager.client.create(JOBS, batch_job("a", 1, LONG))
+        await asyncio.sleep(IDLE_S + 10)
+        with pytest.raises(Expired):
+            await pods.follow(revision)
+        (shown,) = await pods.list("", fleet.manager.store.revision)
+        assert status_of(shown)["phase"] == "Running"
+
+    on_fleet(check)
+
+
+def test_a_pod_moves_with_its_job_to_another_worker() -> None:
+    async def check(fleet: SimulatedFleet, pods: RemotePods) -> None:
+        await fleet.manager.client.create(JOBS, batch_job("a", 1, LONG))
+        await asyncio.sleep(5)
+        (first,) = await pods.list()
+        away = labels_of(first)[CLUSTER_LABEL]
+        fleet.links[away].set(cut=True)
+        await asyncio.sleep(20)
+        with pytest.raises(ServiceUnavailable, match=f"cluster {away}, which runs the pod, cannot be reached"):
+            await pods.forward(first, "GET", "/", {})
+        await asyncio.sleep(100)
+        clusters = [labels_of(pod)[CLUSTER_LABEL] for pod in await pods.list()]
+        assert [name for name in clusters if name != away] == [name for name in fleet.workers if name != away]
+        fleet.links[away].set()
+        await asyncio.sleep(400)
+        (moved,) = await pods.list()
+        assert labels_of(moved)[CLUSTER_LABEL] != away
+        assert name_of(moved).startswith("a-")
+
+    on_fleet(check)
