@@ -8,7 +8,7 @@ KUBE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral/kube
 JOBS ?= 2
 PYTEST := KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m pytest -q
 
-.PHONY: help install demo test lint format bench soak docs sdk kube-tools build clean
+.PHONY: help install demo test test-native lint format native bench soak docs sdk frameworks kube-tools build clean
 
 help:            ## say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -38,8 +38,14 @@ format: install  ## put the code into form
 	$(BIN)/ruff format src tests bench tools
 	$(BIN)/ruff check --fix src tests bench tools
 
-bench: install   ## run the benchmarks; results go to bench/RESULTS.md by hand
-	$(BIN)/python -m bench
+native: install  ## compile the hot modules into build/native (needs a C compiler); PYTHONPATH=build/native uses them
+	$(BIN)/python tools/build_native.py
+
+test-native: native ## run the tests of what is compiled against the compiled modules
+	PYTHONPATH=build/native $(PYTEST) -n $(JOBS) --dist loadfile tests/unit tests/property tests/conformance tests/simulation
+
+bench: native    ## run the benchmarks, compiled; results go to bench/RESULTS.md by hand
+	PYTHONPATH=build/native $(BIN)/python -m bench
 
 soak: install    ## the long runs: crash tests, fault simulation with many seeds
 	CORRAL_SOAK=1 $(PYTEST) -n $(JOBS) -m soak --timeout 0 tests
@@ -51,6 +57,10 @@ sdk:             ## the job SDKs that tests/clients drive, in an environment of 
 	test -x .venv-sdk/bin/python || $(PYTHON) -m venv .venv-sdk
 	.venv-sdk/bin/python -m pip install --quiet --constraint constraints-sdk.txt kubeflow kubeflow-training codeflare-sdk
 
+frameworks:      ## torch and Ray for tests/e2e/test_frameworks.py, in an environment of their own (2 GB)
+	test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
+	.venv-frameworks/bin/python -m pip install --quiet torch numpy 'ray[default,serve]'
+
 kube-tools:      ## build real kube-apiserver, etcd and kubectl for comparison (needs Go)
 	tools/kube-tools $(KUBE)
 
@@ -58,4 +68,4 @@ build: install   ## build the wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:           ## remove what the targets made
-	rm -rf $(VENV) .venv-sdk dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-sdk .venv-frameworks build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
