@@ -210,3 +210,29 @@ def test_a_member_that_leaves_keeps_everything_and_finds_it_again() -> None:
         assert len(status_of(placement)["placementStatuses"]) == 3
 
     on_fleet(scenario)
+
+
+def test_a_member_that_returns_while_it_waited_for_an_update_holds_nobody_up() -> None:
+    """Its binding still names the old snapshot, its Works are gone, and the budget is spent elsewhere at that moment."""
+
+    async def scenario(fleet: PlacementFleet) -> None:
+        await make_config(fleet, "app", "0")
+        await place_namespace(fleet, "app", rollingUpdate={"maxUnavailable": 1, "maxSurge": 0})
+        await asyncio.sleep(40)
+        fleet.links["cluster-1"].set(cut=True)
+        await fleet.hub.client.patch(CONFIG_MAPS, "conf", "app", {"data": {"v": "1"}})
+        await asyncio.sleep(30)  # cluster-1 is first in line and does not answer, cluster-2 has to wait
+        member = await fleet.hub.client.get(MEMBER_CLUSTERS, "cluster-2")
+        await fleet.hub.client.delete(MEMBER_CLUSTERS, "cluster-2")
+        await asyncio.sleep(10)
+        again = {"metadata": {"name": "cluster-2"}, "spec": spec_of(member)}
+        await fleet.hub.client.create(MEMBER_CLUSTERS, again)
+        await asyncio.sleep(10)
+        fleet.links["cluster-1"].set()
+        fleet.links["cluster-1"].break_streams()
+        await asyncio.sleep(120)
+        for one in fleet.members.values():
+            assert await value_on(one, "app") == "1"
+        assert conditions.is_true(await fleet.placement("app"), "ClusterResourcePlacementAvailable")
+
+    on_fleet(scenario)

@@ -127,7 +127,7 @@ class WorkController:
         report says so too, which saves whoever released it a write."""
         started = fresh(binding, "RolloutStarted")
         if started is not None:
-            return bool(started["status"] == "True")
+            return bool(started["status"] == "True" or _is_stranded(binding))
         for key in parent_key(binding):
             placement, master = self._records.placements.get(key), self._records.snapshot(key)
             if placement is None or master is None or is_external(placement):
@@ -313,3 +313,10 @@ def _work_concerns(old: Obj | None, new: Obj | None) -> bool:
         or labels_of(old) != labels_of(new)
         or annotations_of(old) != annotations_of(new)
     )
+
+
+def _is_stranded(binding: Obj) -> bool:
+    """Whether a binding waits for the next snapshot and nobody knows how it does with the one it has: it was changed while
+    it waited, or its member left and came back. It has to be served what it was released for, or it would count as down
+    for ever, and hold up the very rollout it waits for."""
+    return not any(fresh(binding, kind) for kind in ("Applied", "Available", "DiffReported", "WorkSynchronized"))
