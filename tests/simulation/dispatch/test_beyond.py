@@ -10,7 +10,7 @@ from corral.core.meta import Obj, status_of
 from corral.kinds.apps import STATEFUL_SETS
 from corral.kinds.batch import JOBS
 from corral.kinds.core import CONFIG_MAPS, EVENTS, SECRETS
-from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
+from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
@@ -105,6 +105,9 @@ def test_connections_and_latency_are_measured() -> None:
         assert 'corral_dispatch_connected{cluster="worker1"} 1.0' in text
         assert 'corral_dispatch_connected{cluster="worker2"} 0.0' in text
         assert "corral_dispatch_seconds_count" in text
+        await fleet.manager.client.delete(MULTI_KUEUE_CLUSTERS, "worker2")
+        await asyncio.sleep(1)
+        assert 'corral_dispatch_connected{cluster="worker2"}' not in fleet.manager.manager.metrics.exposition().decode()
 
     on_fleet(check)
 

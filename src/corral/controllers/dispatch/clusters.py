@@ -75,6 +75,7 @@ class MultiKueueClusters:
         cluster = self._clusters.get(key)
         if cluster is None or is_deleting(cluster):
             await self._drop(key.name)
+            self._metrics.gone(key.name)
             return None
         if is_path(cluster):
             recorder = self._manager.recorder.named("multikueue-cluster")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from corral.runtime.metrics import Metrics
 
 
@@ -24,6 +26,11 @@ class DispatchMetrics:
 
     def connection(self, cluster: str, up: bool) -> None:
         self._connected.labels(cluster).set(1.0 if up else 0.0)
+
+    def gone(self, cluster: str) -> None:
+        """A cluster that is no worker any more has no state."""
+        with suppress(KeyError):
+            self._connected.remove(cluster)
 
     def copied(self, cluster: str) -> None:
         self._copies.labels(cluster).inc()
