@@ -46,6 +46,11 @@ def is_path(cluster: Obj) -> bool:
     return bool(_source(cluster).get("locationType", "Secret") == "Path")
 
 
+def path_of(cluster: Obj) -> str:
+    """The name of the Secret or file of a MultiKueueCluster."""
+    return str(_source(cluster).get("location") or "")
+
+
 def _source(cluster: Obj) -> Obj:
     spec = spec_of(cluster)
     return (spec.get("clusterSource") or {}).get("kubeConfig") or spec.get("kubeConfig") or {}
@@ -53,10 +58,7 @@ def _source(cluster: Obj) -> Obj:
 
 def load_document(cluster: Obj, namespace: str, secret: Callable[[Key], Obj | None]) -> bytes:
     """The kubeconfig text of a MultiKueueCluster."""
-    if (spec_of(cluster).get("clusterSource") or {}).get("clusterProfileRef"):
-        raise AccessProblem(PROFILE_DISABLED, "MultiKueueClusterProfile feature gate is disabled")
-    source = _source(cluster)
-    location = str(source.get("location") or "")
+    location = path_of(cluster)
     if is_path(cluster):
         if ".." in Path(location).parts:
             raise AccessProblem(BAD, f"path {location} must not lead out of its directory")

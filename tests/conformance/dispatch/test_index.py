@@ -1,0 +1,44 @@
+"""The index in README.md names tests and recordings that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TESTS = HERE.parents[1]
+README = (HERE / "README.md").read_text()
+PLACES = {"dispatch": HERE.parent}
+
+
+def short_names() -> dict[str, Path]:
+    found = {}
+    for short, name in re.findall(r"`(\w+)` =\s+`([\w/.]+\.py)`", README):
+        folder = HERE.parent if name.startswith("dispatch/") else TESTS / "simulation" / "dispatch"
+        found[short] = folder / name
+    return found
+
+
+def test_every_file_that_is_named_exists() -> None:
+    files = [*short_names().values(), *(TESTS.parent / name for name in re.findall(r"`(tests/[\w/.]+\.py)", README))]
+    assert len(files) > 10
+    assert [str(path) for path in files if not path.exists()] == []
+
+
+def test_every_test_that_is_named_exists() -> None:
+    names = short_names()
+    missing = []
+    for place, test in re.findall(r"`([\w/.]+)::(test_\w+)`", README):
+        path = names.get(place) or TESTS.parent / place
+        if f"def {test}(" not in path.read_text():
+            missing.append(f"{place}::{test}")
+    assert missing == []
+
+
+def test_every_recording_that_is_named_exists() -> None:
+    have = {path.name.partition("-")[0] for path in (TESTS / "data" / "multikueue").glob("*.json")}
+    named = {
+        name for text in re.findall(r"recordings? ([\w, ]+)", README) for name in re.findall(r"\b\d\d[a-g]?\b", text)
+    }
+    assert len(named) > 20
+    assert named - have == set()
