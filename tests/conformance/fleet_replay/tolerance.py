@@ -37,7 +37,7 @@ class Rule:
 _PLACEMENTS = "(Cluster)?ResourcePlacement(Status)?"
 _SUM = (
     "how many clusters are on their way, and whether a placement shows it, depends on how fast its members and the hub"
-    " write; that a shown state is one of those on the way is checked"
+    " write; what both sides show comes in the same order"
 )
 
 PASSING: list[Rule] = [
@@ -51,6 +51,15 @@ PASSING: list[Rule] = [
     ),
     Rule(_SUM, kind=_PLACEMENTS, what=r"(\S+ )?condition .*RolloutStarted", value=r"False/RolloutNotStartedYet: .*"),
     Rule(_SUM, kind=_PLACEMENTS, what=r"(\S+ )?condition .*Available", value=r"False/ResourceNotAvailableYet: .*"),
+    Rule(
+        _SUM, kind=_PLACEMENTS, what=r"(\S+ )?condition .*WorkSynchronized", value=r"False/WorkNotSynchronizedYet: .*"
+    ),
+    Rule(
+        _SUM,
+        kind=f"{_PLACEMENTS}|(Cluster)?ResourceBinding",
+        what=r"(\S+ )?condition .*DiffReported",
+        value=r"(False|Unknown)/.*",
+    ),
     Rule(_SUM, kind=_PLACEMENTS, what=r"\S+ applicable(ClusterResource|Resource)Overrides", value="-"),
     Rule(
         "an event is told again when a condition comes back, however short it was away",
