@@ -148,7 +148,8 @@ class EmbeddedCluster:
 
 def connect(access: Access) -> Client:
     """The client a manager reaches a worker with."""
-    return HttpClient(access, user_agent="corral-dispatch")
+    # Kubeconfigs with programs to run are refused before; what is left is configured for a ClusterProfile.
+    return HttpClient(access, allow_exec=access.exec is not None, user_agent="corral-dispatch")
 
 
 def connect_hub(access: Access) -> Client:
