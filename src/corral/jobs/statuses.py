@@ -36,10 +36,11 @@ _ORDER: Final = {
 _READINESS: Final = f'k:{{"type":"{names.PODS_READY}"}}'
 
 
-async def apply_status(client: Client, workload: Obj, manager: str, status: Obj) -> Obj:
-    """Apply what `manager` declares, refused when the Workload changed since it was read."""
+async def apply_status(client: Client, workload: Obj, manager: str, status: Obj, *, strict: bool = True) -> Obj:
+    """Apply what `manager` declares; when `strict`, refused when the Workload changed since it was read."""
     held = metadata_of(workload)
-    metadata = {name: held[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in held}
+    kept = ("name", "namespace", "uid", "resourceVersion") if strict else ("name", "namespace", "uid")
+    metadata = {name: held[name] for name in kept if name in held}
     config = {"metadata": metadata, "status": status}
     return await client.apply(WORKLOADS, config, manager=manager, subresource="status")
 

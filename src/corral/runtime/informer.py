@@ -64,6 +64,7 @@ class Informer:
         self._index_functions: dict[str, IndexFunction] = {}
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {}
         self._handlers: list[ChangeHandler] = []
+        self._version = 0
         self._synced = asyncio.Event()
         self._error_handlers: list[Callable[[ApiError], None]] = []
         self.last_error: ApiError | None = None
@@ -121,6 +122,16 @@ class Informer:
 
     # Keeping up
 
+    def learn(self, obj: Obj) -> None:
+        """Take in the answer to a write of our own before the watch brings it, so that nobody acts on what was before.
+
+        What the watch has passed already is not taken: the object may have been deleted since.
+        """
+        version = _number(obj)
+        held = self._objects.get(key_of(obj))
+        if self._synced.is_set() and version > self._version and (held is None or version > _number(held)):
+            self._store(key_of(obj), obj)
+
     async def run(self) -> None:
         """List and watch until cancelled. Failures are retried with jittered back-off, without end."""
         delay = FIRST_RETRY_S
@@ -163,6 +174,7 @@ class Informer:
             held = self._objects.get(key)
             if held is None or resource_version_of(held) != resource_version_of(obj):
                 self._store(key, obj)
+        self._version = int(version) if version.isdecimal() else 0
         self._synced.set()
         return version
 
@@ -184,10 +196,14 @@ class Informer:
                 await self._clock.sleep(FIRST_RETRY_S * self._random.uniform(0.8, 1.2))
 
     def _take(self, event: WatchEvent) -> str:
+        version, key = _number(event.obj), key_of(event.obj)
+        self._version = max(version, self._version)
         if event.type in ("ADDED", "MODIFIED"):
-            self._store(key_of(event.obj), event.obj)
+            held = self._objects.get(key)
+            if held is None or version == 0 or version > _number(held):
+                self._store(key, event.obj)
         elif event.type == "DELETED":
-            self._store(key_of(event.obj), None)
+            self._store(key, None)
         return resource_version_of(event.obj)
 
     def _store(self, key: Key, new: Obj | None) -> None:
@@ -216,3 +232,9 @@ class Informer:
                 del entries[value]
         for value in sorted(after - before):
             entries.setdefault(value, {})[key] = None
+
+
+def _number(obj: Obj) -> int:
+    """The revision of an object, 0 when its version is not a number: then nothing is known of what came first."""
+    version = resource_version_of(obj)
+    return int(version) if version.isdecimal() else 0

@@ -90,12 +90,20 @@ class Context:
         new = with_status(workload, {**status_of(workload), "admissionChecks": states})
         if alone and not self.settings.merges:
             part = statuses.check_part(new, check)
-            return await statuses.apply_status(self.manager.client, new, names.MULTIKUEUE_CONTROLLER, part)
+            return self._written(
+                await statuses.apply_status(self.manager.client, new, names.MULTIKUEUE_CONTROLLER, part)
+            )
         return await self.write(new)
 
     async def write(self, workload: Obj) -> Obj:
         """Store the status of a Workload, refused when it changed since it was read."""
         client = self.manager.client
         if self.settings.merges:
-            return await client.update(WORKLOADS, workload, subresource="status", manager=names.QUEUEING_MANAGER)
-        return await statuses.write_admission(client, workload)
+            return self._written(
+                await client.update(WORKLOADS, workload, subresource="status", manager=names.QUEUEING_MANAGER)
+            )
+        return self._written(await statuses.write_admission(client, workload))
+
+    def _written(self, workload: Obj) -> Obj:
+        self.workloads.learn(workload)
+        return workload

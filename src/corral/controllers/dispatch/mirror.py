@@ -79,7 +79,9 @@ async def _read(remote: Remote, resource: Resource, key: Key) -> Obj | None:
 async def _create_job(remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str) -> Obj:
     wanted = adapter.remote_object(job, workload, origin)
     try:
-        return await remote.client.create(adapter.resource, wanted, manager=names.MULTIKUEUE_MANAGER)
+        made = await remote.client.create(adapter.resource, wanted, manager=names.MULTIKUEUE_MANAGER)
+        remote.learn(adapter.resource, made)
+        return made
     except AlreadyExists:
         return await remote.client.get(adapter.resource, name_of(wanted), namespace_of(wanted))
     except (Invalid, Forbidden, BadRequest, NotFound) as error:
@@ -89,7 +91,7 @@ async def _create_job(remote: Remote, adapter: JobAdapter, job: Obj, workload: s
 async def create_copy(remote: Remote, copy: Obj, origin: str) -> bool:
     """Make the Workload's copy on a worker; True when it is new."""
     try:
-        await remote.client.create(WORKLOADS, copy, manager=names.MULTIKUEUE_MANAGER)
+        remote.learn(WORKLOADS, await remote.client.create(WORKLOADS, copy, manager=names.MULTIKUEUE_MANAGER))
     except AlreadyExists:
         held = await remote.client.get(WORKLOADS, name_of(copy), namespace_of(copy))
         if not is_ours(held, origin):
@@ -107,6 +109,7 @@ async def remove(
         jobs = await _live_job(remote, adapter.resource, job)
     for resource, obj in jobs:
         if is_ours(obj, origin) and not is_shared(remote, obj, key):
+            remote.note_deleted(obj)
             await _delete(remote, resource, obj)
     copy = remote.workloads.get(key)
     if copy is None:

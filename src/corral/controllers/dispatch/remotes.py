@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from corral.client.protocol import Client
 from corral.core import conditions
 from corral.core.errors import ApiError, ConnectionFailed, NotFound, Timeout
-from corral.core.meta import Key, Obj, annotations_of, key_of, labels_of, namespace_of, uid_of
+from corral.core.meta import Key, Obj, annotations_of, generation_of, key_of, labels_of, namespace_of, uid_of
 from corral.core.resource import Resource
 from corral.jobs.adapter import prebuilt_workload
 from corral.jobs.components import component_workloads
@@ -29,6 +29,10 @@ FIRST_RECONNECT_S = 5.0
 MAX_RECONNECT_STEP = 7
 
 
+Wake = Callable[[Key, bool], None]
+"""Called with a Workload that has news, and whether they are only of its job's progress."""
+
+
 class Remote:
     """One worker cluster, connected or not."""
 
@@ -42,7 +46,7 @@ class Remote:
         random: Random,
         origin: str,
         kinds: Sequence[Resource],
-        wake: Callable[[Key], None],
+        wake: Wake,
         lost: Callable[[str], None],
         queues_changed: Callable[[str], None] | None = None,
         renew: Callable[[Client], Awaitable[None]] | None = None,
@@ -84,15 +88,24 @@ class Remote:
         return self.jobs[resource].get(key) if resource in self.jobs else None
 
     def jobs_of(self, workload: Key) -> list[tuple[Resource, Obj]]:
-        """Our job objects on the worker that run under a Workload."""
+        """Our job objects on the worker that run under a Workload, but those we have deleted."""
         value = str(workload)
         return [
-            (resource, obj) for resource, informer in self.jobs.items() for obj in informer.by_index(BY_WORKLOAD, value)
+            (resource, obj)
+            for resource, informer in self.jobs.items()
+            for obj in informer.by_index(BY_WORKLOAD, value)
+            if uid_of(obj) not in self._deleted
         ]
 
     def jobs_by_workload(self) -> list[str]:
         """The Workloads, as `namespace/name`, that our jobs on the worker belong to."""
         return sorted({value for informer in self.jobs.values() for value in informer.index_values(BY_WORKLOAD)})
+
+    def learn(self, resource: Resource, obj: Obj) -> None:
+        """Know what we just made on the worker before its watch tells us."""
+        informer = self.workloads if resource == WORKLOADS else self.jobs.get(resource)
+        if informer is not None:
+            informer.learn(obj)
 
     def note_deleted(self, obj: Obj) -> None:
         self._deleted.add(uid_of(obj))
@@ -198,13 +211,16 @@ class Remote:
             self.admitted_at.pop(uid_of(obj), None)
         elif conditions.is_true(new, names.ADMITTED):
             self.admitted_at.setdefault(uid_of(new), self._clock.now())
-        self._wake(key_of(obj))
+        self._wake(key_of(obj), False)
 
     def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
         assert obj is not None
+        if new is None:
+            self._deleted.discard(uid_of(obj))
+        is_progress = old is not None and new is not None and generation_of(old) == generation_of(new)
         for key in _workload_keys(obj):
-            self._wake(key)
+            self._wake(key, is_progress)
 
     def _failed(self, error: ApiError) -> None:
         if self.connected:

@@ -28,6 +28,7 @@ from corral.core.meta import (
     is_deleting,
     key_of,
     labels_of,
+    metadata_of,
     name_of,
     namespace_of,
     owner_references_of,
@@ -35,6 +36,7 @@ from corral.core.meta import (
     status_of,
     uid_of,
 )
+from corral.core.timestamps import parse_time
 from corral.decide.dispatch import model
 from corral.decide.dispatch.machine import check_state, next_step
 from corral.jobs import workload as wl
@@ -45,6 +47,7 @@ from corral.runtime.controller import Controller, Manager, Result, Watch
 
 BY_CHECK = "admissionCheck"
 REBIND_DELAY_S = 0.05
+QUOTA_FIRST_S = 1.0
 WORKERS = 32  # most of a reconcile is waiting for answers of workers
 
 
@@ -87,9 +90,10 @@ class DispatchWorkloads:
         for resource in self._jobs:
             self._jobs[resource].on_change(self._job_changed)
 
-    def wake(self, key: Key) -> None:
+    def wake(self, key: Key, is_progress: bool = False) -> None:
         """Something about this Workload changed on a worker."""
-        self.controller.queue.add_after(key, self._context.settings.batch_s)
+        settings = self._context.settings
+        self.controller.queue.add_after(key, max(settings.batch_s, settings.progress_s if is_progress else 0.0))
 
     def _retry(self, key: Key) -> None:
         self.controller.queue.add_rate_limited(key)
@@ -106,10 +110,11 @@ class DispatchWorkloads:
     def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
         assert obj is not None
+        is_mirrored = old is not None and new is not None and not _asks_for_something_else(old, new)
         name = annotations_of(obj).get(names.WORKLOAD)
-        if name:
+        if name and not is_mirrored:
             self.wake(Key(namespace_of(obj), name))
-        if old is not None and new is not None and _asks_for_something_else(old, new):
+        if old is not None and new is not None and not is_mirrored:
             for key in self._components.of_job(new):
                 self.wake(key)
 
@@ -149,12 +154,20 @@ class DispatchWorkloads:
             return None
         jobs = self._owners(workload, adapter)
         if jobs and (problem := _not_managed(adapter, jobs[0])):
+            if not wl.has_quota(workload) and self._is_new(workload):
+                return Result(QUOTA_FIRST_S)
             if not _was_looked_at(workload):
                 return None  # the queue comes first
             await self._context.reject(workload, check, f"The owner is not managed by Kueue: {problem}")
             return None
         view = self._view(workload, check)
         return await self._act(Subject(workload, check, adapter, job_key, jobs), next_step(view))
+
+    def _is_new(self, workload: Obj) -> bool:
+        """Whether the queue may not have had its turn yet, which comes before ours."""
+        return (
+            self._context.manager.clock.now() - parse_time(metadata_of(workload)["creationTimestamp"]) < QUOTA_FIRST_S
+        )
 
     async def _act(self, subject: Subject, step: model.Step) -> Result | None:
         match step:
@@ -247,8 +260,13 @@ def _matters_to_components(old: Obj | None, new: Obj | None) -> bool:
 
 
 def _asks_for_something_else(old: Obj, new: Obj) -> bool:
-    """Whether more than the status of a job changed."""
-    return generation_of(old) != generation_of(new) or labels_of(old) != labels_of(new)
+    """Whether more than the status of a job changed, which is what we write there ourselves."""
+    return (
+        generation_of(old) != generation_of(new)
+        or labels_of(old) != labels_of(new)
+        or annotations_of(old) != annotations_of(new)
+        or is_deleting(old) != is_deleting(new)
+    )
 
 
 def _owner_kind(workload: Obj) -> str:

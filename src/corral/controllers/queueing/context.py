@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from corral.client.protocol import Client
 from corral.controllers.queueing.config import QueueingConfig
 from corral.core import conditions
-from corral.core.meta import Key, Obj, name_of, namespace_of, owner_references_of, resource_version_of, spec_of, status_of
+from corral.core.meta import (
+    Key,
+    Obj,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    resource_version_of,
+    spec_of,
+    status_of,
+)
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
 from corral.jobs import statuses
@@ -188,25 +197,30 @@ class Context:
         """
         if self._merges:
             return await self.replace_status(new)
-        return await statuses.write_admission(self.client, new, narrow=narrow)
+        return self._written(await statuses.write_admission(self.client, new, narrow=narrow))
 
-    async def write_part(self, new: Obj, manager: str, part: Obj) -> Obj:
+    async def write_part(self, new: Obj, manager: str, part: Obj, *, strict: bool = True) -> Obj:
         """Store the `part` of a Workload's status that `manager` declares."""
         if self._merges:
             return await self.replace_status(new)
-        return await statuses.apply_status(self.client, new, manager, part)
+        return self._written(await statuses.apply_status(self.client, new, manager, part, strict=strict))
+
+    def _written(self, workload: Obj) -> Obj:
+        self.caches.workloads.learn(workload)
+        return workload
 
     async def write_progress(self, old: Obj, new: Obj) -> Obj:
-        """Store what a job reports about itself: readiness and reclaimable pods, each under its own name."""
+        """Store what a job reports about itself: readiness and reclaimable pods, each under its own name. Only the job
+        decides about these, so it does not matter what else changed meanwhile."""
         before, after = status_of(old), status_of(new)
         written = new
         if before.get("reclaimablePods") != after.get("reclaimablePods"):
             part = {"reclaimablePods": after.get("reclaimablePods")}
-            written = await self.write_part(written, statuses.RECLAIMABLE, part)
+            written = await self.write_part(written, statuses.RECLAIMABLE, part, strict=False)
         for kind in PROGRESS:
             if conditions.find(old, kind) != conditions.find(new, kind):
                 part = statuses.condition_part(new, kind)
-                written = await self.write_part(written, f"kueue-job-controller-{kind}", part)
+                written = await self.write_part(written, f"kueue-job-controller-{kind}", part, strict=False)
         return written
 
     @property
@@ -215,7 +229,7 @@ class Context:
 
     async def replace_status(self, new: Obj) -> Obj:
         """Store the whole status of a Workload."""
-        return await self.client.update(WORKLOADS, new, subresource="status", manager=FIELD_MANAGER)
+        return self._written(await self.client.update(WORKLOADS, new, subresource="status", manager=FIELD_MANAGER))
 
 
 def changed(old: Obj | None, new: Obj | None) -> bool:

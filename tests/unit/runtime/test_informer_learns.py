@@ -1,0 +1,68 @@
+"""An informer takes in the answers to its owner's writes, and never goes back behind what its watch has shown."""
+
+from __future__ import annotations
+
+from corral.core.meta import Key, Obj, name_of
+from corral.kinds.core import CONFIG_MAPS
+from corral.runtime.informer import Informer
+from corral.runtime.virtual import run_virtual
+from corral.testing.cluster import VirtualCluster
+
+KEY = Key("default", "a")
+
+
+async def following(cluster: VirtualCluster) -> tuple[Informer, list[str]]:
+    informer = cluster.manager.informer(CONFIG_MAPS)
+    seen: list[str] = []
+
+    def note(old: Obj | None, new: Obj | None) -> None:
+        if name_of(new or old or {}) == KEY.name:
+            seen.append("gone" if new is None else str(new["data"]["v"]))
+
+    informer.on_change(note)
+    await informer.synced()
+    return informer, seen
+
+
+def config(value: str) -> Obj:
+    return {"metadata": {"name": KEY.name, "namespace": KEY.namespace}, "data": {"v": value}}
+
+
+def test_what_was_written_is_known_at_once_and_told_once() -> None:
+    async def main() -> None:
+        async with VirtualCluster() as cluster:
+            informer, seen = await following(cluster)
+            informer.learn(await cluster.client.create(CONFIG_MAPS, config("1")))
+            assert informer.get(KEY) is not None
+            await cluster.settle()
+            assert seen == ["1"]
+
+    run_virtual(main)
+
+
+def test_what_is_older_than_the_watch_is_not_taken() -> None:
+    async def main() -> None:
+        async with VirtualCluster() as cluster:
+            informer, seen = await following(cluster)
+            first = await cluster.client.create(CONFIG_MAPS, config("1"))
+            second = await cluster.client.update(CONFIG_MAPS, {**first, "data": {"v": "2"}})
+            await cluster.client.delete(CONFIG_MAPS, KEY.name, KEY.namespace)
+            await cluster.advance(0.1)
+            for obj in (first, second):
+                informer.learn(obj)
+            assert informer.get(KEY) is None
+            assert seen == ["1", "2", "gone"]
+
+    run_virtual(main)
+
+
+def test_an_older_event_does_not_undo_what_was_learned() -> None:
+    async def main() -> None:
+        async with VirtualCluster() as cluster:
+            informer, seen = await following(cluster)
+            first = await cluster.client.create(CONFIG_MAPS, config("1"))
+            informer.learn(await cluster.client.update(CONFIG_MAPS, {**first, "data": {"v": "2"}}))
+            await cluster.advance(0.1)
+            assert seen == ["2"] or seen == ["1", "2"]
+
+    run_virtual(main)
