@@ -10,7 +10,7 @@ from corral.controllers.placement.writing import drop_finalizer, ensure_finalize
 from corral.core.conditions import find
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Key, Obj, generation_of, is_deleting, labels_of, name_of, spec_of, with_labels
-from corral.decide.placement.inventory import profile_of, profile_status, silence
+from corral.decide.placement.inventory import heartbeat_of, news_for_profile, profile_of, profile_status, silence
 from corral.kinds.core import NAMESPACES
 from corral.kinds.fleet import CLUSTER_PROFILES, MEMBER_CLUSTERS
 from corral.kinds.fleet.names import PROFILE_CLEANUP, SYSTEM_NAMESPACE
@@ -34,8 +34,16 @@ class ProfileController:
         self._clock = manager.clock
         self._members = manager.informer(MEMBER_CLUSTERS)
         self._profiles = manager.informer(CLUSTER_PROFILES, namespace=SYSTEM_NAMESPACE)
-        controller = manager.add(self, watches=[Watch(MEMBER_CLUSTERS)])
+        controller = manager.add(self, watches=[Watch(MEMBER_CLUSTERS, when=self._has_news)])
         self._profiles.on_change(controller.trigger(Watch(CLUSTER_PROFILES, map=_member_key, when=_concerns_us)))
+
+    def _has_news(self, old: Obj | None, new: Obj | None) -> bool:
+        """Not a heartbeat that says what the last one said, unless it ends a silence."""
+        if old is None or new is None or generation_of(old) != generation_of(new):
+            return True
+        if is_deleting(old) != is_deleting(new) or news_for_profile(old) != news_for_profile(new):
+            return True
+        return heartbeat_of(new) - heartbeat_of(old) > self._threshold
 
     async def reconcile(self, key: Key) -> Result | None:
         member = self._members.get(key)

@@ -29,10 +29,26 @@ def agent_of(member: Obj) -> Obj | None:
     return next((agent for agent in agents if agent.get("type") == "MemberAgent"), None)
 
 
+def heartbeat_of(member: Obj) -> float:
+    """When the member's last heartbeat came; never is long ago."""
+    heartbeat = (agent_of(member) or {}).get("lastReceivedHeartbeat")
+    return parse_time(heartbeat) if heartbeat else float("-inf")
+
+
 def silence(member: Obj, now: float) -> float:
     """How long ago the member's last heartbeat came; for ever when none did."""
-    heartbeat = (agent_of(member) or {}).get("lastReceivedHeartbeat")
-    return now - parse_time(heartbeat) if heartbeat else float("inf")
+    return now - heartbeat_of(member)
+
+
+def news_for_profile(member: Obj) -> Obj:
+    """What of a member's status its profile is made from, the times of heartbeats aside."""
+    status = status_of(member)
+    properties = status.get("properties") or {}
+    told = {
+        name: (properties.get(name) or {}).get("value") for name in (K8S_VERSION, CLUSTER_ENTRYPOINT, CLUSTER_AUTHORITY)
+    }
+    agent = (agent_of(member) or {}).get("conditions")
+    return {"conditions": status.get("conditions"), "agent": agent, "properties": told}
 
 
 def profile_status(member: Obj, profile: Obj, now: float, timestamp: str, threshold: float) -> Obj:
