@@ -32,6 +32,8 @@ class DispatchSettings:
     """How long news from workers is collected before it is acted on; upstream waits a second."""
     progress_s: float = 0.1
     """How long changes of a remote job's status are collected before they are mirrored."""
+    progress_s: float = 0.1
+    """How long changes of a remote job's status are collected before they are mirrored."""
     give_up_after: float | None = None
     """Hand a Workload back to the queue when no worker took it for so long; never when None."""
     say_why: bool = True
