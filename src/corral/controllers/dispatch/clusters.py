@@ -11,20 +11,22 @@ from collections.abc import Callable, Sequence
 
 from corral.client.kubeconfig import Access, KubeconfigError
 from corral.client.protocol import Client
-from corral.controllers.dispatch.access import AccessProblem, is_path, load_document, safe_access, secret_name
+from corral.controllers.dispatch.access import AccessProblem, is_path
 from corral.controllers.dispatch.fence import RENEWALS, renew
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remotes import Remote, Remotes, Wake
 from corral.controllers.dispatch.settings import DispatchSettings
+from corral.controllers.dispatch.sources import Sources
 from corral.core import conditions
 from corral.core.errors import ApiError, ConnectionFailed, Unauthorized
 from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, status_of
 from corral.core.resource import Resource
-from corral.kinds.core import SECRETS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
 Connect = Callable[[Access], Client]
+REREAD_S = 10.0
+"""How often a kubeconfig file is looked at for changes."""
 DEPRECATED_PATH = (
     "Using locationType=Path without MultiKueueKubeConfigPathValidation feature gate is deprecated and will be removed "
     "in a future release. Enable the MultiKueueKubeConfigPathValidation feature gate and place kubeconfig files under "
@@ -58,40 +60,32 @@ class MultiKueueClusters:
     def setup(self, manager: Manager) -> None:
         self._manager = manager
         self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
-        self._secrets = manager.informer(SECRETS, namespace=self._settings.namespace)
-        self._clusters.add_index("secret", lambda obj: (secret_name(obj),) if secret_name(obj) else ())
         self._controller: Controller = manager.add(
             self, watches=[Watch(MULTI_KUEUE_CLUSTERS, when=_spec_changed)], workers=4
         )
-        self._secrets.on_change(self._secret_changed)
-
-    def _secret_changed(self, old: Obj | None, new: Obj | None) -> None:
-        obj = new or old
-        assert obj is not None
-        for cluster in self._clusters.by_index("secret", name_of(obj)):
-            self._controller.queue.add(key_of(cluster))
+        self._sources = Sources(self._settings)
+        self._sources.setup(manager, self._controller.queue.add)
 
     async def reconcile(self, key: Key) -> Result | None:
         cluster = self._clusters.get(key)
         if cluster is None or is_deleting(cluster):
             await self._drop(key.name)
             return None
-        if is_path(cluster):
+        if is_path(cluster) and not self._settings.checks_paths and not self._is_connected(key.name):
             recorder = self._manager.recorder.named("multikueue-cluster")
             recorder.event(cluster, "Warning", "DeprecatedPathUsage", DEPRECATED_PATH)
         try:
-            text = load_document(cluster, self._settings.namespace, self._secrets.get)
-            access = safe_access(text)
+            text, access = self._sources.load(cluster)
         except AccessProblem as problem:
             await self._drop(key.name)
             await self._report(cluster, False, problem.reason, problem.message)
             if not problem.wait:
                 raise
-            return None
+            return Result(REREAD_S) if is_path(cluster) else None
         remote = await self._remote(key.name, text, access)
         if remote.connected:
             await self._report(cluster, True, "Active", "Connected")
-            return None
+            return Result(REREAD_S) if is_path(cluster) else None
         left = remote.retry_at - self._manager.clock.now()
         if left > 0:
             return Result(left)
@@ -145,7 +139,11 @@ class MultiKueueClusters:
             await self._report(cluster, False, "ClientConnectionFailed", _failure(error))
             return Result(remote.back_off())
         await self._report(cluster, True, "Active", "Connected")
-        return None
+        return Result(REREAD_S) if is_path(cluster) else None
+
+    def _is_connected(self, name: str) -> bool:
+        remote = self._remotes.get(name)
+        return remote is not None and remote.connected
 
     async def _drop(self, name: str) -> None:
         remote = self._remotes.pop(name)

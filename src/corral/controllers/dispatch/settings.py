@@ -32,14 +32,18 @@ class DispatchSettings:
     """How long news from workers is collected before it is acted on; upstream waits a second."""
     progress_s: float = 0.1
     """How long changes of a remote job's status are collected before they are mirrored."""
-    progress_s: float = 0.1
-    """How long changes of a remote job's status are collected before they are mirrored."""
     give_up_after: float | None = None
     """Hand a Workload back to the queue when no worker took it for so long; never when None."""
     say_why: bool = True
     """Show on the manager's Workload why each worker does not take it."""
     propagate: bool = False
     """Copy the ConfigMaps, Secrets and runtimes a job names to the worker that runs it."""
+    profiles: bool = False
+    """Take workers from ClusterProfiles too."""
+    access_providers: tuple[Obj, ...] = ()
+    """Programs that give credentials for ClusterProfiles, by the name of the access provider they are for."""
+    checks_paths: bool = False
+    """Take kubeconfig files from one directory only."""
     automates_quota: bool = False
     """Give queues that dispatch the quota their workers have together, where their config asks for it."""
     orchestrates: bool = False
@@ -68,12 +72,22 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         give_up_after=None if give_up is None else _seconds(give_up, 0.0),
         say_why=bool(own.get("sayWhy", True)),
         propagate=bool(own.get("propagateDependencies", False)),
+        profiles=bool((configuration.get("featureGates") or {}).get("MultiKueueClusterProfile", False)),
+        access_providers=_providers(part.get("clusterProfile") or {}),
+        checks_paths=bool((configuration.get("featureGates") or {}).get("MultiKueueKubeConfigPathValidation", False)),
         automates_quota=bool((configuration.get("featureGates") or {}).get("MultiKueueManagerQuotaAutomation", False)),
         orchestrates=bool((configuration.get("featureGates") or {}).get("MultiKueueOrchestratedPreemption", False)),
         merges=bool((configuration.get("featureGates") or {}).get("WorkloadRequestUseMergePatch", False)),
         fencing=bool(own.get("fencing", False)),
         enabled=bool((configuration.get("featureGates") or {}).get("MultiKueue", True)),
     )
+
+
+def _providers(part: Obj) -> tuple[Obj, ...]:
+    """The access providers, under their name or the old one."""
+    if part.get("accessProviders") and part.get("credentialsProviders"):
+        raise ValueError("multiKueue.clusterProfile: accessProviders and credentialsProviders exclude each other")
+    return tuple(part.get("accessProviders") or part.get("credentialsProviders") or ())
 
 
 def _seconds(value: Any, default: float) -> float:
