@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from corral.core.elsewhere import Forwarded, PodChange, PodFeed, PodsElsewhere
 from corral.core.errors import Forbidden, ServiceUnavailable
 from corral.core.meta import Obj, labels_of, name_of, namespace_of, resource_version_of
+from corral.runtime.tasks import until_one_ends
 from corral.server.http.message import Answer, Headers, RawStream, Request, Response, Stream, Upgrade, Writer
 from corral.server.options import Listing, ListOptions, WatchOptions
 from corral.server.selection import Selection
@@ -180,13 +181,7 @@ async def _join(raw: RawStream, answer: Forwarded) -> None:
         while data := await answer.receive():
             await raw.write(data)
 
-    tasks = [asyncio.ensure_future(out()), asyncio.ensure_future(back())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await until_one_ends(out(), back())
 
 
 def _passed_on(request: Request) -> dict[str, str]:

@@ -15,6 +15,7 @@ from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, generation_of, spec_of, status_of, with_status
 from corral.decide.member.properties import PROVIDER_CONDITIONS
 from corral.kinds.fleet import APPLIED_WORKS, INTERNAL_MEMBER_CLUSTERS
+from corral.runtime.changes import changed
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
 AGENT_TYPE: Final = "MemberAgent"
@@ -49,7 +50,7 @@ class Membership:
             INTERNAL_MEMBER_CLUSTERS, namespace=key.namespace, fields=f"metadata.name={key.name}"
         )
         controller: Controller = hub.add(self, watches=[])
-        self._clusters.on_change(controller.trigger(Watch(INTERNAL_MEMBER_CLUSTERS, when=_is_new)))
+        self._clusters.on_change(controller.trigger(Watch(INTERNAL_MEMBER_CLUSTERS, when=changed(generation_of))))
 
     async def reconcile(self, key: Key) -> Result | None:
         cluster = self._clusters.get(key)
@@ -160,10 +161,6 @@ def _with_provider(cluster: Obj, found: Properties, now: str) -> Obj:
     if found.namespaces is not None:
         status["namespaces"] = found.namespaces
     return {**status, "conditions": told} if told else status
-
-
-def _is_new(old: Obj | None, new: Obj | None) -> bool:
-    return old is None or new is None or generation_of(old) != generation_of(new)
 
 
 async def _nothing() -> None:

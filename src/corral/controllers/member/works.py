@@ -47,6 +47,7 @@ from corral.decide.member.work_status import (
 )
 from corral.kinds.fleet import APPLIED_WORKS, WORKS
 from corral.kinds.fleet.names import WORK_CLEANUP
+from corral.runtime.changes import changed
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
 
@@ -79,7 +80,7 @@ class WorkApplier:
         self._paces: dict[Key, Pace] = {}
         self._works = hub.informer(WORKS, namespace=namespace)
         self._controller: Controller = hub.add(self, watches=[], workers=settings.workers)
-        self._works.on_change(self._controller.trigger(Watch(WORKS, when=_is_new)))
+        self._works.on_change(self._controller.trigger(Watch(WORKS, when=changed(generation_of, is_deleting, _heeded))))
 
     def wake(self, work: str) -> None:
         """Look at a Work now."""
@@ -190,15 +191,10 @@ class WorkApplier:
             await self._member.update(APPLIED_WORKS, with_status(applied, status), subresource="status")
 
 
-def _is_new(old: Obj | None, new: Obj | None) -> bool:
-    """A Work that appeared, went, was changed or is being deleted; our own reports on it do not count."""
-    if old is None or new is None:
-        return True
-    return (
-        generation_of(old) != generation_of(new)
-        or is_deleting(old) != is_deleting(new)
-        or any(annotations_of(old).get(name) != annotations_of(new).get(name) for name in ANNOTATIONS)
-    )
+def _heeded(work: Obj) -> list[str | None]:
+    """The annotations of a Work that change what is done with it."""
+    annotations = annotations_of(work)
+    return [annotations.get(name) for name in ANNOTATIONS]
 
 
 def _is_attempted(work: Obj) -> bool:

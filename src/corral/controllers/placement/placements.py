@@ -39,6 +39,7 @@ from corral.decide.placement.status import (
     placement_status,
 )
 from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX, SCHEDULER_CLEANUP
+from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
 
 
@@ -64,7 +65,7 @@ class PlacementController:
         controller = manager.add(
             self,
             watches=[
-                Watch(self._scope.placements, when=_concerns),
+                Watch(self._scope.placements, when=changed(generation_of, is_deleting, finalizers_of, annotations_of)),
                 Watch(self._scope.policies, map=parent_key, delay=self._settings.gather),
                 Watch(self._scope.snapshots, map=parent_key, delay=self._settings.gather),
                 Watch(self._scope.bindings, map=parent_key, delay=self._settings.gather),
@@ -189,15 +190,3 @@ class PlacementController:
     def _contents(self, key: Key, master: Obj) -> list[Obj]:
         group = self._records.group(key, master) or [master]
         return [obj for one in group for obj in spec_of(one).get("selectedResources") or ()]
-
-
-def _concerns(old: Obj | None, new: Obj | None) -> bool:
-    """Not our own reports on a placement."""
-    if old is None or new is None:
-        return True
-    return (
-        generation_of(old) != generation_of(new)
-        or is_deleting(old) != is_deleting(new)
-        or finalizers_of(old) != finalizers_of(new)
-        or annotations_of(old) != annotations_of(new)
-    )

@@ -38,17 +38,13 @@ from corral.decide.placement.selection import SelectionError
 from corral.decide.placement.snapshots import index_of
 from corral.decide.placement.staged import RunError, deletion_stage, make_stages, split_bindings, user_error
 from corral.kinds.fleet.names import POLICY_INDEX, RESOURCE_INDEX, RUN_FINALIZER, TARGET_RUN
+from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
 
 
 def _target_run(request: Obj) -> Iterable[Key]:
     run = labels_of(request).get(TARGET_RUN)
     return (Key(namespace_of(request), run),) if run else ()
-
-
-def _is_new(old: Obj | None, new: Obj | None) -> bool:
-    """A run that is made, changed or deleted; what it says of itself is no news."""
-    return old is None or new is None or generation_of(old) != generation_of(new)
 
 
 class RunController:
@@ -81,7 +77,7 @@ class RunController:
         self._approvals = manager.informer(self._scope.approvals)
         watches = [Watch(self._scope.approvals, map=_target_run)]
         if self._settings.patient_runs:
-            watches.append(Watch(self._scope.runs, when=_is_new))
+            watches.append(Watch(self._scope.runs, when=changed(generation_of)))
         else:
             watches += [Watch(self._scope.runs), Watch(self._scope.bindings, map=self._runs_of)]
         manager.add(self, watches=watches, workers=2)

@@ -29,6 +29,7 @@ from corral.core.meta import (
 )
 from corral.kinds.batch import JOBS
 from corral.kinds.fleet import RESOURCE_PLACEMENTS
+from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Watch
 
 TEMPLATE: Final = "corral.dev/template"
@@ -88,7 +89,10 @@ class TemplateController:
         self._placements.add_index("job", lambda obj: map(str, _job_of(obj)))
         self._queue = manager.add(
             self,
-            watches=[Watch(JOBS, when=_is_streamed), Watch(RESOURCE_PLACEMENTS, map=self._jobs_of, when=_concerns)],
+            watches=[
+                Watch(JOBS, when=_is_streamed),
+                Watch(RESOURCE_PLACEMENTS, map=self._jobs_of, when=changed(spec_of, annotations_of, is_deleting)),
+            ],
             workers=4,
         ).queue
 
@@ -154,15 +158,4 @@ def _is_streamed(old: Obj | None, new: Obj | None) -> bool:
     after = () if new is None else tuple(_names(new))
     return before != after or (
         bool(after) and old is not None and new is not None and is_deleting(old) != is_deleting(new)
-    )
-
-
-def _concerns(old: Obj | None, new: Obj | None) -> bool:
-    """A template or a Job's placement that is another one than before; statuses do not matter."""
-    if old is None or new is None:
-        return True
-    return (
-        spec_of(old) != spec_of(new)
-        or annotations_of(old) != annotations_of(new)
-        or is_deleting(old) != is_deleting(new)
     )

@@ -45,6 +45,7 @@ from corral.decide.placement.works import (
 )
 from corral.kinds.fleet import WORKS
 from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
+from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
 
 DELETION_CHECK_S = 30.0
@@ -88,7 +89,7 @@ class WorkController:
         manager.add(
             self,
             watches=[
-                Watch(self._scope.bindings, when=_binding_concerns),
+                Watch(self._scope.bindings, when=changed(generation_of, is_deleting, finalizers_of, _rollout_started)),
                 Watch(WORKS, map=self._own_binding, when=_work_concerns),
                 Watch(self._scope.placements, map=self._bindings_of, when=self._delivers_otherwise),
             ],
@@ -290,16 +291,8 @@ class WorkController:
 _EARLY = ("Overridden", "WorkSynchronized")
 
 
-def _binding_concerns(old: Obj | None, new: Obj | None) -> bool:
-    """Not our own reports."""
-    if old is None or new is None:
-        return True
-    return (
-        generation_of(old) != generation_of(new)
-        or is_deleting(old) != is_deleting(new)
-        or finalizers_of(old) != finalizers_of(new)
-        or find(old, "RolloutStarted") != find(new, "RolloutStarted")
-    )
+def _rollout_started(binding: Obj) -> Obj | None:
+    return find(binding, "RolloutStarted")
 
 
 def _work_concerns(old: Obj | None, new: Obj | None) -> bool:

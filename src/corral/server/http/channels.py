@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from corral.core.errors import ApiError, BadRequest, Forbidden
 from corral.core.streams import ExecSession, PortStream
+from corral.runtime.tasks import until_one_ends
 from corral.server.http.message import Headers, Query, RawStream, Request
 from corral.server.http.spdy import Session, SpdyStream
 
@@ -105,20 +106,9 @@ async def run_session(raw: RawStream, link: Link, session: ExecSession, wanted: 
     """Carry an exec or attach session until the process ends or the client leaves."""
     ends: _Ends = _SpdyEnds(raw, wanted) if link.transport == "spdy" else _WebSocketEnds(raw, link.protocol)
     try:
-        await _together(ends.serve(), _converse(ends, session, wanted))
+        await until_one_ends(ends.serve(), _converse(ends, session, wanted))
     finally:
         await session.kill()
-
-
-async def _together(serving: Coroutine[Any, Any, None], talking: Coroutine[Any, Any, None]) -> None:
-    """Run both; whichever ends first ends the other."""
-    tasks = [asyncio.ensure_future(serving), asyncio.ensure_future(talking)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _converse(ends: _Ends, session: ExecSession, wanted: frozenset[int]) -> None:
@@ -376,7 +366,7 @@ class _WebSocketForward:
         for index, port in enumerate(self._ports):
             for channel in (2 * index, 2 * index + 1):
                 await self._socket.write(bytes((channel,)) + struct.pack("<H", port))
-        await _together(self._serve(), self._carry_all())
+        await until_one_ends(self._serve(), self._carry_all())
 
     async def _serve(self) -> None:
         while (message := await self._socket.read()) is not None:
