@@ -1,6 +1,7 @@
 """Jobs through one manager to N workers, all embedded clusters over HTTPS on loopback, pods simulated:
 
     python bench/dispatch/run.py [--workers 3] [--jobs 2000] [--dispatcher all-at-once|incremental|late-binding]
+    python bench/dispatch/run.py --all        # 3 workers with every dispatcher, then 10 and 40 workers with fewer jobs
 
 Every cluster has room for all jobs. First one job at a time, then all of them as fast as the manager takes them. This
 process only creates jobs and watches: a job is admitted when a worker's copy of its Workload says so, running when its
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import yaml
@@ -37,8 +39,23 @@ DISPATCHERS = {
     "incremental": "kueue.x-k8s.io/multikueue-dispatcher-incremental",
     "late-binding": "corral.dev/late-binding",
 }
+ROWS = [
+    (3, "all-at-once", 2000),
+    (3, "incremental", 2000),
+    (3, "late-binding", 2000),
+    (10, "all-at-once", 500),
+    (10, "incremental", 500),
+    (10, "late-binding", 500),
+    (40, "all-at-once", 100),
+    (40, "incremental", 200),
+    (40, "late-binding", 200),
+]
+"""Workers, dispatcher and jobs of every run of `--all`."""
+TARGET_P99_MS, TARGET_RATE, TARGET_WORKERS = 150, 150, 3
 STAGES = ("admitted", "running", "finished")
 CREATORS = 8
+SHOWN = 5
+"""Fleets of more clusters are shown as a sum."""
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
@@ -130,6 +147,17 @@ class Cluster:
         return int(json.loads(content)["metadata"]["resourceVersion"])
 
 
+class Cost(NamedTuple):
+    """What one job costs a cluster."""
+
+    milliseconds: float = 0.0
+    writes: float = 0.0
+    calls: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.milliseconds:6.2f} ms CPU, {self.writes:5.2f} writes, {self.calls:5.2f} API calls"
+
+
 class Observer:
     """When each job reached each stage, seen through watches."""
 
@@ -208,7 +236,8 @@ async def unloaded(observer: Observer, manager: Cluster, samples: int) -> None:
     connection.close()
     print(f"one at a time, {samples} jobs after 5 to warm up:")
     for stage in STAGES[:2]:
-        print("  " + observer.describe(stage, names[5:]))
+        target = f"   (target p99 <= {TARGET_P99_MS} ms)" if stage == "admitted" else ""
+        print("  " + observer.describe(stage, names[5:]) + target)
 
 
 async def loaded(observer: Observer, manager: Cluster, clusters: list[Cluster], options: argparse.Namespace) -> None:
@@ -231,17 +260,25 @@ async def loaded(observer: Observer, manager: Cluster, clusters: list[Cluster], 
     await observer.wait("finished", before + len(names))
     for stage in STAGES:
         rate = len(names) / (max(observer.reached[stage][name] for name in names) - began)
-        print(f"  {observer.describe(stage, names)}   {rate:6.1f} jobs/s")
-    print(f"  copies per job {(len(observer.copies) - copies) / len(names):.2f}")
+        target = f" (target >= {TARGET_RATE})" if len(clusters) - 1 == TARGET_WORKERS else ""
+        print(f"  {observer.describe(stage, names)}   {rate:6.1f} jobs/s{target}")
+    exact = " (target 1.00)" if options.dispatcher == "late-binding" else ""
+    print(f"  copies per job {(len(observer.copies) - copies) / len(names):.2f}{exact}")
     calls: Counter[str] = Counter()
+    total = Cost()
     for cluster, earlier, cpu, revision in zip(clusters, requests, spent, revisions, strict=True):
-        milliseconds = (cpu_seconds(cluster.pid) - cpu) / len(names) * 1000
-        writes = (await cluster.revision() - revision) / len(names)
         served = await cluster.metrics()
         if cluster is not manager:
             calls.update(served - earlier)
-        share = (served - earlier).total() / len(names)
-        print(f"  {cluster.name:<9} per job: {milliseconds:6.2f} ms CPU, {writes:5.2f} writes, {share:5.2f} API calls")
+        cost = Cost(
+            (cpu_seconds(cluster.pid) - cpu) / len(names) * 1000,
+            (await cluster.revision() - revision) / len(names),
+            (served - earlier).total() / len(names),
+        )
+        total = Cost(*(one + other for one, other in zip(total, cost, strict=True)))
+        if len(clusters) <= SHOWN or cluster is manager:
+            print(f"  {cluster.name:<12} per job: {cost}")
+    print(f"  all clusters per job: {total}; load {os.getloadavg()[0]:.1f}")
     listed = ", ".join(
         f"{call} {count / len(names):.2f}" for call, count in calls.most_common() if count * 20 > len(names)
     )
@@ -271,7 +308,14 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=50)
     parser.add_argument("--run-seconds", type=float, default=1.0, help="how long a pod runs")
     parser.add_argument("--dispatcher", choices=DISPATCHERS, default="all-at-once")
+    parser.add_argument("--all", action="store_true", help="every run there is a figure for, one after the other")
     options = parser.parse_args()
+    rows = ROWS if options.all else [(options.workers, options.dispatcher, options.jobs)]
+    for workers, dispatcher, jobs in rows:
+        run(argparse.Namespace(**{**vars(options), "workers": workers, "dispatcher": dispatcher, "jobs": jobs}))
+
+
+def run(options: argparse.Namespace) -> None:
     print(f"{options.workers} workers, {options.dispatcher}, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
         as_installed(str(Path(folder, "bytecode")))
@@ -285,4 +329,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -94,10 +94,13 @@ async def measure(state: Path, count: int) -> None:
     placed = await watching
     took = time.monotonic() - began
     print(f"{count} one-Job placements, load {os.getloadavg()[0]:.1f}: created in {created:.2f} s, ", end="")
-    print(f"available after {took:.2f} s = {count / took:.0f}/s")
+    print(f"available after {took:.2f} s = {count / took:.0f}/s (target >= 100/s)")
     clusters = Counter(one["clusterName"] for obj in placed for one in status_of(obj)["placementStatuses"])
     print("spread: " + ", ".join(f"{name} {number}" for name, number in sorted(clusters.items())))
     spent = {name: cpu_seconds(pid) - before[name] for name, pid in found.items()}
+    print(
+        f"CPU per placement: {sum(spent.values()) / count * 1000:.1f} ms, {spent['hub'] / count * 1000:.1f} of it the hub's"
+    )
     print("CPU seconds: " + "  ".join(f"{name} {seconds:.2f}" for name, seconds in spent.items()))
     await hub.close()
 
