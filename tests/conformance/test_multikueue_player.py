@@ -130,6 +130,10 @@ def test_a_kind_nobody_knows_is_said() -> None:
         (b"[]", "is not a recording: it holds no JSON object"),
         (json.dumps({**FIRST, "steps": None}).encode(), "is not a recording: it has no list 'steps'"),
         (json.dumps({**FIRST, "log": [{"t": 1}]}).encode(), "is not a recording: entry 1 of 'log' says no 'cluster'"),
+        (
+            json.dumps({**FIRST, "log": [{**FIRST["log"][0], "object": {}}]}).encode(),
+            "is not a recording: entry 1 of 'log' names no object",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path, content: bytes, said: str) -> None:

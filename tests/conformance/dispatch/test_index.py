@@ -8,7 +8,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 TESTS = HERE.parents[1]
 README = (HERE / "README.md").read_text()
-PLACES = {"dispatch": HERE.parent}
 
 
 def short_names() -> dict[str, Path]:

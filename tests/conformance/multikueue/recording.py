@@ -40,8 +40,17 @@ def load(path: Path) -> Obj:
         raise Measurements
     for part, entry in _PARTS.items():
         _check(recording.get(part), part, entry)
+    _check_names(recording["log"])
     recording.setdefault("name", path.stem)
     return recording
+
+
+def _check_names(log: list[Obj]) -> None:
+    for position, entry in enumerate(log, start=1):
+        metadata = entry["object"].get("metadata")
+        is_named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+        if entry["event"] != "EVENT" and not is_named:
+            raise Unusable(f"is not a recording: entry {position} of 'log' names no object")
 
 
 def _check(entries: object, part: str, wanted: dict[str, Any]) -> None:
