@@ -1,0 +1,190 @@
+"""Pods of other clusters in the API: listed, read, watched and reached like own ones, but never written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from corral.client import kubeconfig
+from corral.client.http import HttpClient
+from corral.controllers.dispatch.pod_feed import Feed, History
+from corral.core.elsewhere import Forwarded, PodChange
+from corral.core.errors import Expired, Forbidden, NotFound
+from corral.core.meta import Obj, name_of, namespace_of
+from corral.fleet.embedded_api import EmbeddedApi
+from corral.kinds.core import PODS
+
+
+def pod(name: str, phase: str = "Running", **labels: str) -> Obj:
+    metadata = {"name": name, "namespace": "default", "labels": {"corral.dev/cluster": "w1", **labels}}
+    spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+class Answer:
+    """What another server says."""
+
+    status = 200
+    headers: Sequence[tuple[str, str]] = [("content-type", "text/plain"), ("authorization", "x")]
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield b"from "
+        yield b"elsewhere\n"
+
+    async def receive(self) -> bytes:
+        return b""
+
+    async def send(self, data: bytes) -> None:
+        """Nobody listens."""
+
+
+class Fake:
+    """Pods elsewhere, as a test puts them."""
+
+    def __init__(self, api: EmbeddedApi) -> None:
+        self._api = api
+        self.history = History()
+        self.history.start(0)
+        self.pods: dict[str, Obj] = {}
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+
+    def put(self, new: Obj | None, name: str = "") -> None:
+        key = name or name_of(new or {})
+        old = self.pods.pop(key, None)
+        revision = self._api.store.revision
+        if new is not None:
+            new = {**new, "metadata": {**new["metadata"], "resourceVersion": str(revision)}}
+            self.pods[key] = new
+        self.history.add(revision, PodChange(old, new))
+
+    async def list(self, namespace: str = "", revision: int = 0) -> Sequence[Obj]:
+        self.history.mark(revision)
+        return [held for held in self.pods.values() if namespace in ("", namespace_of(held))]
+
+    async def get(self, namespace: str, name: str) -> Obj | None:
+        return self.pods.get(name) if namespace == "default" else None
+
+    async def follow(self, after: int) -> tuple[Sequence[Obj], Feed]:
+        return ([] if after else list(self.pods.values())), self.history.follow(after or None)
+
+    async def forward(
+        self, pod: Obj, method: str, target: str, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[Forwarded]:
+        self.asked.append((method, target, dict(headers)))
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Forwarded]:
+            yield Answer()
+
+        return opened()
+
+
+class World:
+    def __init__(self, api: EmbeddedApi, fake: Fake, client: HttpClient) -> None:
+        self.api, self.fake, self.client = api, fake, client
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    api = EmbeddedApi(None)
+    fake = Fake(api)
+    api.server.elsewhere = fake
+    await api.start()
+    client = HttpClient(kubeconfig.access(api.server.kubeconfig()))
+    try:
+        yield World(api, fake, client)
+    finally:
+        await client.close()
+        await api.stop()
+
+
+def own(name: str) -> Obj:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+async def test_lists_have_them_behind_the_own_ones_and_own_ones_hide_theirs(world: World) -> None:
+    await world.client.create(PODS, own("z"))
+    world.fake.put(pod("a", app="x"))
+    world.fake.put(pod("z", app="x"))
+    assert [name_of(held) for held in (await world.client.list(PODS, "default")).items] == ["z", "a"]
+    assert [name_of(held) for held in (await world.client.list(PODS, labels="app=x")).items] == ["a"]
+    assert [name_of(held) for held in (await world.client.list(PODS, fields="metadata.name=a")).items] == ["a"]
+    assert (await world.client.list(PODS, "other")).items == []
+    assert (await world.client.get(PODS, "a", "default"))["status"]["phase"] == "Running"
+
+
+async def test_controllers_of_the_cluster_do_not_see_them(world: World) -> None:
+    world.fake.put(pod("a"))
+    assert (await world.api.client.list(PODS)).items == []
+    with pytest.raises(NotFound):
+        await world.api.client.get(PODS, "a", "default")
+
+
+async def test_they_cannot_be_written(world: World) -> None:
+    world.fake.put(pod("a"))
+    with pytest.raises(Forbidden, match="runs on cluster w1 and is only shown here"):
+        await world.client.delete(PODS, "a", "default")
+    with pytest.raises(Forbidden, match="change its job instead"):
+        await world.client.patch(PODS, "a", "default", {"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(NotFound):
+        await world.client.delete(PODS, "nobody", "default")
+
+
+async def next_events(stream: Any, count: int) -> list[tuple[str, str]]:
+    async with asyncio.timeout(10):
+        seen = [await anext(stream) for _ in range(count)]
+    return [(event.type, name_of(event.obj)) for event in seen]
+
+
+async def test_a_watch_goes_on_after_a_list_with_own_and_other_changes(world: World) -> None:
+    world.fake.put(pod("before", app="x"))
+    listed = await world.client.list(PODS, "default", labels="app=x")
+    world.fake.put(pod("a", "Pending", app="x"))
+    world.fake.put(pod("other", "Pending"))
+    stream = world.client.watch(PODS, "default", labels="app=x", resource_version=listed.resource_version)
+    assert await next_events(stream, 1) == [("ADDED", "a")]
+    world.fake.put(pod("a", "Running", app="x"))
+    assert await next_events(stream, 1) == [("MODIFIED", "a")]
+    mine = own("mine")
+    mine["metadata"]["labels"] = {"app": "x"}
+    await world.client.create(PODS, mine)
+    assert await next_events(stream, 1) == [("ADDED", "mine")]
+    world.fake.put(None, "a")
+    assert await next_events(stream, 1) == [("DELETED", "a")]
+    await stream.aclose()
+
+
+async def test_a_watch_without_a_start_begins_with_what_is_there(world: World) -> None:
+    await world.client.create(PODS, own("mine"))
+    world.fake.put(pod("a"))
+    stream = world.client.watch(PODS, "default")
+    assert sorted(await next_events(stream, 2)) == [("ADDED", "a"), ("ADDED", "mine")]
+    await stream.aclose()
+
+
+async def test_a_watch_from_too_long_ago_has_to_list_again(world: World) -> None:
+    listed = await world.client.list(PODS, "default")
+    await world.client.create(PODS, own("mine"))
+    world.fake.history.start(world.api.store.revision)
+    with pytest.raises(Expired):
+        await anext(world.client.watch(PODS, "default", resource_version=listed.resource_version))
+
+
+async def test_logs_are_handed_on_without_the_users_credentials(world: World) -> None:
+    world.fake.put(pod("a"))
+    said = [chunk async for chunk in world.client.logs("a", "default", tail_lines=3)]
+    assert b"".join(said) == b"from elsewhere\n"
+    ((method, target, headers),) = world.fake.asked
+    assert (method, target) == ("GET", "/api/v1/namespaces/default/pods/a/log?tailLines=3")
+    assert set(headers) <= {"accept", "connection"}
+
+
+async def test_what_an_own_pod_waits_for_elsewhere_answers_from_there(world: World) -> None:
+    await world.client.create(PODS, own("gated"))
+    world.fake.put(pod("gated"))
+    said = [chunk async for chunk in world.client.logs("gated", "default")]
+    assert b"".join(said) == b"from elsewhere\n"
