@@ -28,8 +28,8 @@ MODULES = (
     "decide/queueing/{cycle,flavors,intake,pending,quota,state,tally}.py",
     "controllers/queueing/{context,feed,queue_status,scheduler,workload_controller}.py",
     "controllers/queueing/admission/{plugins,workload}.py",
-    "server/{admission,api,app,applying,authz,intake,managed,options,read,requests,resources,selection}.py",
-    "server/{serving,shape,watching,write}.py",
+    "server/{admission,api,app,applying,authz,intake,managed,methods,options,read,request_bodies,requests}.py",
+    "server/{resources,selection,serving,shape,watching,write}.py",
     "server/http/connection.py",
 )
 """What a write, a watch and an admission pass through. Whatever mypyc cannot take (structs of msgspec, subclasses of

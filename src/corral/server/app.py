@@ -20,6 +20,7 @@ from corral.server.authz import Authorizer
 from corral.server.discovery import Discovery
 from corral.server.endpoints import Endpoints
 from corral.server.http.message import TEXT, Answer, Request, Response, Stream
+from corral.server.methods import not_served
 from corral.server.negotiation import JSON, PROTOBUF
 from corral.server.openapi import OpenApi
 from corral.server.options import Warnings
@@ -27,7 +28,7 @@ from corral.server.paths import RequestInfo
 from corral.server.rbac import attributes_of
 from corral.server.representations import error_response, warning_headers
 from corral.server.requests import RequestMetrics
-from corral.server.resources import Resources, not_served
+from corral.server.resources import Resources
 from corral.store import Store
 
 log = logging.getLogger(__name__)

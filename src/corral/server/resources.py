@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from corral.core import errors
 from corral.core.admission import UserInfo
-from corral.core.errors import ApiError, BadRequest, MethodNotAllowed, NotFound, UnsupportedMediaType
+from corral.core.errors import ApiError, NotFound, UnsupportedMediaType
 from corral.core.meta import Obj, labels_of
 from corral.core.resource import Resource
 from corral.core.selectors import FieldSelector, parse_field_selector
@@ -16,35 +15,28 @@ from corral.kinds.extra import ExtraApi, ExtraRequest
 from corral.server import bodies, negotiation, parameters
 from corral.server.api import Api
 from corral.server.elsewhere import Elsewhere, JoinedWatch
-from corral.server.gojson import type_name
-from corral.server.http.message import JSON, Answer, Query, Request, Response, Stream, Writer
+from corral.server.http.message import Answer, Headers, Query, Request, Response, Stream, Writer
+from corral.server.methods import check_method, not_served
 from corral.server.negotiation import Representation
 from corral.server.options import Listing, Warnings, WriteOptions
 from corral.server.paths import RequestInfo
 from corral.server.representations import Views, error_frame, plain, warning_headers
+from corral.server.request_bodies import (
+    PATCHES,
+    posted_resource,
+    read_object,
+    read_options,
+    read_patch,
+    updated_resource,
+)
 from corral.server.reviews import Review
 from corral.server.serving import Served
 from corral.server.watching import Watch
 from corral.store import Compacted, ObjectKey, Stored
 
-PATCHES = {
-    "application/json-patch+json": "json",
-    "application/merge-patch+json": "merge",
-    "application/strategic-merge-patch+json": "strategic",
-    "application/apply-patch+yaml": "apply",
-}
-MAX_PATCH_OPERATIONS = 10_000
 PODS = "pods"
 
 Subhandler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
-
-
-def not_served() -> NotFound:
-    return NotFound("the server could not find the requested resource", details={})
-
-
-def not_allowed() -> MethodNotAllowed:
-    return MethodNotAllowed("the server does not allow this method on the requested resource", details={})
 
 
 def default_manager(request: Request) -> str:
@@ -52,6 +44,34 @@ def default_manager(request: Request) -> str:
     product = request.headers.get("user-agent", "").partition("/")[0]
     printable = "".join(char for char in product if char.isprintable())
     return printable[: parameters.MAX_MANAGER] or "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request on a resource, with all that is known about it before the API is asked."""
+
+    request: Request
+    info: RequestInfo
+    user: UserInfo
+    served: Served
+    wanted: Representation
+    warnings: Warnings
+
+    def write_options(self, kind: str, *, apply: bool = False) -> WriteOptions:
+        return parameters.write_options(
+            self.request.query, kind, default_manager(self.request), self.warnings, apply=apply
+        )
+
+    @property
+    def include(self) -> str:
+        """How much of an object a Table carries."""
+        return self.request.query.get("includeObject")
+
+    @property
+    def warned(self) -> Headers:
+        """The headers that carry the warnings so far."""
+        messages = self.warnings.messages
+        return warning_headers(list(messages)) if messages else ()
 
 
 class Resources:
@@ -90,102 +110,77 @@ class Resources:
         post = self._api.posts.get((served.kind.group_resource, info.subresource))
         if post is not None and request.method == "POST" and info.named:
             options = parameters.write_options(request.query, "CreateOptions", default_manager(request), warnings)
-            body = _body(request, _posted(served, info.subresource), options)
+            body = read_object(request, posted_resource(served, info.subresource), options)
             done = await post(user, info.namespace, info.name, body, options)
             return plain(done, 201, warning_headers(list(warnings.messages)))
-        _check_method(request.method, info, served)
+        check_method(request.method, info, served)
         extra = self._extras.get((info.group, info.resource))
         if extra is not None:
             return await self._read_extra(extra, request, info, user, served)
-        wanted = _representation(request, served)
+        call = Call(request, info, user, served, _representation(request, served), warnings)
         if not info.named:
-            return await self._collection(request, info, user, served, wanted, warnings)
+            return await self._collection(call)
         try:
-            return await self._named(request, info, user, served, wanted, warnings)
+            return await self._named(call)
         except NotFound:
-            elsewhere = self._elsewhere_of(served)
-            if elsewhere is None or request.method == "PUT":
+            answer = await self._from_elsewhere(call)
+            if answer is None:
                 raise
-            if request.method in ("GET", "HEAD"):
-                found = await elsewhere.get(served, info.namespace, info.name)
-                if found is None:
-                    raise
-                return self._views.object(found, served, wanted, request.query.get("includeObject"))
-            await elsewhere.refuse_write(info.namespace, info.name)
-            raise
+            return answer
 
     def _elsewhere_of(self, served: Served) -> Elsewhere | None:
         """What runs elsewhere is pods; other kinds have nothing there."""
         return self._elsewhere if served.bucket == PODS else None
 
+    async def _from_elsewhere(self, call: Call) -> Answer | None:
+        """The answer for an object that is not here, when it is elsewhere: it can be read and not be written."""
+        method, info = call.request.method, call.info
+        elsewhere = self._elsewhere_of(call.served)
+        if elsewhere is None or method == "PUT":
+            return None
+        if method not in ("GET", "HEAD"):
+            await elsewhere.refuse_write(info.namespace, info.name)
+            return None
+        found = await elsewhere.get(call.served, info.namespace, info.name)
+        return self._views.object(found, call.served, call.wanted, call.include) if found is not None else None
+
     # one object
 
-    async def _named(
-        self,
-        request: Request,
-        info: RequestInfo,
-        user: UserInfo,
-        served: Served,
-        wanted: Representation,
-        warnings: Warnings,
-    ) -> Answer:
-        if request.method in ("GET", "HEAD"):
-            return await self._get(request, info, user, served, wanted, warnings)
-        if request.method == "PATCH":
-            return await self._patch(request, info, user, served, wanted, warnings)
-        if request.method == "PUT":
-            return await self._put(request, info, user, served, wanted, warnings)
-        return await self._delete(request, info, user, served, warnings)
+    async def _named(self, call: Call) -> Answer:
+        method = call.request.method
+        if method in ("GET", "HEAD"):
+            return await self._get(call)
+        if method == "PATCH":
+            return await self._patch(call)
+        if method == "PUT":
+            return await self._put(call)
+        return await self._delete(call)
 
-    async def _get(
-        self,
-        request: Request,
-        info: RequestInfo,
-        user: UserInfo,
-        served: Served,
-        wanted: Representation,
-        warnings: Warnings,
-    ) -> Answer:
-        query = request.query
+    async def _get(self, call: Call) -> Answer:
+        info, query = call.info, call.request.query
         parameters.check_timeout(query)
         stored = await self._api.get(
-            user,
-            served.resource,
+            call.user,
+            call.served.resource,
             info.namespace,
             info.name,
             subresource=info.subresource,
             resource_version=query.get("resourceVersion"),
         )
-        return self._views.object(
-            stored, served, wanted, query.get("includeObject"), 200, warning_headers(list(warnings.messages))
-        )
+        return self._answer(call, stored, 200)
 
-    async def _put(
-        self,
-        request: Request,
-        info: RequestInfo,
-        user: UserInfo,
-        served: Served,
-        wanted: Representation,
-        warnings: Warnings,
-    ) -> Answer:
-        options = parameters.write_options(request.query, "UpdateOptions", default_manager(request), warnings)
+    async def _put(self, call: Call) -> Answer:
+        info, served = call.info, call.served
+        options = call.write_options("UpdateOptions")
         typed = served.kind.builtin or info.subresource == "scale"
-        obj = _body(request, body_resource(served, info.subresource), options, typed=typed)
+        obj = read_object(call.request, updated_resource(served, info.subresource), options, typed=typed)
         stored, created = await self._api.update(
-            user, served.resource, info.namespace, info.name, obj, options, subresource=info.subresource
+            call.user, served.resource, info.namespace, info.name, obj, options, subresource=info.subresource
         )
-        return self._written(stored, served, wanted, 201 if created else 200, request, warnings)
+        return self._answer(call, stored, 201 if created else 200)
 
-    async def _patch(
-        self,
-        request: Request,
-        info: RequestInfo,
-        user: UserInfo,
-        served: Served,
-        wanted: Representation,
-        warnings: Warnings,
-    ) -> Answer:
+    async def _patch(self, call: Call) -> Answer:
+        request, info, served = call.request, call.info, call.served
         kind = PATCHES.get(bodies.media_type(request.header("content-type")))
         if kind is None:
             raise UnsupportedMediaType("415: Unsupported Media Type", details={})
@@ -195,88 +190,69 @@ class Resources:
                 "the body of the request was in an unknown format - accepted media types include: "
                 + ", ".join(accepted)
             )
-        options = parameters.write_options(
-            request.query, "PatchOptions", default_manager(request), warnings, apply=kind == "apply"
-        )
-        patch = _patch_body(request.body, kind)
+        options = call.write_options("PatchOptions", apply=kind == "apply")
+        patch = read_patch(request.body, kind)
         stored, created = await self._api.patch(
-            user, served.resource, info.namespace, info.name, kind, patch, options, subresource=info.subresource
+            call.user, served.resource, info.namespace, info.name, kind, patch, options, subresource=info.subresource
         )
-        return self._written(stored, served, wanted, 201 if created else 200, request, warnings)
+        return self._answer(call, stored, 201 if created else 200)
 
-    async def _delete(
-        self, request: Request, info: RequestInfo, user: UserInfo, served: Served, warnings: Warnings
-    ) -> Answer:
-        options = parameters.delete_options(request.query, _options_body(request), warnings)
-        left = await self._api.delete(user, served.resource, info.namespace, info.name, options)
-        return plain(left, 200, warning_headers(list(warnings.messages)))
+    async def _delete(self, call: Call) -> Answer:
+        options = parameters.delete_options(call.request.query, read_options(call.request), call.warnings)
+        left = await self._api.delete(call.user, call.served.resource, call.info.namespace, call.info.name, options)
+        return plain(left, 200, call.warned)
 
-    def _written(
-        self,
-        stored: Stored,
-        served: Served,
-        wanted: Representation,
-        status: int,
-        request: Request,
-        warnings: Warnings,
-    ) -> Response:
-        headers = warning_headers(list(warnings.messages)) if warnings.messages else ()
-        return self._views.object(stored, served, wanted, request.query.get("includeObject"), status, headers)
+    def _answer(self, call: Call, stored: Stored, status: int) -> Response:
+        return self._views.object(stored, call.served, call.wanted, call.include, status, call.warned)
 
     # collections
 
-    async def _collection(
-        self,
-        request: Request,
-        info: RequestInfo,
-        user: UserInfo,
-        served: Served,
-        wanted: Representation,
-        warnings: Warnings,
-    ) -> Answer:
+    async def _collection(self, call: Call) -> Answer:
+        request, info, served = call.request, call.info, call.served
         if request.method == "POST":
-            options = parameters.write_options(request.query, "CreateOptions", default_manager(request), warnings)
-            obj = _body(request, served.resource, options, typed=served.kind.builtin)
-            review = self._reviews.get(served.kind.group_resource)
-            if review is not None:
-                return plain(await review(user, info.namespace, obj), 201)
-            stored = await self._api.create(user, served.resource, info.namespace, obj, options)
-            return self._written(stored, served, wanted, 201, request, warnings)
+            return await self._post(call)
         if request.method == "DELETE":
-            return await self._delete_collection(request, info, user, served, warnings)
+            return await self._delete_collection(call)
         if info.verb == "watch":
-            return await self._watch(request.query, info, user, served, wanted)
-        options_ = parameters.list_options(request.query, info.namespace)
-        listing = await self._api.list(user, served.resource, options_)
+            return await self._watch(call)
+        options = parameters.list_options(request.query, info.namespace)
+        listing = await self._api.list(call.user, served.resource, options)
         elsewhere = self._elsewhere_of(served)
         if elsewhere is not None:
-            listing = await elsewhere.list(served, options_, listing)
-        answer = self._views.list(listing, served, wanted, request.query.get("includeObject"))
-        answer.headers = warning_headers(list(warnings.messages))
+            listing = await elsewhere.list(served, options, listing)
+        answer = self._views.list(listing, served, call.wanted, call.include)
+        answer.headers = call.warned
         return answer
 
-    async def _delete_collection(
-        self, request: Request, info: RequestInfo, user: UserInfo, served: Served, warnings: Warnings
-    ) -> Answer:
-        selection = parameters.list_options(request.query, info.namespace)
-        options = parameters.delete_options(request.query, _options_body(request), warnings)
-        gone = await self._api.delete_collection(user, served.resource, selection, options)
+    async def _post(self, call: Call) -> Answer:
+        info, served = call.info, call.served
+        options = call.write_options("CreateOptions")
+        obj = read_object(call.request, served.resource, options, typed=served.kind.builtin)
+        review = self._reviews.get(served.kind.group_resource)
+        if review is not None:
+            return plain(await review(call.user, info.namespace, obj), 201)
+        stored = await self._api.create(call.user, served.resource, info.namespace, obj, options)
+        return self._answer(call, stored, 201)
+
+    async def _delete_collection(self, call: Call) -> Answer:
+        query = call.request.query
+        selection = parameters.list_options(query, call.info.namespace)
+        options = parameters.delete_options(query, read_options(call.request), call.warnings)
+        gone = await self._api.delete_collection(call.user, call.served.resource, selection, options)
         listing = Listing(list(gone), str(self._api.store.revision))
-        answer = self._views.list(listing, served, negotiation.PLAIN, "")
-        answer.headers = warning_headers(list(warnings.messages))
+        answer = self._views.list(listing, call.served, negotiation.PLAIN, "")
+        answer.headers = call.warned
         return answer
 
-    async def _watch(
-        self, query: Query, info: RequestInfo, user: UserInfo, served: Served, wanted: Representation
-    ) -> Answer:
-        options = parameters.watch_options(query, info.namespace, _watched_fields(query, info))
+    async def _watch(self, call: Call) -> Answer:
+        query, served, wanted, include = call.request.query, call.served, call.wanted, call.include
+        options = parameters.watch_options(query, call.info.namespace, _watched_fields(query, call.info))
         if options.timeout is None:
             options = replace(options, timeout=self._api.random.uniform(1800.0, 3600.0))
-        include = query.get("includeObject")
         elsewhere = self._elsewhere_of(served)
         watch: Watch | JoinedWatch
         try:
-            watch = own = self._api.watch(user, served.resource, options)
+            watch = own = self._api.watch(call.user, served.resource, options)
             if elsewhere is not None:
                 watch = await elsewhere.watch(served, options, own)
         except errors.Expired as error:
@@ -354,111 +330,5 @@ def _watched_fields(query: Query, info: RequestInfo) -> FieldSelector | None:
     return fields
 
 
-def _check_method(method: str, info: RequestInfo, served: Served) -> None:
-    """405 for what a path never does, 404 for subresources that do not exist."""
-    kind = served.kind
-    if info.subresource:
-        _check_subresource(method, info, served)
-        return
-    if info.rest:
-        raise not_served()
-    if kind.namespaced and not info.namespace:
-        if info.named:
-            raise not_served()
-        if method not in ("GET", "HEAD"):
-            raise not_allowed()
-    allowed = ("GET", "HEAD", "PUT", "PATCH", "DELETE") if info.named else ("GET", "HEAD", "POST", "DELETE")
-    if method not in allowed or info.verb not in kind.verbs:
-        raise not_allowed()
-
-
-def _check_subresource(method: str, info: RequestInfo, served: Served) -> None:
-    name = info.subresource
-    if info.rest or not info.named:
-        raise not_served()
-    if (name == "status" and served.version.status) or (name == "scale" and served.version.scale is not None):
-        if method not in ("GET", "HEAD", "PUT", "PATCH"):
-            raise not_allowed()
-        return
-    declared = next((sub for sub in served.kind.subresources if sub.name == name), None)
-    if declared is None:
-        if name == "scale" and not served.kind.builtin:
-            raise errors.not_found(served.resource, info.name)
-        raise not_served()
-    if info.verb not in declared.verbs:
-        raise not_allowed()
-
-
 def _representation(request: Request, served: Served) -> Representation:
     return negotiation.choose(request.headers.get("accept", ""), served.kind.builtin)
-
-
-def body_resource(served: Served, subresource: str) -> Resource:
-    """What the body of a write to a subresource is."""
-    if subresource == "scale":
-        return Resource("autoscaling", "v1", "scales", "Scale")
-    return served.resource
-
-
-def _posted(served: Served, subresource: str) -> Resource:
-    """What a POST to a subresource carries."""
-    declared = next((sub for sub in served.kind.subresources if sub.name == subresource), None)
-    if declared is None:
-        return served.resource
-    return Resource(declared.group or served.kind.group, declared.version or served.version.name, "", declared.kind)
-
-
-def _body(request: Request, resource: Resource, options: WriteOptions, *, typed: bool = True) -> Obj:
-    """The object in the body; duplicate fields are refused or warned about, as the client wishes."""
-    content_type = request.headers.get("content-type", "")
-    obj = bodies.decode_object(request.body, content_type, resource, typed=typed)
-    if options.field_validation != "Ignore" and bodies.media_type(content_type) in ("", JSON):
-        repeated = [f'duplicate field "{path}"' for path in bodies.duplicates(request.body, obj)]
-        if repeated and options.field_validation == "Strict":
-            raise BadRequest(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"strict decoding error: {', '.join(repeated)}"
-            )
-        for message in repeated:
-            options.warn(message)
-    return obj
-
-
-def _options_body(request: Request) -> Obj | None:
-    """DeleteOptions, if the request carries any."""
-    if not request.body:
-        return None
-    resource = Resource("", "v1", "deleteoptions", "DeleteOptions")
-    try:
-        return bodies.decode_object(request.body, request.headers.get("content-type", ""), resource)
-    except BadRequest as error:
-        # Options are refused without the words that frame an object's refusal.
-        why = error.message.partition("(must be of type DeleteOptions): ")[2].rpartition(" (")[0]
-        raise BadRequest(why or error.message) from error
-
-
-def _patch_body(body: bytes, kind: str) -> Any:
-    if kind == "apply":
-        try:
-            patch = bodies.decode_yaml(body)
-        except ValueError as error:
-            why = str(error).removeprefix("error converting YAML to JSON: ")
-            raise BadRequest(f"error decoding YAML: error converting YAML to JSON: {why}") from error
-        if not isinstance(patch, dict):
-            why = f"json: cannot unmarshal {type_name(patch)} into Go value of type map[string]interface {{}}"
-            raise BadRequest(f"error decoding YAML: {why}")
-        return patch
-    try:
-        patch = bodies.decode_json(body)
-    except ValueError as error:
-        raise BadRequest(f"error decoding patch: {error}") from error
-    expected, name = (list, "[]handlers.jsonPatchOp") if kind == "json" else (dict, "map[string]interface {}")
-    if not isinstance(patch, expected):
-        why = f"json: cannot unmarshal {type_name(patch)} into Go value of type {name}"
-        raise BadRequest(f"error decoding patch: {why}")
-    if kind == "json" and len(patch) > MAX_PATCH_OPERATIONS:
-        raise errors.TooLarge(
-            f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_PATCH_OPERATIONS}, "
-            f"got {len(patch)}"
-        )
-    return patch
