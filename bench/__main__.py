@@ -22,7 +22,12 @@ BENCHMARKS = {
     "start": ["start/run.py"],
     "dispatch": ["dispatch/run.py"],
     "late-binding": ["dispatch/run.py", "--dispatcher", "late-binding"],
+    "incremental": ["dispatch/run.py", "--dispatcher", "incremental"],
+    "dispatch-10": ["dispatch/run.py", "--workers", "10", "--jobs", "500"],
+    "late-binding-10": ["dispatch/run.py", "--workers", "10", "--jobs", "500", "--dispatcher", "late-binding"],
+    "late-binding-40": ["dispatch/run.py", "--workers", "40", "--jobs", "500", "--dispatcher", "late-binding"],
     "fleet": ["fleet/placements.py"],
+    "fleet-1000": ["fleet/placements.py", "--members", "1000"],
     "fleet-burst": ["fleet/burst.py"],
 }
 
@@ -39,7 +44,9 @@ def main() -> int:
         if not (HERE / script).exists():
             continue
         print(f"\n=== {name}: python bench/{script} {' '.join(arguments)}", flush=True)
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        # Compiled modules (make native) come first where they are asked for.
+        paths = [path for path in (os.environ.get("PYTHONPATH"), str(HERE.parent)) if path]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         if subprocess.run([sys.executable, str(HERE / script), *arguments], env=environment, check=False).returncode:
             failed.append(name)
     if failed:
