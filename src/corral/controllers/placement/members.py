@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from corral.client.protocol import Client
 from corral.controllers.placement.settings import PlacementSettings
@@ -53,9 +53,19 @@ class Members:
     def __init__(self, manager: Manager) -> None:
         self._informer = manager.informer(MEMBER_CLUSTERS)
         self._decoded: dict[str, tuple[Obj, Cluster]] = {}
+        self._clusters: list[Cluster] | None = None
+        self._informer.on_change(self._changed)
 
-    def clusters(self) -> list[Cluster]:
+    def _changed(self, old: Obj | None, new: Obj | None) -> None:
+        self._clusters = None
+
+    def clusters(self) -> Sequence[Cluster]:
         """All members, ordered by name."""
+        if self._clusters is None:
+            self._clusters = self._decode()
+        return self._clusters
+
+    def _decode(self) -> list[Cluster]:
         result = []
         for member in self._informer.list():
             known = self._decoded.get(name_of(member))

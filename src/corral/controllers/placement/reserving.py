@@ -64,13 +64,17 @@ class Reservations:
         if amounts:
             for cluster in clusters:
                 held = self._held.setdefault(cluster, {})
-                held.pop(key, None)
+                known = self._adjusted.pop(cluster, None)
+                again = held.pop(key, None) is not None
                 held[key] = _Reservation(amounts, self._clock.now())
-                self._adjusted.pop(cluster, None)
+                if known is not None and not again:
+                    self._adjusted[cluster] = (known[0], _less(known[1], [held[key]]))
 
     def adjusted(self, key: Key, clusters: Sequence[Cluster]) -> Sequence[Cluster]:
         """The clusters with what others were promised taken off."""
-        return [self._adjust(key, cluster) for cluster in clusters] if self._enabled else clusters
+        if not self._enabled or not self._held:
+            return clusters
+        return [self._adjust(key, cluster) if cluster.name in self._held else cluster for cluster in clusters]
 
     def _adjust(self, key: Key, cluster: Cluster) -> Cluster:
         held = self._held.get(cluster.name)
@@ -91,6 +95,8 @@ class Reservations:
         while held and (oldest := next(iter(held))) and held[oldest].is_over(now, heartbeat):
             del held[oldest]
             self._adjusted.pop(cluster.name, None)
+        if not held:
+            self._held.pop(cluster.name, None)
 
 
 def _less(cluster: Cluster, reservations: Iterable[_Reservation]) -> Cluster:

@@ -36,6 +36,8 @@ class Cluster:
     """Namespaces the member has; None when it does not report them."""
     _read: dict[str, Quantity | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Properties that were asked for before: every placement asks every member."""
+    _fit_until: list[float] = field(default_factory=list, init=False, compare=False, repr=False)
+    """Until when the member's last word makes it eligible, once that was found out."""
 
     def property(self, name: str) -> Quantity | None:
         """A property's value, or None when the member does not have it."""
@@ -55,6 +57,17 @@ class Cluster:
 
     def ineligible(self, now: float) -> str:
         """Why nothing can be scheduled here; empty when something can."""
+        if self._fit_until and now <= self._fit_until[0]:
+            return ""
+        reason = self._ineligible(now)
+        if not reason and self.agent is not None and self._is_healthy():
+            self._fit_until[:] = [parse_time(self.agent["lastReceivedHeartbeat"]) + HEARTBEAT_TIMEOUT_S]
+        return reason
+
+    def _is_healthy(self) -> bool:
+        return (find((self.agent or {}).get("conditions") or [], "Healthy") or {}).get("status") == "True"
+
+    def _ineligible(self, now: float) -> str:
         if self.leaving:
             return "cluster has left the fleet"
         if self.agent is None or not self.agent.get("lastReceivedHeartbeat"):
