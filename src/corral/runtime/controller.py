@@ -162,6 +162,7 @@ class Manager:
         self.metrics = metrics or Metrics()
         self.recorder = Recorder(client, clock, random, component)
         self._informers: dict[tuple[Resource, str, str, str], Informer] = {}
+        self._is_optional: Callable[[Resource], bool] = lambda resource: False
         self.controllers: list[Controller] = []
         self._background: list[tuple[str, Callable[[], Awaitable[None]]]] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -175,10 +176,17 @@ class Manager:
             informer = Informer(
                 self.client, resource, self.clock, self.random, namespace=namespace, labels=labels, fields=fields
             )
+            informer.optional = self._is_optional(resource)
             self._informers[identity] = informer
             if self._started:
                 self._spawn(informer.run(), f"informer {resource.plural}")
         return informer
+
+    def do_without(self, is_optional: Callable[[Resource], bool]) -> None:
+        """Start although the API does not serve some kinds; they are followed as soon as it does."""
+        self._is_optional = is_optional
+        for informer in self._informers.values():
+            informer.optional = is_optional(informer.resource)
 
     def add(self, reconciler: Reconciler, *, watches: Sequence[Watch], workers: int = 1) -> Controller:
         """Run `reconciler` for the keys its watches yield."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from corral.client.protocol import Client, WatchEvent
-from corral.core.errors import ApiError, Expired
+from corral.core.errors import ApiError, Expired, NotFound
 from corral.core.meta import Key, Obj, key_of, resource_version_of
 from corral.core.resource import Resource
 from corral.runtime.clock import Clock
@@ -66,6 +66,8 @@ class Informer:
         self._handlers: list[ChangeHandler] = []
         self._version = 0
         self._synced = asyncio.Event()
+        self.optional = False
+        """Whether the API may do without this kind; while it is not served there are simply none."""
         self._error_handlers: list[Callable[[ApiError], None]] = []
         self.last_error: ApiError | None = None
 
@@ -145,6 +147,8 @@ class Informer:
                 continue
             except ApiError as error:
                 self.last_error = error
+                if self.optional and isinstance(error, NotFound):
+                    self._synced.set()
                 for handler in self._error_handlers:
                     handler(error)
                 log.debug("watch failed, listing again", extra={"resource": self.resource.plural, "error": str(error)})

@@ -38,6 +38,13 @@ PODS = Resource("", "v1", "pods", "Pod")
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
+ALWAYS_SERVED = frozenset(("", "apps", "batch", "node.k8s.io", "scheduling.k8s.io", "kueue.x-k8s.io"))
+
+
+def may_be_missing(resource: Resource) -> bool:
+    """Whether a cluster may lack a kind that queueing follows: somebody else's kind of job, devices before Kubernetes 1.34."""
+    return resource.group not in ALWAYS_SERVED
+
 
 class Queueing:
     """Everything that queues jobs in one cluster. `state` answers questions about it."""
@@ -57,6 +64,7 @@ class Queueing:
 
     def setup(self, manager: Manager, metrics: QueueingMetrics | None = None) -> None:
         """Register all controllers with `manager` and let the plug-ins read through its client."""
+        manager.do_without(may_be_missing)
         self._lookups.attach(manager.client)
         context = Context(manager.client, manager.clock, manager.recorder, self.config, Caches.of(manager))
         self._workloads = context.caches.workloads
