@@ -70,6 +70,7 @@ class MultiKueueClusters:
         cluster = self._clusters.get(key)
         if cluster is None or is_deleting(cluster):
             await self._drop(key.name)
+            self._metrics.gone(key.name)
             return None
         if is_path(cluster) and not self._settings.checks_paths and not self._is_connected(key.name):
             recorder = self._manager.recorder.named("multikueue-cluster")
