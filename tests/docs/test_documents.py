@@ -54,3 +54,23 @@ def test_examples_are_manifests(manifest: Path) -> None:
 @pytest.mark.parametrize("file", FLEETS, ids=lambda path: path.parent.name)
 def test_example_fleets_can_be_started(file: Path) -> None:
     assert load(file).clusters
+
+
+def test_every_gate_that_changes_something_is_explained() -> None:
+    read = {
+        name
+        for file in (ROOT / "src").rglob("*.py")
+        for name in re.findall(r'(?:gates\[|"featureGates"\) or {}\)\.get\()"(\w+)"', file.read_text())
+    }
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    explained = {word for row in re.findall(r"^\|([^|]+)\|", page, re.MULTILINE) for word in re.findall(r"\w+", row)}
+    assert "PartialAdmission" in read
+    assert read - explained == set()
+
+
+def test_the_architecture_names_rooms_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`([a-z_]+/(?:[a-z_]+/)*(?:[a-z_]+\.py)?)`", text)
+    assert len(named) > 20
+    bases = (ROOT, ROOT / "src" / "corral", ROOT / "src" / "corral" / "controllers")
+    assert [path for path in named if not any((base / path).exists() for base in bases)] == []
