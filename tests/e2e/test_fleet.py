@@ -6,17 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.started import client, corral, eventually, started
 
-from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.errors import ApiError
 from corral.core.resource import Resource
 from corral.fleet.state import FleetFolder
 
@@ -27,34 +24,10 @@ WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "job.yaml"
 
 
-def corral(state: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "corral.cli.main", arguments[0], "--state", str(state), *arguments[1:]]
-    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=120)
-
-
-def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """The first true answer; fails when there is none in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if answer := condition():
-                return answer
-        except ApiError:
-            pass  # the server may be on its way up
-        time.sleep(0.1)
-    raise AssertionError("it did not happen in time")
-
-
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    state = tmp_path_factory.mktemp("fleet")
-    corral(state, "up", "--workers", "1", "--cpu", "4", "--memory", "8Gi")
-    yield state
-    corral(state, "down", check=False)
-
-
-def client(state: Path, context: str = "corral-manager") -> SyncClient:
-    return SyncClient.from_kubeconfig(state / "kubeconfig", context)
+    with started(tmp_path_factory.mktemp("fleet"), "--workers", "1", "--cpu", "4", "--memory", "8Gi") as state:
+        yield state
 
 
 def finished(state: Path, name: str) -> bool:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.started import client, eventually
 
-from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.meta import Obj, name_of, status_of
+from corral.core.meta import Obj, status_of
 from corral.core.resource import Resource
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -47,10 +46,6 @@ def fleet(tmp_path: Path) -> Iterator[Path]:
     corral(state, "down")
 
 
-def client(state: Path, context: str = "corral-manager") -> SyncClient:
-    return SyncClient.from_kubeconfig(state / "kubeconfig", context)
-
-
 def job(number: int, marks: Path) -> Obj:
     container = {
         "name": "main",
@@ -82,18 +77,14 @@ def test_workers_leave_join_and_change_credentials_under_load(fleet: Path, tmp_p
         if number == COUNT * 3 // 4:
             corral(fleet, "clusters", "drain", "worker1")
             corral(fleet, "clusters", "remove", "worker1", "--force")
-    deadline = time.monotonic() + 150
-    unfinished = [""]
-    while unfinished and time.monotonic() < deadline:
-        time.sleep(0.5)
-        jobs = manager.list(JOBS, "default")["items"]
-        unfinished = [name_of(held) for held in jobs if not conditions.is_true(held, "Complete")]
-    assert unfinished == []
+    eventually(
+        lambda: all(conditions.is_true(held, "Complete") for held in manager.list(JOBS, "default")["items"]), 150
+    )
     assert len(manager.list(JOBS, "default")["items"]) == COUNT
     assert sorted(marks.glob("*.twice")) == []
     assert len(list(marks.glob("*.done"))) == COUNT
     where = {status_of(held).get("clusterName") for held in manager.list(WORKLOADS, "default")["items"]}
     assert {"worker2", "worker3"} <= where
-    time.sleep(2)
     for name in ("worker1", "worker2", "worker3"):
-        assert client(fleet, f"corral-{name}").list(JOBS, "default")["items"] == []
+        worker = client(fleet, f"corral-{name}")
+        eventually(lambda worker=worker: not worker.list(JOBS, "default")["items"])

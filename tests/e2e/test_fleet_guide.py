@@ -6,14 +6,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.started import ROOT, eventually, started
 
-ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorials" / "fleet-kueue.md"
 
 pytestmark = [
@@ -22,19 +20,12 @@ pytestmark = [
 ]
 
 
-def corral(state: Path, *arguments: str, check: bool = True) -> None:
-    command = [sys.executable, "-m", "corral.cli.main", arguments[0], "--state", str(state), *arguments[1:]]
-    subprocess.run(command, capture_output=True, text=True, check=check, timeout=120, cwd=ROOT)
-
-
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    state = tmp_path_factory.mktemp("guide")
-    corral(state, "up", "--fleet", "3")
-    eventually(lambda: kubectl(state, "get", "memberclusters").count("True") == 3)
-    apply_all(state)
-    yield state
-    corral(state, "down", check=False)
+    with started(tmp_path_factory.mktemp("guide"), "--fleet", "3") as state:
+        eventually(lambda: kubectl(state, "get", "memberclusters").count("True") == 3)
+        apply_all(state)
+        yield state
 
 
 def kubectl(state: Path, *arguments: str, context: str = "corral-hub") -> str:
@@ -43,13 +34,6 @@ def kubectl(state: Path, *arguments: str, context: str = "corral-hub") -> str:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def apply_all(state: Path) -> None:

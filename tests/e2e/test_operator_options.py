@@ -6,16 +6,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.started import ROOT, eventually, started
 
-ROOT = Path(__file__).parents[2]
 FLEET = """
 clusters:
   - name: one
@@ -35,11 +33,8 @@ pytestmark = [
 def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("options")
     (folder / "fleet.yaml").write_text(FLEET)
-    command = [sys.executable, "-m", "corral.cli.main"]
-    up = [*command, "up", "--state", str(folder / "state"), "-f", str(folder / "fleet.yaml")]
-    subprocess.run(up, capture_output=True, text=True, check=True, timeout=120, cwd=ROOT)
-    yield folder / "state"
-    subprocess.run([*command, "down", "--state", str(folder / "state")], capture_output=True, check=False, cwd=ROOT)
+    with started(folder / "state", "-f", str(folder / "fleet.yaml")) as state:
+        yield state
 
 
 def kubectl(state: Path, *arguments: str, body: Any = None) -> subprocess.CompletedProcess[str]:
@@ -104,9 +99,7 @@ def test_nobody_wraps_what_he_may_not_create(state: Path) -> None:
             "spec": {"components": [{"template": template} for template in templates]},
         }
 
-    deadline = time.monotonic() + 10
-    while (allowed := kubectl(state, "create", "--as=ann", "-f", "-", body=wrapper("fine", job))).returncode:
-        assert time.monotonic() < deadline, allowed.stderr
+    eventually(lambda: kubectl(state, "create", "--as=ann", "-f", "-", body=wrapper("fine", job)).returncode == 0)
     refused = kubectl(state, "create", "--as=ann", "-f", "-", body=wrapper("too-much", job, alone))
     assert refused.returncode != 0
     assert "User ann is not authorized to create Pod in default" in refused.stderr

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.started import started
 from tests.published import FOLDER
 
-ROOT = Path(__file__).parents[2]
 VALID = [
     "resource-flavor",
     "cluster-queue",
@@ -43,11 +42,8 @@ pytestmark = [
 def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("published")
     (folder / "fleet.yaml").write_text(FLEET)
-    command = [sys.executable, "-m", "corral.cli.main"]
-    up = [*command, "up", "--state", str(folder / "state"), "-f", str(folder / "fleet.yaml")]
-    subprocess.run(up, capture_output=True, text=True, check=True, timeout=120, cwd=ROOT)
-    yield folder / "state"
-    subprocess.run([*command, "down", "--state", str(folder / "state")], capture_output=True, check=False, cwd=ROOT)
+    with started(folder / "state", "-f", str(folder / "fleet.yaml")) as state:
+        yield state
 
 
 def apply(state: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.e2e.started import client, eventually, started
 
-from corral.client.sync import SyncClient
-from corral.core.errors import ApiError
 from corral.core.meta import Obj, labels_of, name_of, status_of
 from corral.core.resource import Resource
 
@@ -42,15 +38,8 @@ LISTEN = (
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    state = tmp_path_factory.mktemp("fleet")
-    corral = [sys.executable, "-m", "corral.cli.main"]
-    subprocess.run([*corral, "up", "--state", str(state), "--workers", "2", "--cpu", "4"], check=True, timeout=120)
-    yield state
-    subprocess.run([*corral, "down", "--state", str(state)], check=False, timeout=120)
-
-
-def client(state: Path, context: str = "corral-manager") -> SyncClient:
-    return SyncClient.from_kubeconfig(state / "kubeconfig", context)
+    with started(tmp_path_factory.mktemp("fleet"), "--workers", "2", "--cpu", "4") as state:
+        yield state
 
 
 def kubectl(state: Path, *arguments: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -58,18 +47,6 @@ def kubectl(state: Path, *arguments: str, check: bool = True, stdin: str = "") -
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, input=stdin)
     assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
     return done
-
-
-def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if answer := condition():
-                return answer
-        except ApiError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("it did not happen in time")
 
 
 def job(name: str, command: list[str], *, cpu: str = "1", parallelism: int = 1) -> Obj:
@@ -180,22 +157,30 @@ def test_jobs_on_several_workers_are_reached_each_on_its_own(fleet: Path, server
         kubectl(fleet, "delete", "job", name)
 
 
-def test_a_watch_shows_pods_come_and_go(fleet: Path) -> None:
+def test_a_watch_shows_pods_come_and_go(fleet: Path, server: str) -> None:
     command = [KUBECTL, "--kubeconfig", str(fleet / "kubeconfig"), "--context", "corral-manager"]
-    command += ["get", "pods", "-w", "--output-watch-events", "-l", "batch.kubernetes.io/job-name=brief"]
-    watch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    time.sleep(1)
-    client(fleet).create(JOBS, job("brief", ["python", "-c", "import time; time.sleep(2)"]))
+    watch = subprocess.Popen(
+        [*command, "get", "pods", "-w", "--output-watch-events"], stdout=subprocess.PIPE, text=True
+    )
+    assert watch.stdout is not None
+    seen: list[str] = []
+
+    def read_until(event: str, pod: str) -> None:
+        while not seen or seen[-1].split()[:1] != [event] or pod not in seen[-1]:
+            line = watch.stdout.readline() if watch.stdout is not None else ""
+            assert line, seen
+            seen.append(line)
+
     try:
-        assert watch.stdout is not None
-        seen: list[str] = []
-        while not seen or not seen[-1].startswith("DELETED"):
-            seen.append(watch.stdout.readline())
+        read_until("ADDED", server)
+        client(fleet).create(JOBS, job("brief", ["python", "-c", "import time; time.sleep(2)"]))
+        read_until("DELETED", "brief-")
     finally:
         watch.terminate()
         watch.wait(10)
-    assert any(line.startswith("ADDED") for line in seen)
-    assert any("Running" in line for line in seen)
+    lines = [line for line in seen if "brief-" in line]
+    assert lines[0].startswith("ADDED")
+    assert any("Running" in line for line in lines)
 
 
 def test_plain_pods_are_reached_through_their_own_object(fleet: Path) -> None:
