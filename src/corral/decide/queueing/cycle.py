@@ -170,37 +170,12 @@ class Cycle:
             entry.reason = "PendingEvaluation"
             return False
         fits = self._recheck(entry)
+        if self._is_beyond_repair(entry):
+            return True
+        if self._cannot_go_on(entry):
+            return False
         assignment = entry.nominated
         mode, info, queue = assignment.mode, entry.info, entry.queue
-        features = self.world.settings.features
-        if info.unhealthy_nodes and info.needs_second_pass and mode is not Mode.FIT and features.topology_fail_fast:
-            nodes = ",".join(info.unhealthy_nodes)
-            self._decisions.append(Evict(info.key, "NodeFailures", messages.no_replacement(nodes), entry.message))
-            return True
-        if mode is Mode.NO_FIT:
-            entry.cause, entry.reason = "NoFit", assignment.no_fit_reason
-            return False
-        if mode is Mode.PREEMPT and not entry.targets:
-            entry.cause, entry.reason = "PreemptionNoCandidates", "WaitingForQuota"
-            if queue.spec.preemption.reclaim_within_cohort != "Any" or (
-                features.prioritize_preemptors and self._order.is_preemptor(entry)
-            ):
-                self._hold(queue, _to_reserve(entry), assignment.topology_usage)
-            return False
-        if (
-            mode is Mode.PREEMPT
-            and info.gated_preemption
-            and (features.preemption_gates or features.concurrent_admission)
-        ):
-            entry.message, entry.cause, entry.reason = messages.PREEMPTION_GATED, "PreemptionGated", "AdmissionGated"
-            entry.item.cursor = None
-            return False
-        if mode is Mode.DEFERRED_FIT:
-            entry.message = messages.DEFERRED_FIT
-            entry.cause, entry.reason = "PendingPreemption", "WaitingForPreemptedWorkloads"
-            entry.item.cursor = None
-            self._hold(queue, entry.usage, assignment.topology_usage)
-            return False
         if any(target.reservation.info.key in self._claimed for target in entry.targets):
             return self._skip(entry, messages.OVERLAPPING_TARGETS, preempting=True)
         if not fits or (mode is Mode.FIT and self._claimed and not self._fits_already(entry)):
@@ -221,6 +196,44 @@ class Cycle:
                 return False
         self._admit(entry)
         return True
+
+    def _is_beyond_repair(self, entry: Entry) -> bool:
+        """Give a workload up whose failed nodes nothing replaces, where that is not waited for."""
+        info = entry.info
+        if not (info.unhealthy_nodes and info.needs_second_pass) or entry.nominated.mode is Mode.FIT:
+            return False
+        if not self.world.settings.features.topology_fail_fast:
+            return False
+        nodes = ",".join(info.unhealthy_nodes)
+        self._decisions.append(Evict(info.key, "NodeFailures", messages.no_replacement(nodes), entry.message))
+        return True
+
+    def _cannot_go_on(self, entry: Entry) -> bool:
+        """Whether its nomination alone ends the entry's turn: nothing fits, nobody may make room, or others have yet to."""
+        assignment, queue = entry.nominated, entry.queue
+        mode, features = assignment.mode, self.world.settings.features
+        if mode is Mode.NO_FIT:
+            entry.cause, entry.reason = "NoFit", assignment.no_fit_reason
+            return True
+        if mode is Mode.PREEMPT and not entry.targets:
+            entry.cause, entry.reason = "PreemptionNoCandidates", "WaitingForQuota"
+            if queue.spec.preemption.reclaim_within_cohort != "Any" or (
+                features.prioritize_preemptors and self._order.is_preemptor(entry)
+            ):
+                self._hold(queue, _to_reserve(entry), assignment.topology_usage)
+            return True
+        gates = features.preemption_gates or features.concurrent_admission
+        if mode is Mode.PREEMPT and entry.info.gated_preemption and gates:
+            entry.message, entry.cause, entry.reason = messages.PREEMPTION_GATED, "PreemptionGated", "AdmissionGated"
+            entry.item.cursor = None
+            return True
+        if mode is Mode.DEFERRED_FIT:
+            entry.message = messages.DEFERRED_FIT
+            entry.cause, entry.reason = "PendingPreemption", "WaitingForPreemptedWorkloads"
+            entry.item.cursor = None
+            self._hold(queue, entry.usage, assignment.topology_usage)
+            return True
+        return False
 
     def _migrate(self, entry: Entry, sibling: Reservation) -> None:
         """Move a variant on a worse flavor out of the way, if the queue's policy allows."""
