@@ -30,6 +30,8 @@ def _status(job: Obj, now: float) -> Cell:
     for interim in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
         if conditions.is_true(job, interim):
             return interim
+    if spec_of(job).get("suspend") and not status_of(job).get("active"):
+        return "Suspended"  # a Job of another controller has nobody who sets the condition while it waits
     return "Running"
 
 

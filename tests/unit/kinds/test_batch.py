@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from corral.core.errors import Cause
+from corral.core.meta import Obj
+from corral.kinds import batch_printing
 from corral.kinds.batch import CRON_JOB, JOB
 from corral.kinds.decoding import decode
 
@@ -173,3 +175,16 @@ def test_cron_jobs_are_refused_in_upstreams_words(spec: dict[str, Any], message:
 )
 def test_cron_jobs_with_usual_schedules_are_fine(schedule: str) -> None:
     assert CRON_JOB.validate(cron_job(schedule=schedule)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "shown"),
+    [
+        ({"suspend": True}, {}, "Suspended"),
+        ({"suspend": True}, {"active": 1}, "Running"),
+        ({"suspend": False}, {}, "Running"),
+        ({"suspend": True}, {"conditions": [{"type": "Complete", "status": "True"}]}, "Complete"),
+    ],
+)
+def test_a_job_that_waits_is_not_shown_as_running(spec: Obj, status: Obj, shown: str) -> None:
+    assert batch_printing._status({"metadata": {"name": "j"}, "spec": spec, "status": status}, 0.0) == shown
