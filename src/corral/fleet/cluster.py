@@ -36,7 +36,7 @@ from corral.node.runtime import PodRuntime
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.surroundings import ClusterSurroundings
-from corral.node.usage import PodUsage
+from corral.node.usage import PodUsage, SimulatedUsage
 from corral.operators.reports import ProgressReports
 from corral.operators.settings import OperatorSettings
 from corral.operators.setup import set_up_operators
@@ -95,6 +95,8 @@ class EmbeddedCluster:
             self.base.server.streams = runtime
             if isinstance(runtime, ProcessRuntime):
                 self.base.server.extras.append(PodUsage(manager, runtime.connection.runs))
+            else:
+                self.base.server.extras.append(SimulatedUsage(manager))
         if not only_hub:
             Scheduler(manager.client, manager.clock).setup(manager)
 

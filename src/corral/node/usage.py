@@ -5,11 +5,12 @@ CPU is the mean since the last question that is at least a second ago, or since 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from corral.core.errors import not_found
-from corral.core.meta import Key, Obj, labels_of, name_of, namespace_of, spec_of, uid_of
+from corral.core.meta import Key, Obj, labels_of, name_of, namespace_of, spec_of, status_of, uid_of
+from corral.core.quantity import milli, value
 from corral.core.timestamps import format_time
 from corral.kinds.core import NODES, PODS
 from corral.kinds.definition import KindDef
@@ -92,6 +93,32 @@ class PodUsage:
             metadata["namespace"] = namespace_of(of)
         identity = {"kind": request.kind.kind, "apiVersion": f"{request.kind.group}/{request.version}"}
         return {**identity, "metadata": metadata, "timestamp": now, "window": "1s", **usage}
+
+
+class SimulatedUsage(PodUsage):
+    """Answers for programs that are only simulated: they use what they request."""
+
+    def __init__(self, manager: Manager) -> None:
+        super().__init__(manager, _no_programs)
+
+    async def _containers(self) -> dict[str, dict[str, tuple[float, int]]]:
+        found = {uid_of(pod): dict(_requested(pod)) for pod in self._pods.list()}
+        return {pod: containers for pod, containers in found.items() if containers}
+
+
+async def _no_programs() -> Mapping[str, Started]:
+    return {}
+
+
+def _requested(pod: Obj) -> Iterator[tuple[str, tuple[float, int]]]:
+    """CPUs and bytes of the containers that run."""
+    status = status_of(pod)
+    entries = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    running = {entry["name"] for entry in entries if "running" in (entry.get("state") or {})}
+    for container in (*(spec_of(pod).get("containers") or ()), *(spec_of(pod).get("initContainers") or ())):
+        if container["name"] in running:
+            wanted = (container.get("resources") or {}).get("requests") or {}
+            yield container["name"], (milli(wanted.get("cpu", 0)) / 1000, value(wanted.get("memory", 0)))
 
 
 def _named(containers: Mapping[str, tuple[float, int]]) -> list[Obj]:

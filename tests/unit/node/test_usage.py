@@ -16,7 +16,7 @@ from corral.kinds.core import NODES
 from corral.kinds.extra import ExtraRequest
 from corral.kinds.metrics import NODE_METRICS, POD_METRICS
 from corral.node.process.connection import Started
-from corral.node.usage import PodUsage
+from corral.node.usage import PodUsage, SimulatedUsage
 
 POD: Obj = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "a"}},
@@ -56,3 +56,30 @@ async def test_nodes_add_up_their_pods() -> None:
     assert int(found["usage"]["memory"].removesuffix("Ki")) > 1000
     with pytest.raises(NotFound):
         await usage().get(request(NODE_METRICS, name="other"))
+
+
+async def test_what_is_simulated_uses_what_it_requests() -> None:
+    containers = [
+        {"name": "main", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}},
+        {"name": "plain"},
+        {"name": "done", "resources": {"requests": {"cpu": "4"}}},
+    ]
+    states = {"main": "running", "plain": "running", "done": "terminated"}
+    pod = {
+        **POD,
+        "spec": {"nodeName": "n", "containers": containers},
+        "status": {"containerStatuses": [{"name": name, "state": {state: {}}} for name, state in states.items()]},
+    }
+    waiting = {"metadata": {"name": "q", "namespace": "default", "uid": "v"}, "spec": {"containers": containers}}
+
+    def informer(resource: object) -> Any:
+        return SimpleNamespace(list=lambda: [NODE] if resource is NODES else [pod, waiting])
+
+    manager: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: 100.0), informer=informer)
+    (found,) = await SimulatedUsage(manager).list(request(POD_METRICS, "default"))
+    assert found["containers"] == [
+        {"name": "main", "usage": {"cpu": "1500m", "memory": "1048576Ki"}},
+        {"name": "plain", "usage": {"cpu": "0m", "memory": "0Ki"}},
+    ]
+    node = await SimulatedUsage(manager).get(request(NODE_METRICS, name="n"))
+    assert node["usage"] == {"cpu": "1500m", "memory": "1048576Ki"}
