@@ -11,11 +11,12 @@ from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError, NotFound
-from corral.core.meta import Obj, annotations_of, labels_of, name_of, spec_of, status_of
+from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.explain import Surroundings
 from corral.decide.explain import explain as explain_workload
 
+JOBS = Resource("batch", "v1", "jobs", "Job")
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
 
@@ -38,6 +39,9 @@ def explain(target: tuple[str, ...], namespace: str, context: str, kubeconfig_pa
     if workload is not None:
         _tell(client, resource.kind, obj, workload, namespace)
         return
+    if resource.kind == "CronJob":
+        _tell_cron_job(client, obj, namespace)
+        return
     pods = pods_of(client, resource, obj, namespace)
     queued = [(pod, found) for pod in pods if (found := workload_of(client, PODS, pod, namespace)) is not None]
     for pod, found in queued:
@@ -55,7 +59,28 @@ def _tell(client: SyncClient, kind: str, obj: Obj, workload: Obj, namespace: str
         click.echo(f"  -> {found.advice}")
 
 
-def _tell_unqueued(client: SyncClient, kind: str, obj: Obj, pods: list[Obj], namespace: str) -> None:
+def _tell_cron_job(client: SyncClient, obj: Obj, namespace: str) -> None:
+    """A CronJob is not queued; the Jobs it makes are, if its template names a queue."""
+    metadata = (spec_of(obj).get("jobTemplate") or {}).get("metadata") or {}
+    queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
+    made = [job for job in client.list(JOBS, namespace)["items"] if is_owned_by(job, uid_of(obj))]
+    last = max(made, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
+    click.echo(f"CronJob {name_of(obj)}: " + (f"its Jobs go to {queue}." if queue else "its Jobs name no queue."))
+    if spec_of(obj).get("suspend"):
+        click.echo("  it is suspended: no more Jobs are made until spec.suspend is false")
+    if not queue:
+        click.echo(f"  -> Set the label {QUEUE_LABEL} in spec.jobTemplate.metadata.labels, and its next Job is queued.")
+    if last is None:
+        click.echo("  it has made no Job yet")
+    elif (workload := workload_of(client, JOBS, last, namespace)) is not None:
+        _tell(client, "Job", last, workload, namespace)
+    else:
+        _tell_unqueued(client, "Job", last, pods_of(client, JOBS, last, namespace), namespace, advise=False)
+
+
+def _tell_unqueued(
+    client: SyncClient, kind: str, obj: Obj, pods: list[Obj], namespace: str, *, advise: bool = True
+) -> None:
     """Without a Workload nothing waits for quota: what is left are the pods and what events say."""
     placed = _placements(client, kind, obj, namespace)
     if placed:
@@ -72,7 +97,7 @@ def _tell_unqueued(client: SyncClient, kind: str, obj: Obj, pods: list[Obj], nam
         click.echo(f"  pod {name_of(pod)}: {status_of(pod).get('phase')}{waits}")
     for event in events_of(client, obj, namespace):
         click.echo(f"  {event.get('reason')}: {event.get('message')}")
-    if not queue:
+    if advise and not queue:
         click.echo(f"  -> Set the label {QUEUE_LABEL} when you create it, and it is queued.")
 
 

@@ -71,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
+    except OSError as error:
+        click.echo(f"Error: {f'{error.filename}: {error.strerror}' if error.filename else error}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ def serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_
     except StoreError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
+        if error.filename:
+            raise  # a file, not the address
         raise click.ClickException(f"cannot serve on {host}:{port}: {error.strerror or error}") from error
 
 

@@ -5,6 +5,7 @@ The answer starts with the one thing that matters; what follows is the evidence,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,23 @@ REACTIVATE = "Set spec.active to true to queue it again."
 RESUBMIT = "Delete the job and create it again, now that its queue dispatches: managedBy is set when a job is created."
 
 ELSEWHERE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
+
+REMEDIES = (
+    (re.compile(r"missing ResourceFlavor\(s\): (?P<what>[^.]+)"), "Create ResourceFlavor {what}."),
+    (re.compile(r"missing AdmissionCheck\(s\): (?P<what>[^.]+)"), "Create AdmissionCheck {what}."),
+    (
+        re.compile(r"> maximum capacity"),
+        "It asks for more than there can ever be: ask for less, or raise the quota.",
+    ),
+    (
+        re.compile(r"resource (?P<what>\S+) unavailable in ClusterQueue"),
+        "The ClusterQueue has no quota for {what}: add it to a resource group, or do not ask for it.",
+    ),
+    (
+        re.compile(r"specified \w*rainingRuntime must be created"),
+        "Create the runtime on every worker that may run the job.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,7 @@ def _reserved(workload: Obj) -> Explanation:
         first = pending[0]
         text = f"Quota is reserved in {queue}; waiting for admission check {first.get('name')}"
         text += f": {first.get('message')}" if first.get("message") else "."
-        return Explanation(text, (f"asked clusters: {', '.join(asked)}",) if asked else ())
+        return Explanation(text, (f"asked clusters: {', '.join(asked)}",) if asked else (), _advice(text))
     return Explanation(f"Quota is reserved in {queue}; admission is being completed.")
 
 
@@ -103,12 +121,21 @@ def _waiting(workload: Obj, around: Surroundings) -> Explanation:
         return Explanation(f"Waiting: ClusterQueue {target} does not exist.", advice=f"Create ClusterQueue {target}.")
     active = conditions.find(around.cluster_queue, "Active")
     if active and active.get("status") == "False":
-        return Explanation(f"Waiting: ClusterQueue {target} is not active: {active.get('message')}")
+        text = f"Waiting: ClusterQueue {target} is not active: {active.get('message')}"
+        return Explanation(text, advice=_advice(text))
     why = _message(workload, "QuotaReserved") or "it has not been looked at yet"
     place = () if around.position is None else (f"position {around.position + 1} in ClusterQueue {target}",)
     evicted = _message(workload, "Evicted")
-    before = (f"evicted before: {evicted}",) if evicted else ()
-    return Explanation(f"Waiting in {name_of(around.local_queue)}: {why}", (*place, *before))
+    before = (f"evicted before: {evicted}",) if evicted and evicted not in why else ()
+    return Explanation(f"Waiting in {name_of(around.local_queue)}: {why}", (*place, *before), _advice(why))
+
+
+def _advice(why: str) -> str:
+    """What to do about a reason that does not go away by waiting."""
+    for pattern, remedy in REMEDIES:
+        if found := pattern.search(why):
+            return remedy.format(**found.groupdict())
+    return ""
 
 
 def _message(workload: Obj, kind: str) -> str:

@@ -85,3 +85,39 @@ def test_a_job_without_managed_by_has_to_be_created_again() -> None:
     why = 'The owner is not managed by Kueue: Expecting spec.managedBy to be "kueue.x-k8s.io/multikueue" not ""'
     found = explain(workload(("Evicted", "True", "Deactivated", why), spec={"active": False}), AROUND)
     assert "create it again" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("why", "advice"),
+    [
+        (
+            "insufficient quota for cpu in flavor f, current podset request (100) > maximum capacity (16)",
+            "ask for less",
+        ),
+        ("resource nvidia.com/gpu unavailable in ClusterQueue", "no quota for nvidia.com/gpu"),
+        (
+            "w1: specified clusterTrainingRuntime must be created before the TrainJob",
+            "Create the runtime on every worker",
+        ),
+        ("insufficient unused quota for cpu in flavor f, 1 more needed", ""),
+    ],
+)
+def test_what_waiting_does_not_cure_comes_with_advice(why: str, advice: str) -> None:
+    found = explain(workload(("QuotaReserved", "False", "Pending", why)), AROUND)
+    assert advice in found.advice
+    assert bool(advice) == bool(found.advice)
+
+
+def test_a_missing_flavor_is_to_be_created() -> None:
+    message = "Can't admit new workloads: references missing ResourceFlavor(s): a,b."
+    queue = {
+        "metadata": {"name": "cq"},
+        "status": {"conditions": [{"type": "Active", "status": "False", "message": message}]},
+    }
+    assert explain(workload(), Surroundings(LOCAL, queue)).advice == "Create ResourceFlavor a,b."
+
+
+def test_the_eviction_is_told_once() -> None:
+    why = "Evicted due to a check"
+    found = explain(workload(("QuotaReserved", "False", "Pending", why), ("Evicted", "True", "", why)), AROUND)
+    assert not any("evicted before" in fact for fact in found.facts)
