@@ -26,7 +26,8 @@ from corral.core.meta import (
 )
 from corral.core.timestamps import parse_time
 from corral.decide.queueing.amounts import add_into, parse_amount
-from corral.decide.queueing.decode import created_at, toleration_from, version_of
+from corral.decide.queueing.constraints import constraints_from, topology_request_from
+from corral.decide.queueing.decode import created_at, version_of
 from corral.decide.queueing.devices import DeviceProblem, Devices
 from corral.decide.queueing.limits import (
     NO_LIMITS,
@@ -42,8 +43,6 @@ from corral.decide.queueing.model import (
     Amounts,
     PodConstraints,
     PodSetInfo,
-    Requirement,
-    SliceLayer,
     TopologyRequest,
     WorkloadInfo,
 )
@@ -343,53 +342,6 @@ def _admitted_pod_set(
         flavors=entry.get("flavors") or {},
         topology_assignment=decode_assignment(entry.get("topologyAssignment")),
         delayed_topology=entry.get("delayedTopologyRequest") or "",
-    )
-
-
-def constraints_from(spec: Obj, *, preferences: bool = False) -> PodConstraints:
-    """Node selector, node affinity and tolerations of a pod spec; preferred affinity only where it counts."""
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms")
-    preferred = (affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()) if preferences else ()
-    selector, tolerations = spec.get("nodeSelector"), spec.get("tolerations")
-    if not (selector or tolerations or terms or preferred):
-        return UNCONSTRAINED
-    return PodConstraints(
-        node_selector=tuple(sorted((selector or {}).items())),
-        affinity_terms=tuple(map(_term_from, terms or ())),
-        tolerations=tuple(map(toleration_from, tolerations or ())),
-        preferred=tuple((int(term.get("weight") or 0), _term_from(term.get("preference") or {})) for term in preferred),
-    )
-
-
-def _term_from(term: Obj) -> tuple[Requirement, ...]:
-    fields = [_requirement_from(entry) for entry in term.get("matchExpressions") or ()]
-    # A field selector can only name the node; it is matched like a label nobody else uses.
-    fields += [_requirement_from({**entry, "key": "metadata.name"}) for entry in term.get("matchFields") or ()]
-    return tuple(fields)
-
-
-def _requirement_from(entry: Obj) -> Requirement:
-    return Requirement(entry.get("key") or "", entry.get("operator") or "", tuple(entry.get("values") or ()))
-
-
-def topology_request_from(obj: Obj | None) -> TopologyRequest | None:
-    """The `topologyRequest` of a pod set."""
-    if not obj:
-        return None
-    layers = obj.get("podsetSliceRequiredTopologyConstraints")
-    if layers:
-        slices = tuple(SliceLayer(layer.get("topology", ""), layer.get("size", 0)) for layer in layers)
-    elif obj.get("podSetSliceRequiredTopology"):
-        slices = (SliceLayer(obj["podSetSliceRequiredTopology"], obj.get("podSetSliceSize") or 0),)
-    else:
-        slices = ()
-    return TopologyRequest(
-        required=obj.get("required") or "",
-        preferred=obj.get("preferred") or "",
-        unconstrained=bool(obj.get("unconstrained")),
-        group=obj.get("podSetGroupName") or "",
-        slices=slices,
     )
 
 
