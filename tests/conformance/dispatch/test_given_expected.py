@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.dispatching import run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, name_of, owner_ref, spec_of, status_of
@@ -14,7 +14,6 @@ from corral.kinds.batch import JOBS
 from corral.kinds.core import CONFIG_MAPS, NAMESPACES
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from corral.kinds.mpi import MPI_JOBS
-from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 
@@ -29,17 +28,6 @@ def job(name: str, *, queue: str = "user-queue", seconds: int = 1000, **labels: 
     }
     metadata = {"name": name, "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": queue, **labels}}
     return {"metadata": metadata, "spec": {"suspend": True, "template": template}}
-
-
-def on_fleet(test: Callable[[SimulatedFleet], Awaitable[None]], configuration: Obj | None = None) -> None:
-    async def main() -> None:
-        async with SimulatedFleet(configuration=configuration) as fleet:
-            await fleet.introduce()
-            await fleet.set_up_queues()
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
 
 
 async def workloads(cluster: SimulatedCluster) -> list[Obj]:
@@ -70,7 +58,7 @@ def test_a_workload_without_the_check_is_left_alone() -> None:
         assert "nominatedClusterNames" not in status_of(held)
         assert await copies(fleet) == []
 
-    on_fleet(test)
+    run_on_fleet(test)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +85,7 @@ def test_a_workload_nobody_can_dispatch_is_rejected(owned: bool, message: str) -
         assert check_of(held)["message"] == message
         assert await copies(fleet) == []
 
-    on_fleet(test)
+    run_on_fleet(test)
 
 
 def test_a_copy_that_cannot_be_made_is_tried_again_and_the_others_stay() -> None:
@@ -118,7 +106,7 @@ def test_a_copy_that_cannot_be_made_is_tried_again_and_the_others_stay() -> None
         await asyncio.sleep(60)
         assert await copies(fleet) == ["worker1", "worker2"]
 
-    on_fleet(test)
+    run_on_fleet(test)
 
 
 def test_after_a_restart_of_the_manager_a_lost_worker_has_its_time() -> None:
@@ -140,7 +128,7 @@ def test_after_a_restart_of_the_manager_a_lost_worker_has_its_time() -> None:
         (held,) = await workloads(fleet.manager)
         assert status_of(held)["clusterName"] != cluster
 
-    on_fleet(test, timeout)
+    run_on_fleet(test, timeout)
 
 
 def test_a_priority_class_changed_on_the_manager_reaches_the_copy() -> None:
@@ -161,7 +149,7 @@ def test_a_priority_class_changed_on_the_manager_reaches_the_copy() -> None:
         assert spec_of(after)["priorityClassRef"]["name"] == "high"
         assert before["metadata"]["uid"] == after["metadata"]["uid"]
 
-    on_fleet(test)
+    run_on_fleet(test)
 
 
 def test_a_kind_that_is_not_enabled_is_not_dispatched_and_others_are() -> None:
@@ -176,7 +164,7 @@ def test_a_kind_that_is_not_enabled_is_not_dispatched_and_others_are() -> None:
         assert name_of(held).startswith("job-a-")
         assert conditions.is_true(held, "Admitted")
 
-    on_fleet(test, {"integrations": {"frameworks": ["batch/job"]}})
+    run_on_fleet(test, {"integrations": {"frameworks": ["batch/job"]}})
 
 
 def test_a_worker_out_of_reach_is_tried_after_5_10_20_and_up_to_320_seconds() -> None:
@@ -191,7 +179,7 @@ def test_a_worker_out_of_reach_is_tried_after_5_10_20_and_up_to_320_seconds() ->
         waits = [round(later - earlier) for earlier, later in itertools.pairwise(attempts)]
         assert waits[:8] == [5, 10, 20, 40, 80, 160, 320, 320]
 
-    on_fleet(test)
+    run_on_fleet(test)
 
 
 def test_status_waits_until_the_managers_job_is_unsuspended() -> None:
@@ -207,4 +195,4 @@ def test_status_waits_until_the_managers_job_is_unsuspended() -> None:
         assert annotations_of(there)["kueue.x-k8s.io/prebuilt-workload-name"] == name_of(held)
         assert "managedBy" not in spec_of(there)
 
-    on_fleet(test)
+    run_on_fleet(test)

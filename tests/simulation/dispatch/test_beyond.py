@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+
+from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
@@ -11,11 +12,8 @@ from corral.kinds.apps import STATEFUL_SETS
 from corral.kinds.batch import JOBS
 from corral.kinds.core import CONFIG_MAPS, EVENTS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
-from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
-
-Script = Callable[[SimulatedFleet], Awaitable[None]]
 
 
 def job(name: str = "a", *, cpu: str = "1", seconds: int = 100_000, **pod: object) -> Obj:
@@ -37,15 +35,7 @@ def on_fleet(test: Script, *frameworks: str, **own: object) -> None:
         "multiKueue": {"workerLostTimeout": "60s", "gcInterval": "15s"},
         "corral": own,
     }
-
-    async def main() -> None:
-        async with SimulatedFleet(configuration=configuration) as fleet:
-            await fleet.introduce()
-            await fleet.set_up_queues()
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
+    run_on_fleet(test, configuration)
 
 
 async def the_workload(cluster: SimulatedCluster) -> Obj:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.errors import Invalid
@@ -13,10 +13,8 @@ from corral.core.meta import Obj, annotations_of, labels_of, name_of, status_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, INCREMENTAL
 from corral.kinds.batch import JOBS
 from corral.kinds.kueue import ADMISSION_CHECKS, WORKLOADS, names
-from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet
 
-Script = Callable[[SimulatedFleet], Awaitable[None]]
 FIVE = ("worker1", "worker2", "worker3", "worker4", "worker5")
 
 
@@ -43,15 +41,7 @@ def on_fleet(
         "integrations": {"frameworks": ["batch/job"]},
         "multiKueue": {"dispatcherName": dispatcher, "gcInterval": "15s"},
     }
-
-    async def main() -> None:
-        async with SimulatedFleet(workers, configuration=configuration) as fleet:
-            await fleet.introduce()
-            await fleet.set_up_queues(manager_cpu=manager_cpu)
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
+    run_on_fleet(test, configuration, workers=workers, manager_cpu=manager_cpu)
 
 
 async def holders(fleet: SimulatedFleet) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, name_of, spec_of, status_of
@@ -17,11 +17,9 @@ from corral.kinds.jobset import JOB_SETS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CONFIGS, WORKLOADS
 from corral.kinds.registry import native_kinds
 from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
-from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 
-Script = Callable[[SimulatedFleet], Awaitable[None]]
 QUEUE = {"kueue.x-k8s.io/queue-name": "user-queue"}
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 FOREVER = 100_000
@@ -44,15 +42,7 @@ def on_fleet(test: Script, multikueue: Obj | None = None, *, frameworks: tuple[s
         "integrations": {"frameworks": list(frameworks)},
         "multiKueue": {"workerLostTimeout": "30s", "gcInterval": "15s", **(multikueue or {})},
     }
-
-    async def main() -> None:
-        async with SimulatedFleet(configuration=configuration) as fleet:
-            await fleet.introduce()
-            await fleet.set_up_queues()
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
+    run_on_fleet(test, configuration)
 
 
 async def the_workload(cluster: SimulatedCluster) -> Obj:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of, uid_of
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS, SECRETS
 from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
-from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.faults import KINDS, run_with_faults
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
@@ -23,7 +22,6 @@ SEEDS = 100
 SOAK_SEEDS = 2000
 FENCED = tuple(kind for kind in KINDS if kind not in ("crash without disk", "delete copy", "delete remote job"))
 """With fencing no job may ever run twice, so these are left out: they make a worker forget what it runs."""
-Script = Callable[[SimulatedFleet], Awaitable[None]]
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -74,15 +72,7 @@ def on_fleet(test: Script, *, frameworks: tuple[str, ...] = ("batch/job",), lost
         "multiKueue": {"workerLostTimeout": lost, "gcInterval": "15s"},
         "corral": own,
     }
-
-    async def main() -> None:
-        async with SimulatedFleet(configuration=configuration) as fleet:
-            await fleet.introduce()
-            await fleet.set_up_queues()
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
+    run_on_fleet(test, configuration)
 
 
 async def the_workload(cluster: SimulatedCluster) -> Obj:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.dispatching import run_on_fleet
 
 from corral.core import conditions
 from corral.core.errors import NotFound
@@ -13,7 +13,6 @@ from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of
 from corral.kinds.batch import JOBS
 from corral.kinds.core import EVENTS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
-from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
 
@@ -29,17 +28,6 @@ def job(name: str, *, cpu: str = "1", seconds: int = 5, exit_code: int = 0) -> O
         "metadata": {"name": name, "namespace": "default", "labels": labels},
         "spec": {"suspend": True, "backoffLimit": 0, "template": template},
     }
-
-
-def on_fleet(test: Callable[[SimulatedFleet], Awaitable[None]], **options: object) -> None:
-    async def main() -> None:
-        async with SimulatedFleet(**options) as fleet:  # type: ignore[arg-type]
-            await fleet.introduce()
-            await fleet.set_up_queues()
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
 
 
 async def workload(cluster: SimulatedCluster) -> Obj | None:
@@ -78,7 +66,7 @@ def test_a_job_runs_on_one_worker_and_its_status_comes_back() -> None:
             with pytest.raises(NotFound):
                 await worker.client.get(JOBS, "a", "default")
 
-    on_fleet(check)
+    run_on_fleet(check)
 
 
 def test_a_failed_job_fails_on_the_manager_too() -> None:
@@ -88,7 +76,7 @@ def test_a_failed_job_fails_on_the_manager_too() -> None:
         assert (conditions.find(await the_workload(fleet.manager), "Finished") or {})["reason"] == "Failed"
         assert conditions.is_true(await fleet.manager.client.get(JOBS, "a", "default"), "Failed")
 
-    on_fleet(check)
+    run_on_fleet(check)
 
 
 def test_the_manager_says_what_each_worker_lacks_until_one_has_room() -> None:
@@ -110,7 +98,7 @@ def test_the_manager_says_what_each_worker_lacks_until_one_has_room() -> None:
         held = await the_workload(fleet.manager)
         assert status_of(held)["clusterName"] == "worker2"
 
-    on_fleet(check)
+    run_on_fleet(check)
 
 
 def test_a_worker_lost_for_too_long_loses_the_job_to_another_and_its_stale_copy_never_wins() -> None:
@@ -129,7 +117,7 @@ def test_a_worker_lost_for_too_long_loses_the_job_to_another_and_its_stale_copy_
         assert await workload(fleet.workers[first]) is None, "the stale copy must be gone"
         assert await workload(fleet.workers[moved]) is not None
 
-    on_fleet(check, configuration={"multiKueue": {"workerLostTimeout": "15s"}})
+    run_on_fleet(check, configuration={"multiKueue": {"workerLostTimeout": "15s"}})
 
 
 def test_a_worker_lost_for_a_moment_keeps_its_job() -> None:
@@ -145,7 +133,7 @@ def test_a_worker_lost_for_a_moment_keeps_its_job() -> None:
         assert status_of(held)["clusterName"] == first
         assert (conditions.find(held, "Finished") or {})["reason"] == "Succeeded"
 
-    on_fleet(check)
+    run_on_fleet(check)
 
 
 def test_deleting_the_job_on_the_manager_removes_everything_on_the_worker() -> None:
@@ -158,7 +146,7 @@ def test_deleting_the_job_on_the_manager_removes_everything_on_the_worker() -> N
             assert await workload(cluster) is None, cluster.name
             assert (await cluster.client.list(JOBS)).items == [], cluster.name
 
-    on_fleet(check)
+    run_on_fleet(check)
 
 
 def test_a_job_deleted_while_its_worker_is_away_is_collected_when_it_returns() -> None:
@@ -175,7 +163,7 @@ def test_a_job_deleted_while_its_worker_is_away_is_collected_when_it_returns() -
         assert await workload(fleet.workers[first]) is None
         assert (await fleet.workers[first].client.list(JOBS)).items == []
 
-    on_fleet(check)
+    run_on_fleet(check)
 
 
 def test_a_job_of_the_same_name_on_a_worker_is_never_touched_and_the_manager_says_so() -> None:
@@ -190,7 +178,7 @@ def test_a_job_of_the_same_name_on_a_worker_is_never_touched_and_the_manager_say
         message = status_of(await the_workload(fleet.manager))["admissionChecks"][0]["message"]
         assert "Job default/a already exists on cluster worker1 and was not created by this manager" in message
 
-    on_fleet(check)
+    run_on_fleet(check)
 
 
 def test_credentials_are_rotated_without_a_restart() -> None:
@@ -206,7 +194,7 @@ def test_credentials_are_rotated_without_a_restart() -> None:
         cluster = await fleet.manager.client.get(MULTI_KUEUE_CLUSTERS, "worker1")
         assert conditions.is_true(cluster, "Active"), name_of(cluster)
 
-    on_fleet(check)
+    run_on_fleet(check)
 
 
 def test_a_cluster_taken_out_of_the_config_is_cleaned_up_and_its_job_moves() -> None:
@@ -221,4 +209,4 @@ def test_a_cluster_taken_out_of_the_config_is_cleaned_up_and_its_job_moves() -> 
         assert await workload(fleet.workers[first]) is None
         assert (await fleet.workers[first].client.list(JOBS)).items == []
 
-    on_fleet(check)
+    run_on_fleet(check)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+
+from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, labels_of, name_of, status_of
 from corral.kinds.core import PODS
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS, names
 from corral.kinds.lws import LEADER_WORKER_SETS
-from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
-
-Script = Callable[[SimulatedFleet], Awaitable[None]]
 
 
 def groups(replicas: int = 2, size: int = 2, cpu: str = "1") -> Obj:
@@ -31,15 +29,7 @@ def on_fleet(test: Script, *, dispatcher: str = "") -> None:
         multikueue["dispatcherName"] = dispatcher
     frameworks = ["batch/job", "pod", "leaderworkerset.x-k8s.io/leaderworkerset"]
     configuration = {"integrations": {"frameworks": frameworks}, "multiKueue": multikueue}
-
-    async def main() -> None:
-        async with SimulatedFleet(configuration=configuration) as fleet:
-            await fleet.introduce()
-            await fleet.set_up_queues()
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
+    run_on_fleet(test, configuration)
 
 
 async def clusters(fleet: SimulatedFleet) -> dict[str, str]:

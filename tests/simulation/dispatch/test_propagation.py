@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, labels_of, status_of, uid_of
 from corral.kinds.kueue import WORKLOADS, names
 from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
-from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 
-Script = Callable[[SimulatedFleet], Awaitable[None]]
 PROPAGATED = "corral.dev/propagated-by"
 
 
@@ -42,15 +40,7 @@ def on_fleet(test: Script, *, propagate: bool) -> None:
         "multiKueue": {"gcInterval": "15s"},
         "corral": {"propagateDependencies": propagate},
     }
-
-    async def main() -> None:
-        async with SimulatedFleet(configuration=configuration) as fleet:
-            await fleet.introduce()
-            await fleet.set_up_queues()
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
+    run_on_fleet(test, configuration)
 
 
 async def the_cluster(fleet: SimulatedFleet) -> SimulatedCluster:

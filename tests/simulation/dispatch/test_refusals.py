@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.dispatching import Script, run_on_fleet
 
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Forbidden
@@ -14,10 +14,8 @@ from corral.decide.dispatch.model import ALL_AT_ONCE, INCREMENTAL, LATE_BINDING
 from corral.kinds.batch import JOBS
 from corral.kinds.core import EVENTS
 from corral.kinds.kueue import WORKLOADS, names
-from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet
 
-Script = Callable[[SimulatedFleet], Awaitable[None]]
 WORDS = 'admission webhook "guard" denied the request: not on this cluster'
 
 
@@ -56,15 +54,7 @@ def job() -> Obj:
 def on_fleet(test: Script, dispatcher: str = ALL_AT_ONCE) -> None:
     multikueue = {"workerLostTimeout": "60s", "gcInterval": "15s", "dispatcherName": dispatcher}
     configuration = {"integrations": {"frameworks": ["batch/job"]}, "multiKueue": multikueue}
-
-    async def main() -> None:
-        async with SimulatedFleet(configuration=configuration) as fleet:
-            await fleet.introduce()
-            await fleet.set_up_queues()
-            await asyncio.sleep(1)
-            await test(fleet)
-
-    run_virtual(main)
+    run_on_fleet(test, configuration)
 
 
 def guard(fleet: SimulatedFleet, *workers: str) -> list[Guard]:
