@@ -24,6 +24,7 @@ CLUSTER_PLACEMENTS = Resource(
     "placement.kubernetes-fleet.io", "v1beta1", "clusterresourceplacements", "ClusterResourcePlacement", False
 )
 PLACEMENTS = Resource("placement.kubernetes-fleet.io", "v1beta1", "resourceplacements", "ResourcePlacement")
+MAX_TROUBLES = 5
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -37,7 +38,7 @@ def explain(target: tuple[str, ...], namespace: str, context: str, kubeconfig_pa
     resource, obj = object_named(client, target, namespace)
     workload = workload_of(client, resource, obj, namespace)
     if workload is not None:
-        _tell(client, resource.kind, obj, workload, namespace)
+        _tell(client, resource, obj, workload, namespace)
         return
     if resource.kind == "CronJob":
         _tell_cron_job(client, obj, namespace)
@@ -45,18 +46,43 @@ def explain(target: tuple[str, ...], namespace: str, context: str, kubeconfig_pa
     pods = pods_of(client, resource, obj, namespace)
     queued = [(pod, found) for pod in pods if (found := workload_of(client, PODS, pod, namespace)) is not None]
     for pod, found in queued:
-        _tell(client, "Pod", pod, found, namespace)
+        _tell(client, PODS, pod, found, namespace)
     if not queued:
         _tell_unqueued(client, resource.kind, obj, pods, namespace)
 
 
-def _tell(client: SyncClient, kind: str, obj: Obj, workload: Obj, namespace: str) -> None:
+def _tell(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, namespace: str) -> None:
     found = explain_workload(workload, _surroundings(client, workload, namespace))
-    click.echo(f"{kind} {name_of(obj)}: {found.headline}")
+    click.echo(f"{resource.kind} {name_of(obj)}: {found.headline}")
+    if conditions.is_true(workload, "Admitted") and not conditions.is_true(workload, "Finished"):
+        for trouble in _troubles(client, resource, obj, namespace):
+            click.echo(f"  {trouble}")
     for fact in found.facts:
         click.echo(f"  {fact}")
     if found.advice:
         click.echo(f"  -> {found.advice}")
+
+
+def _troubles(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[str]:
+    """What keeps pods of an admitted job from running; a manager shows those of its workers."""
+    if resource.kind == "Workload":
+        return []
+    found = []
+    for pod in pods_of(client, resource, obj, namespace):
+        status = status_of(pod)
+        for entry in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+            if trouble := _trouble(entry.get("state") or {}):
+                found.append(f"pod {name_of(pod)}, container {entry['name']}: {trouble}")
+    return found[:MAX_TROUBLES]
+
+
+def _trouble(state: Obj) -> str:
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    if waiting and waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+        return ": ".join(filter(None, (str(waiting["reason"]), str(waiting.get("message") or ""))))
+    if ended.get("exitCode"):
+        return f"{ended.get('reason')}, exit code {ended['exitCode']} {ended.get('message') or ''}".rstrip()
+    return ""
 
 
 def _tell_cron_job(client: SyncClient, obj: Obj, namespace: str) -> None:
@@ -73,7 +99,7 @@ def _tell_cron_job(client: SyncClient, obj: Obj, namespace: str) -> None:
     if last is None:
         click.echo("  it has made no Job yet")
     elif (workload := workload_of(client, JOBS, last, namespace)) is not None:
-        _tell(client, "Job", last, workload, namespace)
+        _tell(client, JOBS, last, workload, namespace)
     else:
         _tell_unqueued(client, "Job", last, pods_of(client, JOBS, last, namespace), namespace, advise=False)
 

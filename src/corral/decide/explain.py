@@ -106,7 +106,9 @@ def _reserved(workload: Obj) -> Explanation:
         first = pending[0]
         text = f"Quota is reserved in {queue}; waiting for admission check {first.get('name')}"
         text += f": {first.get('message')}" if first.get("message") else "."
-        return Explanation(text, (f"asked clusters: {', '.join(asked)}",) if asked else (), _advice(text))
+        has_everyone_answered = str(first.get("message") or "").count(";") + 1 >= len(asked)
+        advice = _advice(text) if has_everyone_answered else ""
+        return Explanation(text, (f"asked clusters: {', '.join(asked)}",) if asked else (), advice)
     return Explanation(f"Quota is reserved in {queue}; admission is being completed.")
 
 
@@ -131,7 +133,9 @@ def _waiting(workload: Obj, around: Surroundings) -> Explanation:
 
 
 def _advice(why: str) -> str:
-    """What to do about a reason that does not go away by waiting."""
+    """What to do about a reason that does not go away by waiting; where quota may become free there is none."""
+    if "insufficient unused quota" in why:
+        return ""
     for pattern, remedy in REMEDIES:
         if found := pattern.search(why):
             return remedy.format(**found.groupdict())

@@ -100,6 +100,10 @@ def test_a_job_without_managed_by_has_to_be_created_again() -> None:
             "Create the runtime on every worker",
         ),
         ("insufficient unused quota for cpu in flavor f, 1 more needed", ""),
+        (
+            "w1: request (9) > maximum capacity (8); w2: insufficient unused quota for cpu in flavor f, 1 more needed",
+            "",
+        ),
     ],
 )
 def test_what_waiting_does_not_cure_comes_with_advice(why: str, advice: str) -> None:
