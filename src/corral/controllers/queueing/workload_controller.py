@@ -43,6 +43,7 @@ CAUSE_TEXTS = {
     "RequeuingLimitExceeded": "exceeding the maximum number of re-queuing retries",
     "MaximumExecutionTimeExceeded": "exceeding the maximum execution time",
 }
+ITS_TURN = "The workload is waiting for its turn"
 STOPPED_REASONS = {
     names.BY_CLUSTER_QUEUE_STOPPED: ("ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"),
     names.BY_LOCAL_QUEUE_STOPPED: ("LocalQueueRestarted", "The LocalQueue was restarted after being stopped"),
@@ -372,7 +373,12 @@ class WorkloadController:
             return False, None
         found = unadmitted.why_waiting(workload, self._queue_problem(workload), gates, self.state)
         if found is None:
-            return False, None
+            held = conditions.find(workload, names.QUOTA_RESERVED) or {}
+            stale = str(held.get("message", "")).endswith((" is inactive", " doesn't exist"))
+            if held.get("reason") != "Inadmissible" or not stale or unadmitted.is_granular(gates):
+                return False, None
+            # Its queue takes it again, and the scheduler may have nothing new to say.
+            found = (self.state and self.state.told(key_of(workload))) or ("Pending", ITS_TURN)
         new = lifecycle.pending(workload, *found, self.context.now())
         return (False, None) if new is workload else await self._write(new)
 

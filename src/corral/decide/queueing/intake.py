@@ -301,6 +301,8 @@ class Intake:
         refresh_activity(queue, world.flavors, world.checks, world.topology, broken=broken, topology_aware=aware)
         if was is not None and queue.inactive is None:
             self._to_flush[queue.name] = None
+            for item in world.pending[queue.name].items.values():
+                item.verdict = None  # meanwhile it was told something else
 
     def _settle_structure(self) -> None:
         self.world.forest.settle()

@@ -524,6 +524,13 @@ class QueueingState(Intake):
         pending = self._queue_for(info) if info is not None else None
         return pending.no_fit_reason(key) if pending is not None else None
 
+    def told(self, key: Key) -> tuple[str, str] | None:
+        """Reason and message of the last verdict on a waiting workload, or on those like it."""
+        info = self.world.workloads.get(key)
+        pending = self._queue_for(info) if info is not None else None
+        verdict = pending.verdict_of(key) if pending is not None else None
+        return (verdict.reason, verdict.message) if verdict is not None and verdict.message else None
+
     def explain(self, key: Key) -> Explanation | None:
         """Where a workload stands and what it waits for."""
         info = self.world.workloads.get(key)
