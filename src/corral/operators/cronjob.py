@@ -7,7 +7,6 @@ from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
     Obj,
-    controller_of,
     name_of,
     namespace_of,
     owner_references_of,
@@ -20,6 +19,7 @@ from corral.core.timestamps import format_time
 from corral.decide.jobs.cronjob import CronPlan, plan_cron, reference
 from corral.decide.jobs.schedule import ScheduleError, parse_schedule
 from corral.kinds.batch import CRON_JOBS, JOBS
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import MANAGER, typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -37,7 +37,7 @@ class CronJobController:
     def setup(self, manager: Manager) -> None:
         self._cron_jobs = manager.informer(CRON_JOBS)
         self._jobs = manager.informer(JOBS)
-        self._jobs.add_index("controller-uid", lambda job: [ref["uid"]] if (ref := controller_of(job)) else [])
+        index_by_controller(self._jobs)
         self._recorder = manager.recorder.named("cronjob-controller")
         watches = [Watch(CRON_JOBS), Watch(JOBS, map=owner_key("CronJob", "batch"))]
         manager.add(self, watches=watches, workers=5)
@@ -55,7 +55,7 @@ class CronJobController:
             text = f"unparseable schedule: {spec.get('schedule')!r} : {error}"
             self._recorder.event(cron_job, "Warning", "UnparseableSchedule", text)
             return None
-        jobs = self._jobs.by_index("controller-uid", uid_of(cron_job))
+        jobs = controlled_by(self._jobs, cron_job)
         plan = plan_cron(cron_job, jobs, schedule, self._clock.now())
         for kind, reason, message in plan.events:
             self._recorder.event(cron_job, kind, reason, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.client.protocol import Client
 from corral.core.errors import ApiError
-from corral.core.meta import Key, Obj, controller_of, labels_of, namespace_of, spec_of, status_of, uid_of, with_status
+from corral.core.meta import Key, Obj, controller_of, labels_of, namespace_of, spec_of, status_of, with_status
 from corral.core.selectors import from_label_selector
 from corral.decide.apps.daemonset import REVISION, daemon_status, plan_daemons
 from corral.decide.apps.replicaset import until_available
@@ -13,6 +13,7 @@ from corral.kinds.core import NODES, PODS
 from corral.operators.children import Children, slow_start
 from corral.operators.expectations import Expectations
 from corral.operators.history import History
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import MANAGER, typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -31,7 +32,7 @@ class DaemonSetController:
         self._sets = manager.informer(DAEMON_SETS)
         self._pods = manager.informer(PODS)
         self._nodes = manager.informer(NODES)
-        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        index_by_controller(self._pods)
         self._pods.add_index("uncontrolled", lambda pod: [] if controller_of(pod) else [namespace_of(pod)])
         recorder = manager.recorder.named("daemonset-controller")
         self._children = Children(self._client, recorder, PODS, MANAGER)
@@ -56,7 +57,7 @@ class DaemonSetController:
             return None
         daemon_set = typed(found, "apps/v1", "DaemonSet")
         selector = from_label_selector(spec_of(daemon_set).get("selector"))
-        candidates = self._pods.by_index("controller-uid", uid_of(daemon_set))
+        candidates = controlled_by(self._pods, daemon_set)
         candidates += self._pods.by_index("uncontrolled", key.namespace)
         pods = await self._children.claim(daemon_set, selector, candidates)
         nodes, now = self._nodes.list(), self._clock.now()

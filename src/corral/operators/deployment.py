@@ -35,6 +35,7 @@ from corral.decide.jobs.pods import is_terminal
 from corral.kinds.apps import DEPLOYMENTS, REPLICA_SETS
 from corral.kinds.core import PODS
 from corral.operators.children import Children
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import MANAGER, typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -54,7 +55,7 @@ class DeploymentController:
         self._sets = manager.informer(REPLICA_SETS)
         self._pods = manager.informer(PODS)
         for informer in (self._sets, self._pods):
-            informer.add_index("controller-uid", lambda obj: [ref["uid"]] if (ref := controller_of(obj)) else [])
+            index_by_controller(informer)
         self._sets.add_index("uncontrolled", lambda rs: [] if controller_of(rs) else [namespace_of(rs)])
         self._recorder = manager.recorder.named("deployment-controller")
         self._children = Children(self._client, self._recorder, REPLICA_SETS, MANAGER)
@@ -79,7 +80,7 @@ class DeploymentController:
             return None
         deployment = typed(found, "apps/v1", "Deployment")
         selector = from_label_selector(spec_of(deployment).get("selector"))
-        candidates = self._sets.by_index("controller-uid", uid_of(deployment))
+        candidates = controlled_by(self._sets, deployment)
         candidates += self._sets.by_index("uncontrolled", key.namespace)
         sets = await self._children.claim(deployment, selector, candidates)
         news = None
@@ -94,7 +95,7 @@ class DeploymentController:
 
     def _old_pods_left(self, deployment: Obj, sets: list[Obj]) -> bool:
         _, old = split(deployment, sets)
-        pods = (pod for rs in old for pod in self._pods.by_index("controller-uid", uid_of(rs)))
+        pods = (pod for rs in old for pod in controlled_by(self._pods, rs))
         return any(not is_terminal(pod) for pod in pods)
 
     async def _act(

@@ -6,17 +6,16 @@ from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists
 from corral.core.meta import (
     Obj,
-    controller_of,
     is_deleting,
     name_of,
     namespace_of,
     owner_ref,
     spec_of,
     status_of,
-    uid_of,
 )
 from corral.decide.apps.revision import template_hash
 from corral.kinds.apps import CONTROLLER_REVISIONS
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.runtime.controller import Manager
 
 HISTORY_LIMIT = 10
@@ -29,10 +28,10 @@ class History:
         self._client = client
         self._manager_name = manager_name
         self._revisions = manager.informer(CONTROLLER_REVISIONS)
-        self._revisions.add_index("controller-uid", lambda obj: [ref["uid"]] if (ref := controller_of(obj)) else [])
+        index_by_controller(self._revisions)
 
     def of(self, owner: Obj) -> list[Obj]:
-        return self._revisions.by_index("controller-uid", uid_of(owner))
+        return controlled_by(self._revisions, owner)
 
     async def note(self, owner: Obj, content: Obj | None = None, field: str = "template") -> str:
         """Make sure that the template as it is now is the latest revision; returns the revision's name.

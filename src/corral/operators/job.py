@@ -36,6 +36,7 @@ from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS
 from corral.operators.children import Children, slow_start
 from corral.operators.expectations import Expectations
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
@@ -81,7 +82,7 @@ class JobController:
     def setup(self, manager: Manager) -> None:
         self._jobs = manager.informer(JOBS)
         self._pods = manager.informer(PODS)
-        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        index_by_controller(self._pods)
         self._pods.add_index("job-strays", lambda pod: map(str, _stray_key(pod)))
         self._pods.add_index("job-owner", lambda pod: map(str, owner_key("Job", "batch")(pod)))
         self._pods.on_change(self._note_released)
@@ -129,7 +130,7 @@ class JobController:
         return await self._sync(key, {"apiVersion": "batch/v1", "kind": "Job", **job})
 
     def _owned(self, job: Obj) -> list[Obj]:
-        return self._pods.by_index("controller-uid", uid_of(job))
+        return controlled_by(self._pods, job)
 
     async def _sync(self, key: Key, job: Obj) -> Result | None:
         view = View(

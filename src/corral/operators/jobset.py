@@ -7,7 +7,6 @@ from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
     Obj,
-    controller_of,
     is_deleting,
     labels_of,
     name_of,
@@ -22,6 +21,7 @@ from corral.decide.jobs.jobset import JOB_SET_NAME, JobSetPlan, is_ours, plan_jo
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 from corral.kinds.jobset import JOB_SETS
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -46,7 +46,7 @@ class JobSetController:
     def setup(self, manager: Manager) -> None:
         self._sets = manager.informer(JOB_SETS)
         self._jobs = manager.informer(JOBS)
-        self._jobs.add_index("controller-uid", lambda job: [ref["uid"]] if (ref := controller_of(job)) else [])
+        index_by_controller(self._jobs)
         self._services = manager.informer(SERVICES)
         self._pods = manager.informer(PODS)
         self._pods.add_index("job-set", _job_set_of)
@@ -71,7 +71,7 @@ class JobSetController:
         if found is None or is_deleting(found) or not is_ours(found):
             return None
         job_set = typed(found, JOB_SETS.api_version, "JobSet")
-        jobs = self._jobs.by_index("controller-uid", uid_of(job_set))
+        jobs = controlled_by(self._jobs, job_set)
         pods = self._pods.by_index("job-set", str(key)) if restarts_in_place(job_set) else []
         plan = plan_job_set(job_set, jobs, self._clock.now(), pods)
         if plan.status != status_of(job_set):

@@ -10,7 +10,6 @@ from corral.core.meta import (
     Key,
     Obj,
     annotations_of,
-    controller_of,
     is_deleting,
     name_of,
     namespace_of,
@@ -29,6 +28,7 @@ from corral.kinds.core import PODS, SERVICES
 from corral.kinds.kubeflow import FRAMEWORKS, GROUP, Framework, replica_specs_of, run_policy_of
 from corral.operators.expectations import Expectations
 from corral.operators.gang import GangGroups
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -55,7 +55,7 @@ class TrainingController:
         self._pods = manager.informer(PODS)
         self._services = manager.informer(SERVICES)
         for informer in (self._pods, self._services):
-            informer.add_index("controller-uid", lambda obj: [ref["uid"]] if (ref := controller_of(obj)) else [])
+            index_by_controller(informer)
         self._recorder = manager.recorder.named(self.name)
         self._expectations = Expectations(self._pods, self._clock)
         owners = owner_key(self._framework.kind, GROUP)
@@ -78,8 +78,8 @@ class TrainingController:
         look = Look(
             self._framework,
             job,
-            self._pods.by_index("controller-uid", uid_of(job)),
-            self._services.by_index("controller-uid", uid_of(job)),
+            controlled_by(self._pods, job),
+            controlled_by(self._services, job),
             self._clock.now(),
             self._settings,
         )

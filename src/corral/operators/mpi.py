@@ -10,7 +10,6 @@ from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
     Key,
     Obj,
-    controller_of,
     is_deleting,
     is_owned_by,
     labels_of,
@@ -51,6 +50,7 @@ from corral.kinds.rbac import ROLE_BINDINGS, ROLES
 from corral.operators.expectations import Expectations
 from corral.operators.gang import GangGroups
 from corral.operators.kubeflow import TrainingController
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import typed
 from corral.operators.ssh_keys import ssh_secret
 from corral.runtime.clock import Clock
@@ -85,7 +85,7 @@ class MpiJobController:
         self._jobs = manager.informer(MPI_JOBS)
         self._pods = manager.informer(PODS)
         self._launchers = manager.informer(JOBS)
-        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        index_by_controller(self._pods)
         self._random = manager.random.fork("mpi-keys")
         self._recorder = manager.recorder.named("mpi-job-controller")
         self._expectations = Expectations(self._pods, self._clock)
@@ -120,11 +120,11 @@ class MpiJobController:
             text = f"Found validation errors: {errors[0]}"
             self._recorder.event(job, "Warning", "ValidationError", text)
             return None
-        workers = self._pods.by_index("controller-uid", uid_of(job))
+        workers = controlled_by(self._pods, job)
         launcher = self._launchers.get(Key(key.namespace, launcher_name(job)))
         if launcher is not None and not is_owned_by(launcher, uid_of(job)):
             self._refuse(job, JOBS, launcher_name(job))
-        pods = self._pods.by_index("controller-uid", uid_of(launcher)) if launcher is not None else []
+        pods = controlled_by(self._pods, launcher) if launcher is not None else []
         plan = plan_mpi(job, workers, launcher, pods, self._clock.now(), self._scheduler)
         for kind, reason, message in plan.events:
             self._recorder.event(job, kind, reason, message)
@@ -240,11 +240,7 @@ class MpiV1Controller(TrainingController):
 
     async def _ensure_shared(self, job: Obj) -> None:
         name, namespace = name_of(job), namespace_of(job)
-        workers = [
-            pod
-            for pod in self._pods.by_index("controller-uid", uid_of(job))
-            if labels_of(pod).get(REPLICA_TYPE) == "worker"
-        ]
+        workers = [pod for pod in controlled_by(self._pods, job) if labels_of(pod).get(REPLICA_TYPE) == "worker"]
         body = _config_map_v1(job, workers)
         try:
             held = await self._client.get(CONFIG_MAPS, name_of(body), namespace)
@@ -275,7 +271,7 @@ class MpiV1Controller(TrainingController):
 
     def _workers_run(self, job: Obj) -> bool:
         wanted = (replica_specs_of(MPI, job).get("Worker") or {}).get("replicas") or 0
-        pods = self._pods.by_index("controller-uid", uid_of(job))
+        pods = controlled_by(self._pods, job)
         running = [pod for pod in pods if labels_of(pod).get(REPLICA_TYPE) == "worker" and phase_of(pod) == "Running"]
         return len(running) >= int(wanted)
 

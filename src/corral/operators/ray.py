@@ -7,7 +7,6 @@ from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
     Key,
     Obj,
-    controller_of,
     is_deleting,
     labels_of,
     name_of,
@@ -26,6 +25,7 @@ from corral.kinds.core import PODS, SERVICES
 from corral.kinds.ray import GROUP, RAY_CLUSTERS, cluster_errors
 from corral.operators.children import slow_start
 from corral.operators.expectations import Expectations
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.ray_children import MANAGER, create_unless_held
 from corral.operators.ray_dashboard import Dashboard
 from corral.operators.ray_job import RayJobController
@@ -48,7 +48,7 @@ class RayClusterController:
     def setup(self, manager: Manager) -> None:
         self._clusters = manager.informer(RAY_CLUSTERS)
         self._pods = manager.informer(PODS)
-        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        index_by_controller(self._pods)
         self._services = manager.informer(SERVICES)
         self._recorder = manager.recorder.named("raycluster-controller")
         self._expectations = Expectations(self._pods, self._clock)
@@ -72,7 +72,7 @@ class RayClusterController:
         if errors:
             self._recorder.event(cluster, "Warning", "InvalidRayClusterSpec", str(errors[0]))
             return None
-        pods = self._pods.by_index("controller-uid", uid_of(cluster))
+        pods = controlled_by(self._pods, cluster)
         plan = plan_ray_cluster(cluster, pods, self._clock.now(), self._settings)
         if plan.status != status_of(cluster):
             changed = with_status(cluster, plan.status)

@@ -7,7 +7,6 @@ from corral.core.meta import (
     Key,
     Obj,
     annotations_of,
-    controller_of,
     finalizers_of,
     is_deleting,
     is_owned_by,
@@ -38,6 +37,7 @@ from corral.decide.jobs.rayjob import (
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS
 from corral.kinds.ray import GROUP, RAY_CLUSTERS, RAY_JOBS
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.ray_children import MANAGER, create_unless_held, delete_if_held
 from corral.operators.ray_dashboard import Dashboard, DashboardError, HttpDashboard, dashboard_of
 from corral.operators.replicaset import typed
@@ -58,7 +58,7 @@ class RayJobController:
 
     def setup(self, manager: Manager) -> None:
         self._pods = manager.informer(PODS)
-        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        index_by_controller(self._pods)
         self._ray_jobs = manager.informer(RAY_JOBS)
         self._clusters = manager.informer(RAY_CLUSTERS)
         self._submitters = manager.informer(JOBS)
@@ -116,7 +116,7 @@ class RayJobController:
         """The pod of a cluster's head, the living one first."""
         if cluster is None:
             return None
-        pods = self._pods.by_index("controller-uid", uid_of(cluster))
+        pods = controlled_by(self._pods, cluster)
         heads = [pod for pod in pods if labels_of(pod).get(NODE_TYPE) == "head"]
         return min(heads, key=is_deleting, default=None)
 

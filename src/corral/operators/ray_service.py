@@ -12,7 +12,6 @@ from corral.core.errors import NotFound
 from corral.core.meta import (
     Key,
     Obj,
-    controller_of,
     generation_of,
     is_deleting,
     labels_of,
@@ -41,6 +40,7 @@ from corral.decide.jobs.rayjob import (
 )
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.ray import GROUP, RAY_CLUSTERS, RAY_SERVICES
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.ray_children import MANAGER, create_unless_held, delete_if_held
 from corral.operators.ray_dashboard import Dashboard, DashboardError, HttpDashboard, dashboard_of
 from corral.operators.replicaset import typed
@@ -67,10 +67,10 @@ class RayServiceController:
 
     def setup(self, manager: Manager) -> None:
         self._pods = manager.informer(PODS)
-        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        index_by_controller(self._pods)
         self._ray_services = manager.informer(RAY_SERVICES)
         self._clusters = manager.informer(RAY_CLUSTERS)
-        self._clusters.add_index("controller-uid", lambda obj: [ref["uid"]] if (ref := controller_of(obj)) else [])
+        index_by_controller(self._clusters)
         self._recorder = manager.recorder.named("rayservice-controller")
         watches = [Watch(RAY_SERVICES), Watch(RAY_CLUSTERS, map=owner_key("RayService", GROUP))]
         manager.add(self, watches=watches, workers=2)
@@ -80,7 +80,7 @@ class RayServiceController:
         if found is None or is_deleting(found) or not is_ours(found):
             return None
         service = typed(found, RAY_SERVICES.api_version, "RayService")
-        clusters = self._clusters.by_index("controller-uid", uid_of(service))
+        clusters = controlled_by(self._clusters, service)
         # A queue suspends the cluster inside. Nothing of a suspended service may run, its former clusters included.
         if spec_of(service).get("suspend") or (spec_of(service).get("rayClusterConfig") or {}).get("suspend"):
             await self._suspend(service, clusters)
@@ -112,7 +112,7 @@ class RayServiceController:
             return Serving()
         if not self._settings.real:
             return Serving(ready=True)
-        heads = self._pods.by_index("controller-uid", uid_of(cluster))
+        heads = controlled_by(self._pods, cluster)
         address = dashboard_of(next((pod for pod in heads if labels_of(pod).get(NODE_TYPE) == "head"), None))
         config = str(spec_of(service).get("serveConfigV2") or "")
         try:
@@ -169,7 +169,7 @@ class RayServiceController:
         if active is None:
             return 0
         excluded = bool(spec_of(service).get("excludeHeadPodFromServeSvc"))
-        pods = self._pods.by_index("controller-uid", uid_of(active))
+        pods = controlled_by(self._pods, active)
         return sum(is_ready(pod) and not (excluded and labels_of(pod).get(NODE_TYPE) == "head") for pod in pods)
 
     async def _report(self, service: Obj, fresh: Obj | None, active: Obj | None, serving: Serving) -> None:

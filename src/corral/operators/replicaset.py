@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from corral.client.protocol import Client
 from corral.core.errors import ApiError
-from corral.core.meta import Key, Obj, controller_of, namespace_of, spec_of, status_of, uid_of, with_status
+from corral.core.meta import Key, Obj, controller_of, namespace_of, spec_of, status_of, with_status
 from corral.core.selectors import from_label_selector
 from corral.decide.apps.replicaset import plan_replicas, replica_status, until_available
 from corral.kinds.apps import REPLICA_SETS
 from corral.kinds.core import PODS
 from corral.operators.children import Children, slow_start
 from corral.operators.expectations import Expectations
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
@@ -34,7 +35,7 @@ class ReplicaSetController:
     def setup(self, manager: Manager) -> None:
         self._sets = manager.informer(REPLICA_SETS)
         self._pods = manager.informer(PODS)
-        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        index_by_controller(self._pods)
         self._pods.add_index("uncontrolled", lambda pod: [] if controller_of(pod) else [namespace_of(pod)])
         recorder = manager.recorder.named("replicaset-controller")
         self._children = Children(self._client, recorder, PODS, MANAGER)
@@ -51,7 +52,7 @@ class ReplicaSetController:
         if not self._expectations.met(key):
             return None
         selector = from_label_selector(spec_of(replica_set).get("selector"))
-        candidates = self._pods.by_index("controller-uid", uid_of(replica_set))
+        candidates = controlled_by(self._pods, replica_set)
         candidates += self._pods.by_index("uncontrolled", key.namespace)
         pods = await self._children.claim(replica_set, selector, candidates)
         failure = await self._act(key, replica_set, pods)

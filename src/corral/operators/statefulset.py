@@ -34,6 +34,7 @@ from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS
 from corral.operators.children import Children
 from corral.operators.expectations import Expectations
 from corral.operators.history import History
+from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import MANAGER, typed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -52,7 +53,7 @@ class StatefulSetController:
         self._sets = manager.informer(STATEFUL_SETS)
         self._pods = manager.informer(PODS)
         self._history = History(self._client, manager, MANAGER)
-        self._pods.add_index("controller-uid", lambda pod: [ref["uid"]] if (ref := controller_of(pod)) else [])
+        index_by_controller(self._pods)
         self._pods.add_index("uncontrolled", lambda pod: [] if controller_of(pod) else [namespace_of(pod)])
         self._recorder = manager.recorder.named("statefulset-controller")
         self._children = Children(self._client, self._recorder, PODS, MANAGER)
@@ -69,7 +70,7 @@ class StatefulSetController:
             return None
         stateful_set = typed(found, "apps/v1", "StatefulSet")
         selector = from_label_selector(spec_of(stateful_set).get("selector"))
-        candidates = self._pods.by_index("controller-uid", uid_of(stateful_set))
+        candidates = controlled_by(self._pods, stateful_set)
         candidates += [pod for pod in self._pods.by_index("uncontrolled", key.namespace) if _is_named(key.name, pod)]
         pods = await self._children.claim(stateful_set, selector, candidates)
         revisions = await self._current_revisions(stateful_set)
@@ -91,7 +92,7 @@ class StatefulSetController:
         current = status_of(stateful_set).get("currentRevision") or update
         if current not in templates:
             current = update
-        pods = self._pods.by_index("controller-uid", uid_of(stateful_set))
+        pods = controlled_by(self._pods, stateful_set)
         live = {str(labels_of(pod).get("controller-revision-hash")) for pod in pods}
         await self._history.forget(stateful_set, {current, update, *live})
         return Revisions(current, update, templates)
