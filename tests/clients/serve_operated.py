@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.e2e.test_job_kinds import OperatedCluster
+from tests.e2e.operated_cluster import OperatedCluster
 
 
 async def main(state: Path) -> None:

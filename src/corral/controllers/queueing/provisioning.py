@@ -270,12 +270,7 @@ class ProvisioningController:
             info = info.merged(added)
         template = injected(share.pod_set.get("template") or {}, info)
         return {
-            "metadata": {
-                "name": name,
-                "namespace": namespace_of(workload),
-                "labels": {names.MANAGED: "true"},
-                "ownerReferences": [owner_ref(workload)],
-            },
+            "metadata": decide.metadata_for(workload, name),
             "template": {**template, "spec": decide.with_requests(spec_of(template))},
         }
 

@@ -161,16 +161,21 @@ def _scheduling(spec: Obj) -> list[Any]:
     return [*requests, *(spec.get(field) or None for field in fields)]
 
 
+def metadata_for(workload: Obj, name: str) -> Obj:
+    """The metadata of something made for a workload: marked as ours, and gone with it."""
+    return {
+        "name": name,
+        "namespace": namespace_of(workload),
+        "labels": {names.MANAGED: "true"},
+        "ownerReferences": [owner_ref(workload)],
+    }
+
+
 def new_request(workload: Obj, check: str, attempt: int, config: Obj, wanted: Sequence[Share]) -> Obj:
     """The request to create."""
     name, spec = request_name(name_of(workload), check, attempt), spec_of(config)
     return {
-        "metadata": {
-            "name": name,
-            "namespace": namespace_of(workload),
-            "labels": {names.MANAGED: "true"},
-            "ownerReferences": [owner_ref(workload)],
-        },
+        "metadata": metadata_for(workload, name),
         "spec": {
             "provisioningClassName": spec["provisioningClassName"],
             "parameters": {**(spec.get("parameters") or {}), **_own_parameters(workload)},
