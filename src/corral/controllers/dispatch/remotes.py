@@ -13,7 +13,20 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from corral.client.protocol import Client
 from corral.core import conditions
 from corral.core.errors import ApiError, ConnectionFailed, NotFound, Timeout
-from corral.core.meta import Key, Obj, annotations_of, generation_of, key_of, labels_of, namespace_of, uid_of
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    finalizers_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    namespace_of,
+    owner_references_of,
+    status_of,
+    uid_of,
+)
 from corral.core.resource import Resource
 from corral.jobs.adapter import prebuilt_workload
 from corral.jobs.components import component_workloads
@@ -211,7 +224,8 @@ class Remote:
             self.admitted_at.pop(uid_of(obj), None)
         elif conditions.is_true(new, names.ADMITTED):
             self.admitted_at.setdefault(uid_of(new), self._clock.now())
-        self._wake(key_of(obj), False)
+        if is_news(old, new):
+            self._wake(key_of(obj), False)
 
     def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
@@ -271,6 +285,23 @@ class Remotes:
         for name in sorted(self._remotes):
             await self._remotes[name].close()
         self._remotes.clear()
+
+
+def is_news(old: Obj | None, new: Obj | None) -> bool:
+    """Whether a Workload changed by more than what its job says of its own pods, which nobody dispatches by."""
+    if old is None or new is None or is_deleting(old) != is_deleting(new):
+        return True
+    if any(old.get(part) != new.get(part) for part in {*old, *new} if part not in ("metadata", "status")):
+        return True
+    if any(part(old) != part(new) for part in (labels_of, annotations_of, finalizers_of, owner_references_of)):
+        return True
+    return _decided(old) != _decided(new)
+
+
+def _decided(workload: Obj) -> Obj:
+    """A Workload's status without the readiness of its pods."""
+    entries = [one for one in conditions.conditions_of(workload) if one["type"] != names.PODS_READY]
+    return {**status_of(workload), "conditions": entries}
 
 
 def _workload_keys(obj: Obj) -> Iterable[Key]:

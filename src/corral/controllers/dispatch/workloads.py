@@ -14,7 +14,7 @@ from corral.controllers.dispatch.context import Context, Subject
 from corral.controllers.dispatch.late_binding import LateBinding
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.nominations import Nominations
-from corral.controllers.dispatch.remotes import Remotes
+from corral.controllers.dispatch.remotes import Remotes, is_news
 from corral.controllers.dispatch.runs import DEFERRED_S, Runs
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.together import Siblings
@@ -28,7 +28,6 @@ from corral.core.meta import (
     is_deleting,
     key_of,
     labels_of,
-    metadata_of,
     name_of,
     namespace_of,
     owner_references_of,
@@ -78,7 +77,7 @@ class DispatchWorkloads:
         self.controller: Controller = manager.add(
             self,
             watches=[
-                Watch(WORKLOADS),
+                Watch(WORKLOADS, when=is_news),
                 Watch(WORKLOADS, map=siblings.keys, when=_cluster_changed),
                 Watch(WORKLOADS, map=self._components.keys, when=_matters_to_components),
                 Watch(ADMISSION_CHECKS, map=self._of_check),
@@ -154,7 +153,7 @@ class DispatchWorkloads:
             return None
         jobs = self._owners(workload, adapter)
         if jobs and (problem := _not_managed(adapter, jobs[0])):
-            if not wl.has_quota(workload) and self._is_new(workload):
+            if not wl.has_quota(workload) and self._is_new(check_state(workload, check)):
                 return Result(QUOTA_FIRST_S)
             if not _was_looked_at(workload):
                 return None  # the queue comes first
@@ -163,11 +162,10 @@ class DispatchWorkloads:
         view = self._view(workload, check)
         return await self._act(Subject(workload, check, adapter, job_key, jobs), next_step(view))
 
-    def _is_new(self, workload: Obj) -> bool:
-        """Whether the queue may not have had its turn yet, which comes before ours."""
-        return (
-            self._context.manager.clock.now() - parse_time(metadata_of(workload)["creationTimestamp"]) < QUOTA_FIRST_S
-        )
+    def _is_new(self, state: Obj) -> bool:
+        """Whether a check was asked for so lately that the queue, whose turn is before ours, may not have had it yet."""
+        since = state.get("lastTransitionTime")
+        return bool(since) and self._context.manager.clock.now() - parse_time(str(since)) < QUOTA_FIRST_S
 
     async def _act(self, subject: Subject, step: model.Step) -> Result | None:
         match step:
