@@ -235,9 +235,14 @@ def _say(resource: Resource, name: str, what: str, dry_run: bool = False) -> Non
 # list
 
 
-@queue.group("list", cls=AliasGroup)
-def list_group() -> None:
-    """List queues or flavors."""
+@queue.group("list", cls=AliasGroup, invoke_without_command=True)
+@click.pass_context
+def list_group(context: click.Context) -> None:
+    """List queues or flavors; without a kind, the queues of all namespaces."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_cluster_queues)
+        click.echo()
+        context.invoke(list_local_queues, all_namespaces=True)
 
 
 @list_group.command("clusterqueue")

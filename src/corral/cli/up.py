@@ -64,6 +64,7 @@ def up(
     if folder.read_status() is not None:
         raise click.ClickException(f"a fleet is already running in {folder.root}; `corral down` stops it")
     spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, file, simulated, bare)
+    before = folder.read_spec()
     folder.create()
     folder.write_spec(spec)
     started = time.monotonic()
@@ -74,7 +75,12 @@ def up(
             raise click.ClickException(f"the fleet did not start: {error}") from error
         return
     supervisor = _spawn(spec, folder)
-    status = _await_ready(folder, supervisor)
+    try:
+        status = _await_ready(folder, supervisor)
+    except click.ClickException:
+        # The next `corral up` must not come back to what does not start.
+        folder.write_spec(before)
+        raise
     _print_next_steps(spec, folder, status, time.monotonic() - started)
 
 
@@ -217,8 +223,9 @@ def down(delete: bool, state: Path | None) -> None:
         deadline = time.monotonic() + 30
         while is_running(status.supervisor) and time.monotonic() < deadline:
             time.sleep(0.02)
-        click.echo(f"Stopped {len(status.clusters)} clusters.")
-    if delete and folder.spec_file.exists():
+        number = len(status.clusters)
+        click.echo(f"Stopped {number} cluster{'' if number == 1 else 's'}.")
+    if delete and (folder.spec_file.exists() or folder.supervisor_log.exists()):
         shutil.rmtree(folder.root)
         click.echo(f"Deleted {folder.root}.")
 

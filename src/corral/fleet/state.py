@@ -73,8 +73,12 @@ class FleetFolder:
         (self.root / "logs").mkdir(exist_ok=True)
         (self.root / "clusters").mkdir(exist_ok=True)
 
-    def write_spec(self, spec: FleetSpec) -> None:
-        _replace(self.spec_file, msgspec.json.format(msgspec.json.encode(spec)))
+    def write_spec(self, spec: FleetSpec | None) -> None:
+        """Remember what to start next time; None forgets it."""
+        if spec is None:
+            self.spec_file.unlink(missing_ok=True)
+        else:
+            _replace(self.spec_file, msgspec.json.format(msgspec.json.encode(spec)))
 
     def read_spec(self) -> FleetSpec | None:
         try:
