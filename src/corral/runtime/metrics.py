@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 # Creation times would double the series of every counter and histogram, and nobody asks for them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+Part = TypeVar("Part")
 
 
 class Metrics:
@@ -17,6 +22,7 @@ class Metrics:
             "corral_reconcile_total", "Reconciles by controller and result", ("controller", "result")
         )
         self._bound: dict[tuple[str, str], Counter] = {}
+        self._parts: dict[Callable[[Metrics], Any], Any] = {}
 
     def reconciles(self, controller: str, result: str) -> None:
         """Count one reconcile."""
@@ -24,6 +30,13 @@ class Metrics:
         if bound is None:
             bound = self._bound[controller, result] = self._reconciles.labels(controller, result)
         bound.inc()
+
+    def part(self, make: Callable[[Metrics], Part]) -> Part:
+        """The metrics that `make` adds to this registry, made once however many controllers ask for them."""
+        if make not in self._parts:
+            self._parts[make] = make(self)
+        part: Part = self._parts[make]
+        return part
 
     def counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

@@ -7,7 +7,7 @@ from typing import Final
 
 from corral.client.protocol import Client
 from corral.controllers.member.discovery import Discover
-from corral.controllers.member.metrics import metrics_of
+from corral.controllers.member.metrics import MemberMetrics
 from corral.controllers.member.properties import Properties, PropertyProvider
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
@@ -42,7 +42,7 @@ class Membership:
         self._provider = provider
         self._discover = discover
         self._recorder = hub.recorder.named(EVENT_SOURCE)
-        self._metrics = metrics_of(hub.metrics)
+        self._metrics = hub.metrics.part(MemberMetrics)
         self.joined = False
         self.on_join: Callable[[], None] = lambda: None
         self.on_leave: Callable[[], Awaitable[None]] = _nothing

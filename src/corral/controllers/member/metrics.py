@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 from corral.core.conditions import find
 from corral.core.meta import Obj
@@ -11,14 +10,6 @@ from corral.decide.member.outcome import Outcome
 from corral.runtime.metrics import Metrics
 
 _APPLY_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
-_KNOWN: WeakKeyDictionary[Metrics, MemberMetrics] = WeakKeyDictionary()
-
-
-def metrics_of(metrics: Metrics) -> MemberMetrics:
-    """The agent's metrics in a registry, made once however often it connects."""
-    if metrics not in _KNOWN:
-        _KNOWN[metrics] = MemberMetrics(metrics)
-    return _KNOWN[metrics]
 
 
 class MemberMetrics:

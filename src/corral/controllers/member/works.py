@@ -9,7 +9,7 @@ from corral.controllers.member.cleanup import Cleanup
 from corral.controllers.member.discovery import Discover
 from corral.controllers.member.jobs import PlacedJobs
 from corral.controllers.member.manifests import Manifests, Task
-from corral.controllers.member.metrics import metrics_of
+from corral.controllers.member.metrics import MemberMetrics
 from corral.controllers.member.settings import MemberSettings
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, NotFound, ServiceUnavailable
@@ -76,7 +76,7 @@ class WorkApplier:
         self._namespace = namespace
         self._manifests = Manifests(member.client, settings, jobs.workload_of)
         self._cleanup = Cleanup(hub.client, member.client, hub.clock, settings)
-        self._metrics = metrics_of(member.metrics)
+        self._metrics = member.metrics.part(MemberMetrics)
         self._paces: dict[Key, Pace] = {}
         self._works = hub.informer(WORKS, namespace=namespace)
         self._controller: Controller = hub.add(self, watches=[], workers=settings.workers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
-from corral.controllers.placement.metrics import metrics_of
+from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.scope import CLUSTER, Records
 from corral.controllers.placement.writing import write_status
 from corral.core.conditions import conditions_of, set_condition
@@ -23,7 +23,7 @@ class EvictionController:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, CLUSTER)
-        self._metrics = metrics_of(manager.metrics)
+        self._metrics = manager.metrics.part(PlacementMetrics)
         self._evictions = manager.informer(EVICTIONS)
         self._budgets = manager.informer(DISRUPTION_BUDGETS)
         manager.add(self, watches=[Watch(EVICTIONS)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from corral.core.conditions import find
 from corral.core.meta import Key, Obj, generation_of, key_of, spec_of, status_of
 from corral.decide.placement.eviction import is_over
@@ -13,14 +11,6 @@ from corral.runtime.metrics import Metrics
 _CYCLE_MS = (10, 50, 100, 500, 1000, 5000, 10_000, 50_000)
 _APPROVAL_S = (60, 300, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
 _UPDATING_S = (15, 30, 60, 120, 300, 600, 1800, 3600)
-_KNOWN: WeakKeyDictionary[Metrics, PlacementMetrics] = WeakKeyDictionary()
-
-
-def metrics_of(metrics: Metrics) -> PlacementMetrics:
-    """The hub's metrics in a registry, made once."""
-    if metrics not in _KNOWN:
-        _KNOWN[metrics] = PlacementMetrics(metrics)
-    return _KNOWN[metrics]
 
 
 class PlacementMetrics:

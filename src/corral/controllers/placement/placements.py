@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
-from corral.controllers.placement.metrics import metrics_of
+from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.mirror import StatusMirror
 from corral.controllers.placement.policies import PolicySnapshots
 from corral.controllers.placement.resources import ResourceSnapshots, index_text
@@ -57,7 +57,7 @@ class PlacementController:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("placement-controller")
-        self._metrics = metrics_of(manager.metrics)
+        self._metrics = manager.metrics.part(PlacementMetrics)
         self._records = Records(manager, self._scope)
         self._policies = PolicySnapshots(manager.client, self._records)
         self.resources = ResourceSnapshots(manager.client, manager.clock, self._records, self._settings)

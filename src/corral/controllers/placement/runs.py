@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from corral.client.protocol import Client
 from corral.controllers.placement.members import Members
-from corral.controllers.placement.metrics import metrics_of
+from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.resources import ResourceSnapshots
 from corral.controllers.placement.rollouts import apply_strategy
@@ -69,7 +69,7 @@ class RunController:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)
-        self._metrics = metrics_of(manager.metrics)
+        self._metrics = manager.metrics.part(PlacementMetrics)
         self._resources = ResourceSnapshots(manager.client, manager.clock, self._records, self._settings)
         self._runs = manager.informer(self._scope.runs)
         self._runs.add_index("placement", _placement)

@@ -9,7 +9,7 @@ from typing import Final
 
 from corral.client.protocol import Client
 from corral.controllers.placement.members import Members
-from corral.controllers.placement.metrics import metrics_of
+from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.reserving import Reservations
 from corral.controllers.placement.rollouts import apply_strategy
 from corral.controllers.placement.scope import Records, Scope, parent_key
@@ -93,7 +93,7 @@ class SchedulerController:
         self._random = manager.random
         self._recorder = manager.recorder.named("scheduler")
         self._records = Records(manager, self._scope)
-        self._metrics = metrics_of(manager.metrics)
+        self._metrics = manager.metrics.part(PlacementMetrics)
         self._queue = manager.add(
             self,
             watches=[
