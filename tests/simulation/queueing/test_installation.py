@@ -75,3 +75,10 @@ def test_a_wrong_configuration_changes_nothing() -> None:
             assert installation.queueing is before
 
     run_virtual(main)
+
+
+def test_a_document_about_something_else_leaves_the_kinds_of_jobs_as_shipped() -> None:
+    shipped = Installation().queueing.config.frameworks
+    assert Installation({"corral": {"propagateDependencies": True}}).queueing.config.frameworks == shipped
+    chosen = Installation({"integrations": {"frameworks": ["batch/job"]}})
+    assert chosen.queueing.config.frameworks == ("batch/job",)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import yaml
 
-from corral.controllers.queueing.config import ConfigError, QueueingConfig, load_config
+from corral.controllers.queueing.config import SHIPPED_FRAMEWORKS, ConfigError, QueueingConfig, load_config
 from corral.controllers.queueing.installed import (
     CONFIG_KEY,
     CONFIG_MAPS,
@@ -50,7 +50,8 @@ class Installation:
     name = MANAGER_NAME
 
     def __init__(self, document: Obj | None = None) -> None:
-        self._document = document or {}
+        # A document that does not speak of kinds of jobs leaves them as shipped; by itself it would mean batch/job alone.
+        self._document = {"integrations": {"frameworks": list(SHIPPED_FRAMEWORKS)}, **document} if document else {}
         self._config = load_config(self._document) if self._document else QueueingConfig()
         self.queueing = Queueing(self._config)
         self.plugins: list[AdmissionPlugin] = [_CurrentPlugins(self)]
