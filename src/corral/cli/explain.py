@@ -123,7 +123,9 @@ def _tell_unqueued(
         click.echo(f"  pod {name_of(pod)}: {status_of(pod).get('phase')}{waits}")
     for event in events_of(client, obj, namespace):
         click.echo(f"  {event.get('reason')}: {event.get('message')}")
-    if advise and not queue:
+    if advise and queue:
+        click.echo(f"  -> If this stays so, no queueing runs here, or {kind} is not among its integrations.frameworks.")
+    elif advise:
         click.echo(f"  -> Set the label {QUEUE_LABEL} when you create it, and it is queued.")
 
 

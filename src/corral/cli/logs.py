@@ -109,7 +109,9 @@ def _cluster_of(workload: Obj | None) -> str:
 
 def _no_pods(job: str, workload: Obj | None) -> str:
     if workload is not None and conditions.is_true(workload, "Finished"):
-        return f"{job} is finished, and its pods were removed from cluster {_cluster_of(workload)} with it"
+        gone = f"{job} is finished, and its pods were removed"
+        gone += f" from cluster {cluster} with it" if (cluster := _cluster_of(workload)) else ""
+        return f"{gone}; `corral logs -f` shows what a job writes while it runs"
     return f"{job} has no pods yet; `corral explain` says why"
 
 
