@@ -27,7 +27,7 @@ MODULES = (
     "jobs/{lifecycle,statuses,workload}.py",
     "decide/queueing/{cycle,flavors,intake,pending,quota,state,tally}.py",
     "controllers/queueing/{context,feed,queue_status,scheduler,workload_controller}.py",
-    "controllers/queueing/admission/{plugins,workload}.py",
+    "controllers/queueing/admission/{plugins,surroundings,workload}.py",
     "server/{admission,api,app,applying,authz,intake,managed,methods,options,read,request_bodies,requests}.py",
     "server/{resources,selection,serving,shape,watching,write}.py",
     "server/http/connection.py",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from corral.controllers.queueing.admission.plugins import Lookups, QueuedJobs, QueueObjects
+from corral.controllers.queueing.admission.plugins import QueuedJobs, QueueObjects
 from corral.controllers.queueing.admission.pods import QueuedPods
+from corral.controllers.queueing.admission.surroundings import Lookups
 from corral.controllers.queueing.config import QueueingConfig, load_config
 from corral.controllers.queueing.context import Caches, Context
 from corral.controllers.queueing.elastic import ElasticUngater

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from corral.client.protocol import Client
 from corral.controllers.queueing.admission.denial import deny
 from corral.controllers.queueing.admission.flavor import validate_flavor, validate_flavor_update
 from corral.controllers.queueing.admission.jobs import validate_job, validate_job_update, validate_topology
@@ -17,6 +16,7 @@ from corral.controllers.queueing.admission.quota import (
     validate_cluster_queue_update,
     validate_cohort,
 )
+from corral.controllers.queueing.admission.surroundings import DEFAULT_QUEUE, Lookups, Surroundings
 from corral.controllers.queueing.admission.workload import (
     validate_workload,
     validate_workload_update,
@@ -25,8 +25,8 @@ from corral.controllers.queueing.admission.workload import (
 from corral.controllers.queueing.config import QueueingConfig
 from corral.controllers.queueing.elastic import gated_template
 from corral.core.admission import AdmissionRequest
-from corral.core.errors import ApiError, Cause, NotFound
-from corral.core.meta import Key, Obj, controller_of, labels_of, spec_of, with_finalizer, with_labels, with_spec
+from corral.core.errors import Cause
+from corral.core.meta import Key, Obj, spec_of, with_finalizer, with_labels, with_spec
 from corral.core.resource import Resource
 from corral.jobs import workload as wl
 from corral.jobs.adapter import JobAdapter, queue_name
@@ -44,33 +44,6 @@ from corral.kinds.kueue import (
     WORKLOAD,
     names,
 )
-
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-DEFAULT_QUEUE = "default"
-MAX_DEPTH = 10
-
-
-class Lookups:
-    """Reads what the rules depend on; knows nothing until it is attached to a cluster."""
-
-    def __init__(self) -> None:
-        self._client: Client | None = None
-
-    def attach(self, client: Client) -> None:
-        """Use `client` for reading from now on."""
-        self._client = client
-
-    async def get(self, resource: Resource, key: Key) -> Obj | None:
-        if self._client is None:
-            return None
-        try:
-            return await self._client.get(resource, key.name, key.namespace)
-        except NotFound:
-            return None
-        except ApiError as error:
-            if error.code in (404, 403):
-                return None  # the kind is not served here, or not ours to read
-            raise
 
 
 class QueueObjects:
@@ -146,6 +119,7 @@ class QueuedJobs:
             for adapter in adapters(config.frameworks)
             if adapter.framework != "pod"
         }
+        self._around = Surroundings(config, lookups, self._adapters)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return (
@@ -157,9 +131,9 @@ class QueuedJobs:
         if job is None or request.operation != "CREATE":
             return job
         adapter = self._adapters[request.kind]
-        if await self._has_managed_ancestor(job, request.namespace):
+        if await self._around.has_queued_owner(job, request.namespace):
             return job
-        if not queue_name(job) and await self._has_default_queue(request.namespace):
+        if not queue_name(job) and await self._around.has_default_queue(request.namespace):
             job = with_labels(job, {names.QUEUE_NAME: DEFAULT_QUEUE})
         if not await self._is_managed(job, request.namespace):
             return job
@@ -184,40 +158,15 @@ class QueuedJobs:
             if gates["TopologyAwareScheduling"]:
                 causes += _topology_causes(adapter, job)
         else:
-            default = not queue_name(job) and await self._has_default_queue(request.namespace)
+            default = not queue_name(job) and await self._around.has_default_queue(request.namespace)
             causes = validate_job_update(adapter, job, old, gates, default_queue=default)
             causes += adapter.validate(job, old)
         deny(f"v{request.resource.kind.lower()}.kb.io", causes)
 
-    async def _has_default_queue(self, namespace: str) -> bool:
-        if not self._config.gates["LocalQueueDefaulting"]:
-            return False
-        return await self._lookups.get(LOCAL_QUEUES, Key(namespace, DEFAULT_QUEUE)) is not None
-
     async def _is_managed(self, job: Obj, namespace: str) -> bool:
         if not queue_name(job) and not self._config.manage_jobs_without_queue_name:
             return False
-        found = await self._lookups.get(NAMESPACES, Key("", namespace))
-        labels = labels_of(found) if found else {}
-        return self._config.managed_namespaces.matches({"kubernetes.io/metadata.name": namespace, **labels})
-
-    async def _has_managed_ancestor(self, job: Obj, namespace: str) -> bool:
-        current = job
-        for _ in range(MAX_DEPTH):
-            reference = controller_of(current)
-            if reference is None:
-                return False
-            group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-            adapter = self._adapters.get((group, str(reference.get("kind", ""))))
-            if adapter is None:
-                return False
-            owner = await self._lookups.get(adapter.resource, Key(namespace, str(reference.get("name", ""))))
-            if owner is None:
-                return False
-            if queue_name(owner) or self._config.manage_jobs_without_queue_name:
-                return True
-            current = owner
-        return False
+        return await self._around.is_managed(namespace)
 
     async def _with_managed_by(self, adapter: JobAdapter, job: Obj, namespace: str) -> Obj:
         """Jobs whose queue dispatches to other clusters are not for the local controller."""

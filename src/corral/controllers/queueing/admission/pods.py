@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from corral.controllers.queueing.admission.denial import deny
-from corral.controllers.queueing.admission.plugins import NAMESPACES, Lookups
 from corral.controllers.queueing.admission.serving import LEADER_WORKER_SET, PARENTS, with_queued_template
+from corral.controllers.queueing.admission.surroundings import Lookups, Surroundings
 from corral.controllers.queueing.config import QueueingConfig
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
 from corral.core.meta import (
-    Key,
     Obj,
     annotations_of,
-    controller_of,
     labels_of,
     spec_of,
     with_annotations,
@@ -26,13 +24,12 @@ from corral.jobs.pod import gated
 from corral.jobs.pod_group import group_name
 from corral.jobs.registry import adapters, with_implied
 from corral.jobs.role_hash import role_hash
-from corral.kinds.kueue import LOCAL_QUEUES, names
+from corral.kinds.kueue import names
 
 TOTAL_PATH = keyed("metadata.annotations", names.POD_GROUP_TOTAL_COUNT)
 NAME_PATH = keyed("metadata.labels", names.POD_GROUP_NAME)
 RETRIABLE_PATH = keyed("metadata.annotations", names.RETRIABLE_IN_GROUP)
 MANAGED_PATH = keyed("metadata.labels", names.MANAGED)
-MAX_DEPTH = 10
 
 
 class QueuedPods:
@@ -42,11 +39,11 @@ class QueuedPods:
 
     def __init__(self, config: QueueingConfig, lookups: Lookups) -> None:
         self._config = config
-        self._lookups = lookups
         frameworks = with_implied(config.frameworks)
         self._enabled = "pod" in frameworks
         self._parents = {kind: parent for kind, parent in PARENTS.items() if parent in frameworks}
-        self._owners = {(found.resource.group, found.resource.kind): found for found in adapters(frameworks)}
+        owners = {(found.resource.group, found.resource.kind): found for found in adapters(frameworks)}
+        self._around = Surroundings(config, lookups, owners)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return (
@@ -68,7 +65,7 @@ class QueuedPods:
             return with_annotations(gated(pod), {names.ROLE_HASH: role_hash(spec_of(pod))})
         if not await self._is_managed(pod, request.namespace):
             return pod
-        if not queue_name(pod) and await self._has_default_queue(request.namespace):
+        if not queue_name(pod) and await self._around.has_default_queue(request.namespace):
             pod = with_labels(pod, {names.QUEUE_NAME: "default"})
         if not queue_name(pod) and not self._config.manage_jobs_without_queue_name:
             return pod
@@ -88,36 +85,10 @@ class QueuedPods:
 
     async def _is_managed(self, pod: Obj, namespace: str) -> bool:
         """Whether the pod is to be queued itself, rather than through the job that owns it."""
-        if await self._has_queued_owner(pod, namespace):
+        gated_by_parent = names.POD_SUSPENDING_PARENT in annotations_of(pod)
+        if not gated_by_parent and await self._around.has_queued_owner(pod, namespace):
             return False
-        found = await self._lookups.get(NAMESPACES, Key("", namespace))
-        labels = labels_of(found) if found else {}
-        return self._config.managed_namespaces.matches({"kubernetes.io/metadata.name": namespace, **labels})
-
-    async def _has_queued_owner(self, pod: Obj, namespace: str) -> bool:
-        if names.POD_SUSPENDING_PARENT in annotations_of(pod):
-            return False
-        current = pod
-        for _ in range(MAX_DEPTH):
-            reference = controller_of(current)
-            if reference is None:
-                return False
-            group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-            adapter = self._owners.get((group, str(reference.get("kind", ""))))
-            if adapter is None:
-                return False
-            owner = await self._lookups.get(adapter.resource, Key(namespace, str(reference.get("name", ""))))
-            if owner is None:
-                return False
-            if queue_name(owner) or self._config.manage_jobs_without_queue_name:
-                return True
-            current = owner
-        return False
-
-    async def _has_default_queue(self, namespace: str) -> bool:
-        if not self._config.gates["LocalQueueDefaulting"]:
-            return False
-        return await self._lookups.get(LOCAL_QUEUES, Key(namespace, "default")) is not None
+        return await self._around.is_managed(namespace)
 
 
 def _common(pod: Obj) -> list[Cause]:
