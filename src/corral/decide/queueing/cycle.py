@@ -495,5 +495,5 @@ def _to_reserve(entry: Entry) -> Usage:
         elif quota.borrowing_limit is None:
             reserved[column] = amount
         else:
-            reserved[column] = min(amount, quota.nominal + quota.borrowing_limit - used)
+            reserved[column] = max(0, min(amount, quota.nominal + quota.borrowing_limit - used))
     return reserved
