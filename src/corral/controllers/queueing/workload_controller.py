@@ -44,6 +44,7 @@ CAUSE_TEXTS = {
     "MaximumExecutionTimeExceeded": "exceeding the maximum execution time",
 }
 ITS_TURN = "The workload is waiting for its turn"
+LOOK_AGAIN_S = 0.1
 STOPPED_REASONS = {
     names.BY_CLUSTER_QUEUE_STOPPED: ("ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"),
     names.BY_LOCAL_QUEUE_STOPPED: ("LocalQueueRestarted", "The LocalQueue was restarted after being stopped"),
@@ -377,7 +378,9 @@ class WorkloadController:
             stale = str(held.get("message", "")).endswith((" is inactive", " doesn't exist"))
             if held.get("reason") != "Inadmissible" or not stale or unadmitted.is_granular(gates):
                 return False, None
-            # Its queue takes it again, and the scheduler may have nothing new to say.
+            if self.state is not None and not self.state.is_at_rest(key_of(workload), self.context.clock.now()):
+                return False, LOOK_AGAIN_S
+            # Its queue takes it again, and the scheduler had nothing to say about it.
             found = (self.state and self.state.told(key_of(workload))) or ("Pending", ITS_TURN)
         new = lifecycle.pending(workload, *found, self.context.now())
         return (False, None) if new is workload else await self._write(new)

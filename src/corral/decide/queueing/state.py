@@ -531,6 +531,12 @@ class QueueingState(Intake):
         verdict = pending.verdict_of(key) if pending is not None else None
         return (verdict.reason, verdict.message) if verdict is not None and verdict.message else None
 
+    def is_at_rest(self, key: Key, now: float) -> bool:
+        """Whether a workload waits and no plan is due that could say something about it."""
+        info = self.world.workloads.get(key)
+        pending = self._queue_for(info) if info is not None else None
+        return pending is not None and key in pending.items and not self.needs_cycle(now)
+
     def explain(self, key: Key) -> Explanation | None:
         """Where a workload stands and what it waits for."""
         info = self.world.workloads.get(key)
