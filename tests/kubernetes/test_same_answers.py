@@ -41,6 +41,7 @@ KNOWN = {
     "PATCH /api/v1/namespaces/t/configmaps/a?fieldManager=x #5": "the wrong type of a value is noticed after the conflict",
     "PATCH /api/v1/namespaces/t/configmaps/a?fieldManager=x #6": "Go's printing of a value",
     "POST /api/v1/namespaces/t/resourcequotas #1": "the order of causes in a Go map",
+    "PATCH /apis/apps/v1/namespaces/t/deployments/d/status #1": "the real cluster's controller may have counted pods first",
     "POST /api/v1/persistentvolumes #1": "volumes are stored, not checked",
     "POST /apis/autoscaling/v2/namespaces/t/horizontalpodautoscalers #1": NEWER,
     "POST /apis/networking.k8s.io/v1/namespaces/t/networkpolicies #1": NEWER,

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 from corral.controllers.dispatch.metrics import DispatchMetrics
+from corral.controllers.member.metrics import MemberMetrics
+from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.queueing.metrics import COUNTERS, GAUGES, HISTOGRAMS, QueueingMetrics
 from corral.runtime.metrics import Metrics
 
@@ -18,6 +20,8 @@ def test_reference_is_complete() -> None:
     metrics = Metrics()
     QueueingMetrics(metrics)
     DispatchMetrics(metrics)
+    PlacementMetrics(metrics)
+    MemberMetrics(metrics)
     declared = {
         (f"{family.name}_total" if family.type == "counter" else family.name, family.type)
         for family in metrics.registry.collect()
