@@ -8,7 +8,7 @@ KUBE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral/kube
 JOBS ?= 2
 PYTEST := KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m pytest -q
 
-.PHONY: help install demo test test-native lint format native bench soak docs sdk frameworks kube-tools build clean
+.PHONY: help install demo test lint format bench soak docs sdk frameworks kube-tools build clean
 
 help:            ## say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -38,14 +38,8 @@ format: install  ## put the code into form
 	$(BIN)/ruff format src tests bench tools
 	$(BIN)/ruff check --fix src tests bench tools
 
-native: install  ## compile the hot modules into build/native (needs a C compiler); PYTHONPATH=build/native uses them
-	$(BIN)/python tools/build_native.py
-
-test-native: native ## run the tests of what is compiled against the compiled modules
-	PYTHONPATH=build/native $(PYTEST) -n $(JOBS) --dist loadfile tests/unit tests/property tests/conformance tests/simulation
-
-bench: native    ## run the benchmarks, compiled; results go to bench/RESULTS.md by hand
-	PYTHONPATH=build/native $(BIN)/python -m bench
+bench: install   ## run the benchmarks; results go to bench/RESULTS.md by hand
+	$(BIN)/python -m bench
 
 soak: install    ## the long runs: crash tests, fault simulation with many seeds
 	CORRAL_SOAK=1 $(PYTEST) -n $(JOBS) -m soak --timeout 0 tests

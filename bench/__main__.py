@@ -44,9 +44,7 @@ def main() -> int:
         if not (HERE / script).exists():
             continue
         print(f"\n=== {name}: python bench/{script} {' '.join(arguments)}", flush=True)
-        # Compiled modules (make native) come first where they are asked for.
-        paths = [path for path in (os.environ.get("PYTHONPATH"), str(HERE.parent)) if path]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
         if subprocess.run([sys.executable, str(HERE / script), *arguments], env=environment, check=False).returncode:
             failed.append(name)
     if failed:
