@@ -111,7 +111,7 @@ def _no_pods(job: str, workload: Obj | None) -> str:
     if workload is not None and conditions.is_true(workload, "Finished"):
         gone = f"{job} is finished, and its pods were removed"
         gone += f" from cluster {cluster} with it" if (cluster := _cluster_of(workload)) else ""
-        return f"{gone}; `corral logs -f` shows what a job writes while it runs"
+        return f"{gone}; `corral logs -f` shows what a job writes while it runs, and `corral: {{keepFinished: 10m}}` in the manager's configuration keeps its pods for a while"
     return f"{job} has no pods yet; `corral explain` says why"
 
 

@@ -10,7 +10,7 @@ from corral.core import conditions
 from corral.core.meta import Obj, status_of
 from corral.kinds.apps import STATEFUL_SETS
 from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, EVENTS, SECRETS
+from corral.kinds.core import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
@@ -83,6 +83,21 @@ def test_the_config_maps_and_secrets_a_job_names_go_with_it() -> None:
         assert "c" not in names
 
     on_fleet(check, propagateDependencies=True)
+
+
+def test_a_finished_job_stays_where_it_ran_for_as_long_as_asked() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(JOBS, job(seconds=5))
+        await asyncio.sleep(30)
+        held = await the_workload(fleet.manager)
+        assert conditions.is_true(held, "Finished")
+        worker = fleet.workers[status_of(held)["clusterName"]]
+        assert [status_of(pod)["phase"] for pod in (await worker.client.list(PODS)).items] == ["Succeeded"]
+        await asyncio.sleep(60)
+        for cluster in fleet.workers.values():
+            assert (await cluster.client.list(JOBS)).items == (await cluster.client.list(WORKLOADS)).items == []
+
+    on_fleet(check, keepFinished="60s")
 
 
 def test_connections_and_latency_are_measured() -> None:

@@ -34,6 +34,8 @@ class DispatchSettings:
     """How long changes of a remote job's status are collected before they are mirrored."""
     give_up_after: float | None = None
     """Hand a Workload back to the queue when no worker took it for so long; never when None."""
+    keep_finished: float = 0.0
+    """How long a finished job stays on its worker, so that its logs can still be read; upstream removes it at once."""
     say_why: bool = True
     """Show on the manager's Workload why each worker does not take it."""
     propagate: bool = False
@@ -70,6 +72,7 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         external_frameworks=tuple(entry["name"] for entry in part.get("externalFrameworks") or []),
         batch_s=_seconds(own.get("remoteEventBatch"), 0.0),
         give_up_after=None if give_up is None else _seconds(give_up, 0.0),
+        keep_finished=_seconds(own.get("keepFinished"), 0.0),
         say_why=bool(own.get("sayWhy", True)),
         propagate=bool(own.get("propagateDependencies", False)),
         profiles=bool((configuration.get("featureGates") or {}).get("MultiKueueClusterProfile", False)),

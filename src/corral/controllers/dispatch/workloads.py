@@ -212,8 +212,10 @@ class DispatchWorkloads:
             for remote in self._context.remotes.connected()
             if remote.name not in remotes and (copy := remote.workload(key)) is not None
         }
-        now = self._context.manager.clock.now()
-        return model.DispatchView(workload, check, remotes, now, self._context.settings.worker_lost_timeout, strays)
+        now, settings = self._context.manager.clock.now(), self._context.settings
+        return model.DispatchView(
+            workload, check, remotes, now, settings.worker_lost_timeout, strays, settings.keep_finished
+        )
 
     def _owner(self, workload: Obj) -> tuple[JobAdapter | None, Key | None]:
         reference = controller_of(workload) or next(iter(owner_references_of(workload)), None)

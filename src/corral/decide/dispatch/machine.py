@@ -37,7 +37,12 @@ def next_step(view: DispatchView) -> Step:
     local = view.workload
     if (conditions.find(local, "Finished") or {}).get("reason") == SLICE_REPLACED:
         return Nothing("a larger slice has taken over the job where it runs")
-    if conditions.is_true(local, "Finished") or not conditions.is_true(local, "QuotaReserved"):
+    if conditions.is_true(local, "Finished"):
+        kept_for = _since(local, "Finished") + view.keep_finished - view.now
+        if view.keep_finished and kept_for > 0:
+            return Nothing("it is kept where it ran for a while, so that its logs can be read", kept_for)
+        return _clean_up(view)
+    if not conditions.is_true(local, "QuotaReserved"):
         return _clean_up(view)
     stale = _stale(view)
     if stale:

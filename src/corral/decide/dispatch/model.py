@@ -39,6 +39,8 @@ class DispatchView:
     worker_lost_timeout: float
     strays: Mapping[str, Obj] = field(default_factory=dict)
     """Copies on connected workers that the config does not list any more."""
+    keep_finished: float = 0.0
+    """How long the copy and the job of a finished Workload stay where they ran."""
 
 
 @dataclass(frozen=True, slots=True)
