@@ -154,7 +154,7 @@ def test_a_worker_that_lost_its_manager_stops_before_the_job_starts_elsewhere() 
         await asyncio.sleep(30)
         assert status_of(await the_workload(fleet.manager))["clusterName"] != first
         fleet.links[first].set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(180)  # the pause before the next attempt to connect has grown meanwhile
         assert (await worker.client.list(WORKLOADS)).items == []
 
     on_fleet(check, fencing=True)
