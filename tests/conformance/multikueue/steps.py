@@ -8,17 +8,21 @@ from typing import Any
 from corral.core.errors import ApiError, BadRequest, NotFound
 from corral.core.meta import name_of
 from corral.core.resource import Resource
+from corral.kinds.kueue.shapes import MAX_CLUSTERS
 from corral.kinds.registry import native_kinds
 from corral.simulate.link import LinkState
 from multikueue.facts import Obj
 from multikueue.secrets import write_secret
 from multikueue.world import BY_KIND, World
 
+_CLUSTER_LISTS = {"spec.clusters", "status.nominatedClusterNames"}
 _PATCH_KINDS = {"application/json-patch+json": "json", "application/strategic-merge-patch+json": "strategic"}
 
 
 async def perform(world: World, step: Obj, recording: Obj) -> str | None:
     """Do what the step says; in words how the answer differs from the recorded one."""
+    if _asks_for_a_larger_fleet(step):
+        return None
     expected = step.get("status")
     try:
         await _act(world, step, recording)
@@ -29,6 +33,17 @@ async def perform(world: World, step: Obj, recording: Obj) -> str | None:
     if expected is not None and expected >= 400:
         return f"step {step['do']!r}: recorded {expected} {_message(step)}, here it was accepted"
     return None
+
+
+def _asks_for_a_larger_fleet(step: Obj) -> bool:
+    """Whether the step was refused only for upstream's cap of 20 clusters, which Corral has not; so it is not taken here."""
+    causes = ((step.get("response") or {}).get("details") or {}).get("causes") or []
+    beyond = [cause for cause in causes if cause.get("reason") == "FieldValueTooMany"]
+    # With one field too long the other rules are not looked at, and a cause without a field says so.
+    others = [cause for cause in causes if cause not in beyond and cause.get("field") != "<nil>"]
+    counts = [int(found[1]) for cause in beyond if (found := re.match(r"Too many: (\d+):", str(cause.get("message"))))]
+    fields = {cause.get("field") for cause in beyond}
+    return bool(counts) and not others and fields <= _CLUSTER_LISTS and max(counts) <= MAX_CLUSTERS
 
 
 def _message(step: Obj) -> str:

@@ -61,7 +61,7 @@ CREATED: dict[str, tuple[Start, str]] = {
     "WEB-147 several clusters": (config("a", "b"), ""),
     "WEB-148 no clusters": (config(), "spec.clusters in body should have at least 1 items"),
     "WEB-149 duplicate clusters": (config("a", "a"), "must be unique"),
-    "WEB-150 too many clusters": (config(*(f"c{i}" for i in range(21))), "Too many: 21: must have at most 20 items"),
+    "WEB-150 too many clusters": (config(*(f"c{i}" for i in range(101))), "Too many: 101: must have at most 100 items"),
     "WEB-151 long cluster name": (config("x" * 257), "Too long: may not be more than 256 bytes"),
     "WEB-153 no controller name": (check(), "spec.controllerName: Required value"),
     "WEB-154 bad API group": (check(**parameters(apiGroup="@ref")), "spec.parameters.apiGroup in body should match"),

@@ -100,6 +100,17 @@ def test_a_finished_job_stays_where_it_ran_for_as_long_as_asked() -> None:
     on_fleet(check, keepFinished="60s")
 
 
+def test_forty_workers_take_jobs() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        for name in ("a", "b", "c"):
+            await fleet.manager.client.create(JOBS, job(name, cpu="5"))
+        await asyncio.sleep(10)
+        chosen = [status_of(held)["clusterName"] for held in (await fleet.manager.client.list(WORKLOADS)).items]
+        assert len(set(chosen)) == len(chosen) == 3
+
+    run_on_fleet(check, workers=[f"worker{number}" for number in range(1, 41)])
+
+
 def test_connections_and_latency_are_measured() -> None:
     async def check(fleet: SimulatedFleet) -> None:
         await fleet.manager.client.create(JOBS, job(seconds=1))

@@ -6,6 +6,7 @@ from corral.kinds import schemas as s
 from corral.kinds.definition import Schema
 from corral.kinds.kueue.shapes import (
     LABEL_PATTERN,
+    MAX_CLUSTERS,
     QUALIFIED_NAME_PATTERN,
     SUBDOMAIN_PATTERN,
     atomic,
@@ -47,13 +48,13 @@ def workload_priority_class(version: str) -> Schema:
 def multi_kueue_config(version: str) -> Schema:
     """The schema of MultiKueueConfig in `version`."""
     if version == "v1beta1":
-        clusters = s.array(s.string(), list_type="set", min_items=1, max_items=20)
+        clusters = s.array(s.string(), list_type="set", min_items=1, max_items=MAX_CLUSTERS)
         return s.root(spec=s.obj({"clusters": clusters}, required=("clusters",)))
     unique = cel(("must be unique", "self.all(a, self.exists_one(b, a == b))"))
     clusters = atomic(
         s.string(max_length=256),
         min_items=1,
-        max_items=20,
+        max_items=MAX_CLUSTERS,
         rules=unique,
     )
     quota_management = choice("Manual", "Automated")

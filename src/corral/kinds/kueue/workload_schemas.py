@@ -7,6 +7,7 @@ from typing import Any
 from corral.kinds import schemas as s
 from corral.kinds.definition import Schema
 from corral.kinds.kueue.shapes import (
+    MAX_CLUSTERS,
     atomic,
     cel,
     choice,
@@ -214,7 +215,7 @@ def _status(old: bool) -> Schema:
         "admissionChecks": keyed(_admission_check_state(old), "name", max_items=8),
         "clusterName": s.string(**cluster_name),
         "conditions": conditions(old),
-        "nominatedClusterNames": atomic(s.string(**cluster_name), max_items=20),
+        "nominatedClusterNames": atomic(s.string(**cluster_name), max_items=MAX_CLUSTERS),
         **({} if old else {"preemptionGates": _gate_states()}),
         "reclaimablePods": keyed(
             s.obj({"count": s.integer(minimum=0), "name": pod_set_name()}, required=("count", "name")),
