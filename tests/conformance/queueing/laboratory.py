@@ -22,7 +22,6 @@ from typing import Any
 from tests.simulation.queueing.world import World, condition, flavor
 
 from corral.controllers.queueing.config import QueueingConfig
-from corral.controllers.queueing.gates import FeatureGates
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.jobs import lifecycle
@@ -36,6 +35,7 @@ from corral.kinds.kueue import (
     WORKLOADS,
     names,
 )
+from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.virtual import run_virtual
 
 Made = tuple[Resource, Obj]

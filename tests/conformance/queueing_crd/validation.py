@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.controllers.queueing.config import QueueingConfig
-from corral.controllers.queueing.gates import FeatureGates
 from corral.controllers.queueing.setup import Queueing
 from corral.core.errors import ApiError
 from corral.core.meta import Obj
@@ -20,6 +19,7 @@ from corral.kinds.kueue import (
     MULTI_KUEUE_CONFIGS,
     WORKLOADS,
 )
+from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 

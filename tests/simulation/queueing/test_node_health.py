@@ -9,12 +9,12 @@ import pytest
 
 from corral.controllers.queueing.config import QueueingConfig
 from corral.controllers.queueing.context import NAMESPACES, Caches, Context
-from corral.controllers.queueing.gates import FeatureGates
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.node_failures import NodeFailureController
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
 from corral.kinds.kueue import RESOURCE_FLAVORS, WORKLOADS, names
+from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster

@@ -6,11 +6,11 @@ import pytest
 
 from corral.controllers.queueing.config import QueueingConfig
 from corral.controllers.queueing.context import Caches
-from corral.controllers.queueing.gates import FeatureGates
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.unadmitted_counts import UnadmittedCounts
 from corral.core.meta import Obj
 from corral.kinds.kueue import LOCAL_QUEUES, WORKLOADS
+from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from corral.controllers.queueing.config import QueueingConfig, Retention
-from corral.controllers.queueing.gates import FeatureGates
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import ServiceUnavailable
 from corral.core.meta import Obj
 from corral.kinds.kueue import WORKLOADS, names
+from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 

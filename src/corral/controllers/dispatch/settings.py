@@ -9,6 +9,7 @@ from corral.core.meta import Obj
 from corral.core.timestamps import parse_duration
 from corral.decide.dispatch.model import ALL_AT_ONCE
 from corral.decide.dispatch.nominate import DEFAULT_STEP, ROUND_S
+from corral.kinds.kueue.gates import FeatureGates
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
     own: Obj = configuration.get("corral") or {}
     incremental: Obj = part.get("incrementalDispatcherConfig") or {}
     give_up = own.get("giveUpAfter")
+    gates = FeatureGates(configuration.get("featureGates"))
     return DispatchSettings(
         namespace=str(configuration.get("namespace") or namespace),
         origin=str(part.get("origin") or "multikueue"),
@@ -75,14 +77,14 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         keep_finished=_seconds(own.get("keepFinished"), 0.0),
         say_why=bool(own.get("sayWhy", True)),
         propagate=bool(own.get("propagateDependencies", False)),
-        profiles=bool((configuration.get("featureGates") or {}).get("MultiKueueClusterProfile", False)),
+        profiles=gates["MultiKueueClusterProfile"],
         access_providers=_providers(part.get("clusterProfile") or {}),
-        checks_paths=bool((configuration.get("featureGates") or {}).get("MultiKueueKubeConfigPathValidation", False)),
-        automates_quota=bool((configuration.get("featureGates") or {}).get("MultiKueueManagerQuotaAutomation", False)),
-        orchestrates=bool((configuration.get("featureGates") or {}).get("MultiKueueOrchestratedPreemption", False)),
-        merges=bool((configuration.get("featureGates") or {}).get("WorkloadRequestUseMergePatch", False)),
+        checks_paths=gates["MultiKueueKubeConfigPathValidation"],
+        automates_quota=gates["MultiKueueManagerQuotaAutomation"],
+        orchestrates=gates["MultiKueueOrchestratedPreemption"],
+        merges=gates["WorkloadRequestUseMergePatch"],
         fencing=bool(own.get("fencing", False)),
-        enabled=bool((configuration.get("featureGates") or {}).get("MultiKueue", True)),
+        enabled=gates["MultiKueue"],
     )
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.controllers.queueing.device_config import device_mappings
-from corral.controllers.queueing.gates import FeatureGates
 from corral.core.meta import Obj
 from corral.core.quantity import Quantity
 from corral.core.selectors import Selector, from_label_selector
@@ -24,6 +23,7 @@ from corral.decide.queueing.settings import (
     QueueingSettings,
     Transformation,
 )
+from corral.kinds.kueue.gates import FeatureGates
 
 CONFIG_GROUP = "config.kueue.x-k8s.io"
 DEFAULT_NAMESPACE = "kueue-system"

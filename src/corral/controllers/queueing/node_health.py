@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from corral.controllers.queueing.gates import FeatureGates
 from corral.core import conditions
 from corral.core.meta import Obj, is_deleting, spec_of, status_of
 from corral.decide.queueing.affinity import untolerated_taint
 from corral.decide.queueing.decode import taint_from, toleration_from
 from corral.jobs.pod import gates_of, is_terminated
 from corral.kinds.kueue import names
+from corral.kinds.kueue.gates import FeatureGates
 
 BLOCKING = ("NoSchedule", "NoExecute")
 

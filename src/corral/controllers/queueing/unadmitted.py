@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from corral.controllers.queueing.gates import FeatureGates
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, key_of
 from corral.decide.queueing.state import QueueingState
 from corral.jobs import workload as wl
 from corral.kinds.kueue import names
+from corral.kinds.kueue.gates import FeatureGates
 
 GATED = "AdmissionGated"
 PENDING_EVALUATION = ("PendingEvaluation", "Workload is pending evaluation in the scheduling queue")

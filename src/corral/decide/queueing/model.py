@@ -112,6 +112,11 @@ class LocalQueueSpec(msgspec.Struct, frozen=True):
     consumed_at: float | None = None
     deleting: bool = False
 
+    @property
+    def is_open(self) -> bool:
+        """May workloads wait in it?"""
+        return self.stop_policy == "None" and not self.deleting
+
 
 class Taint(msgspec.Struct, frozen=True):
     key: str

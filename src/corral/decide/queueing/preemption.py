@@ -21,20 +21,13 @@ Placement = Callable[[], bool]
 def take(reservation: Reservation) -> None:
     """Pretend a workload is gone."""
     reservation.queue.node.remove(reservation.usage)
-    if reservation.topology_usage:
-        _change_topology(reservation, -1)
+    reservation.queue.topology.give_back(reservation.topology_usage)
 
 
 def give_back(reservation: Reservation) -> None:
     """Undo `take`."""
     reservation.queue.node.add(reservation.usage)
-    if reservation.topology_usage:
-        _change_topology(reservation, 1)
-
-
-def _change_topology(reservation: Reservation, sign: int) -> None:
-    for flavor, domains in reservation.topology_usage.items():
-        reservation.queue.topology.change(flavor, domains, sign)
+    reservation.queue.topology.take(reservation.topology_usage)
 
 
 def classical_targets(

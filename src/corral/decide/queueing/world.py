@@ -1,7 +1,7 @@
-"""Everything a cycle looks at, in one place and always current.
+"""What is kept: everything a cycle looks at, in one place and always current.
 
-The state façade keeps it up to date from API objects; the cycle reads it and books admissions in it. Nothing here is
-copied for a cycle: trials change usage and change it back.
+`state` keeps it up to date from API objects; the cycle reads it and books admissions in it. Nothing here is copied for
+a cycle: trials change usage and change it back.
 """
 
 from __future__ import annotations
@@ -56,9 +56,19 @@ class World:
         """Totals per ClusterQueue name and per LocalQueue `namespace/name`."""
         self.stirred: dict[str, None] = {}
         """ClusterQueues whose tree has to be looked at again."""
+        self.now = 0.0
+        """The time of the latest plan."""
 
     def stir(self, name: str) -> None:
         self.stirred[name] = None
+
+    def local_queue_of(self, info: WorkloadInfo) -> LocalQueueSpec | None:
+        return self.local_queues.get(Key(info.key.namespace, info.queue))
+
+    def pending_of(self, info: WorkloadInfo) -> PendingQueue | None:
+        """Where a workload may wait; None while its LocalQueue is missing, closed or leads nowhere."""
+        spec = self.local_queue_of(info)
+        return self.pending.get(spec.cluster_queue) if spec is not None and spec.is_open else None
 
     def tally(self, name: str) -> Tally:
         return self.tallies.get(name) or self.tallies.setdefault(name, Tally())
@@ -75,6 +85,9 @@ class World:
         root = queue.node.root()
         return [self.by_node[node] for node in root.subtree_queues() if node in self.by_node]
 
+    def in_backoff(self, info: WorkloadInfo) -> bool:
+        return info.requeue_blocked or (info.requeue_at is not None and info.requeue_at > self.now)
+
     def namespace_matches(self, queue: ClusterQueue, namespace: str) -> bool:
         selector = queue.spec.namespace_selector
         return selector is not None and selector.matches(self.namespaces.get(namespace, _NO_LABELS))
@@ -83,8 +96,7 @@ class World:
         """Book a reservation in the quota tree and on nodes."""
         self.reservations[reservation.info.key] = reservation
         reservation.queue.add(reservation)
-        for flavor, domains in reservation.topology_usage.items():
-            self.topology.change(flavor, domains, 1)
+        self.topology.take(reservation.topology_usage)
         self._count(reservation, 1)
 
     def release(self, key: Key) -> Reservation | None:
@@ -93,8 +105,7 @@ class World:
         if reservation is None:
             return None
         reservation.queue.remove(reservation)
-        for flavor, domains in reservation.topology_usage.items():
-            self.topology.change(flavor, domains, -1)
+        self.topology.give_back(reservation.topology_usage)
         self._count(reservation, -1)
         return reservation
 

@@ -8,10 +8,10 @@ import pytest
 
 from corral.controllers.queueing.admission.denial import aggregate
 from corral.controllers.queueing.admission.workload import validate_workload, validate_workload_update
-from corral.controllers.queueing.gates import FeatureGates
 from corral.core.errors import Cause
 from corral.core.meta import Obj
 from corral.kinds.kueue import names
+from corral.kinds.kueue.gates import FeatureGates
 
 GATES = FeatureGates()
 RESERVED = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from corral.controllers.queueing.admission.gated_by import validate_gates, validate_gates_update
-from corral.controllers.queueing.gates import FeatureGates
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, labels_of
 from corral.core.names import check_qualified_name, check_subdomain
@@ -14,6 +13,7 @@ from corral.jobs import workload as wl
 from corral.jobs.adapter import JobAdapter, prebuilt_workload, queue_name, workload_priority_class
 from corral.jobs.podset import PodSet
 from corral.kinds.kueue import names
+from corral.kinds.kueue.gates import FeatureGates
 
 IMMUTABLE = "field is immutable"
 QUEUE_PATH = keyed("metadata.labels", names.QUEUE_NAME)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from corral.controllers.queueing.admission.flavor import validate_tolerations
 from corral.controllers.queueing.admission.gated_by import validate_gates, validate_gates_update
-from corral.controllers.queueing.gates import FeatureGates
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, labels_of, spec_of, status_of
 from corral.core.quantity import Quantity
@@ -24,6 +23,7 @@ from corral.core.validation import (
 )
 from corral.jobs import workload as wl
 from corral.kinds.kueue import names
+from corral.kinds.kueue.gates import FeatureGates
 
 IMMUTABLE = "field is immutable"
 RESERVED_KEY = "the key is reserved for internal kueue use"

@@ -142,8 +142,18 @@ class TopologyCluster:
 
     # -- what is used ---------------------------------------------------------------------------------------------
 
+    def take(self, usage: Mapping[str, Domains]) -> None:
+        """Count pods in."""
+        for flavor, domains in usage.items():
+            self.change(flavor, domains, 1)
+
+    def give_back(self, usage: Mapping[str, Domains]) -> None:
+        """Count pods out."""
+        for flavor, domains in usage.items():
+            self.change(flavor, domains, -1)
+
     def change(self, flavor: str, domains: Domains, sign: int) -> None:
-        """Count pods in (sign 1) or out (-1) of domains."""
+        """Count pods of one flavor in (sign 1) or out (-1) of domains."""
         capacity = self.capacities.get(flavor)
         is_host = capacity is None or capacity.tree.is_lowest_host
         shared = self._shared_hosts and is_host
