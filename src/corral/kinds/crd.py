@@ -78,8 +78,9 @@ def _scale_manifest(scale: ScalePaths) -> Obj:
     return result
 
 
-def kind_from_crd(crd: Obj) -> KindDef:
-    """The kind a stored (defaulted and valid) CustomResourceDefinition describes."""
+def kind_from_crd(crd: Obj, since: int = 0) -> KindDef:
+    """The kind a stored (defaulted and valid) CustomResourceDefinition describes; objects up to the revision `since` may
+    have been written under an earlier definition."""
     spec = spec_of(crd)
     names = spec["names"]
     versions = tuple(_version_from(entry) for entry in spec["versions"])
@@ -97,6 +98,7 @@ def kind_from_crd(crd: Obj) -> KindDef:
         versions=versions,
         preserve_unknown=bool(spec.get("preserveUnknownFields")),
         conversion=conversion if conversion.get("strategy") == "Webhook" else None,
+        since=since,
         fields={path.lstrip("."): _field_reader(path) for path in paths},
     )
 

@@ -185,7 +185,9 @@ class KindDef:
     preserve_unknown: bool = False
     """Whether unknown fields outside the schema are kept (a CRD without schema)."""
     conversion: Obj | None = None
-    """The `spec.conversion` stanza of a CRD; None means rewriting apiVersion only."""
+    """The `spec.conversion` stanza of a CRD with a webhook; None means rewriting apiVersion only."""
+    since: int | None = None
+    """For a kind that a third party defined: the last revision before this definition was served."""
 
     # Rules a schema cannot say. `validate*` come after metadata rules, in the order upstream reports them.
     default: Callable[[Obj], None] = _nothing
@@ -273,5 +275,7 @@ class KindDef:
             warnings=native.warnings,
             check_name=native.check_name,
             convert=native.convert,
+            conversion=native.conversion,
+            since=native.since,
             fields={**native.fields, **self.fields},
         )

@@ -77,8 +77,8 @@ class Api:
         first = builtin_plugins(store, random) if builtin_admission else []
         last = final_plugins(store) if builtin_admission else []
         self.chain = Chain([*first, *plugins], last)
-        self.serving = Serving(registry)
         self.shapes = Shapes()
+        self.serving = Serving(registry, self.shapes)
         self.root_ca = ""
         """The certificate bundle that clients inside the cluster verify this server with; set by whoever serves."""
         self.after_create: dict[str, Callable[[Key], Awaitable[object]]] = {}

@@ -115,7 +115,7 @@ class App:
             served = self._resources.find(info)
             if (served.kind.namespaced and not info.namespace) or "get" not in served.kind.verbs:
                 return None
-            if served.version.deprecated:
+            if served.version.deprecated or served.asks:
                 return None
             stored = self._store.get(served.key(info.namespace, info.name))
         except ApiError:

@@ -32,6 +32,8 @@ class Applier:
         writing = replace(writing, options=replace(writing.options, owned=False))
         for _ in range(ATTEMPTS):
             current = self._store.head(writing.key)
+            if writing.served.asks:
+                await writing.served.prepare(current)
             try:
                 if current is None:
                     return await self._create(writing, config), True

@@ -51,7 +51,9 @@ class Deleter:
     async def _delete(self, writing: Writing, current: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
         served = writing.served
         await self._check_preconditions(writing, current, options)
-        request = writing.admission("DELETE", None, current.obj)
+        if served.asks:
+            await served.prepare(current)
+        request = writing.admission("DELETE", None, served.view(current).obj)
         await self._chain.mutate(request)
         await self._chain.validate(request)
         changed = self._marked(writing, current.obj, options)
@@ -60,14 +62,19 @@ class Deleter:
         if intake.may_go(served, changed):
             if options.dry_run:
                 return served.view(current), True
-            return served.view(await self._store.delete(current.key, current.revision)), True
+            return await self._shown(writing, await self._store.delete(current.key, current.revision)), True
         if options.dry_run:
-            return served.view(Stored(current.key, current.revision, obj=changed)), False
+            return await self._shown(writing, Stored(current.key, current.revision, obj=changed)), False
         if changed == current.obj:
             await self._store.settled()
             return served.view(current), False
         kept = await self._store.put(current.key, intake.in_order(changed), expected=current.revision)
-        return served.view(kept), False
+        return await self._shown(writing, kept), False
+
+    async def _shown(self, writing: Writing, stored: Stored) -> Stored:
+        if writing.served.asks:
+            await writing.served.prepare(stored)
+        return writing.served.view(stored)
 
     async def _check_preconditions(self, writing: Writing, current: Stored, options: DeleteOptions) -> None:
         uid = current.obj["metadata"].get("uid") or ""

@@ -303,11 +303,6 @@ def pass_on_warnings(writing: Writing, obj: Obj, old: Obj | None) -> None:
         writing.options.warn(warning)
 
 
-def ordered(served: Served, obj: Obj) -> Obj:
-    """`obj` as the store keeps it: in the storage version, metadata in the usual order."""
-    return in_order(served.to_storage(obj))
-
-
 def in_order(obj: Obj) -> Obj:
     """`obj` with its metadata in the usual order and room for the revision."""
     metadata = {"resourceVersion": "", **obj["metadata"]}

@@ -42,8 +42,9 @@ class Reply(NamedTuple):
     body: bytes
 
 
-def resolve(store: Store, config: Obj) -> Address:
-    """The address in a webhook's clientConfig or an APIService's service reference."""
+def resolve(store: Store, config: Obj, query: str = "") -> Address:
+    """The address in a webhook's clientConfig or an APIService's service reference; with the `query` a webhook is asked
+    with, what is wrong with a Service is said as Go's client does."""
     url = config.get("url")
     if url:
         return Address(url, url, urlsplit(url).hostname or "")
@@ -51,11 +52,16 @@ def resolve(store: Store, config: Obj) -> Address:
     namespace, name = service.get("namespace") or "", service.get("name") or ""
     port, path = int(service.get("port") or 443), service.get("path") or ""
     path = path if not path or path.startswith("/") else "/" + path
-    stored = store.get(ObjectKey("services", namespace, name))
-    if stored is None:
-        raise CallFailed(f'service "{name}" not found')
-    host, target = endpoint(store, stored.obj, namespace, name, port)
     server_name = f"{name}.{namespace}.svc"
+    stored = store.get(ObjectKey("services", namespace, name))
+    try:
+        if stored is None:
+            raise CallFailed(f'service "{name}" not found')
+        host, target = endpoint(store, stored.obj, namespace, name, port)
+    except CallFailed as error:
+        if not query:
+            raise
+        raise CallFailed(f'Post "https://{server_name}:{port}{path or "/"}?{query}": {error}') from None
     return Address(f"https://{server_name}:{port}{path}", f"https://{host}:{target}{path}", server_name)
 
 
@@ -93,6 +99,36 @@ def _in_slice(slice_: Obj, declared: Obj, port: int) -> tuple[str, int] | None:
         if (endpoint.get("conditions") or {}).get("ready") is not False and endpoint.get("addresses"):
             return str(endpoint["addresses"][0]), int(match.get("port") or port)
     return None
+
+
+_REFUSALS = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    413: "the request is too large",
+    415: "the server was unable to respond with a content type that the client supports",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+
+
+def check_status(reply: Reply) -> None:
+    """Refuse an answer that is not a success, in the words of Go's client."""
+    if reply.status == 200:
+        return
+    media = next((value for name, value in reply.headers if name.lower() == "content-type"), "text/plain")
+    text = reply.body[:2048].decode("utf-8", "replace").strip() if media.startswith("text/") else "unknown"
+    if reply.status == 403:
+        raise CallFailed(text)
+    if reply.status in _REFUSALS:
+        raise CallFailed(_REFUSALS[reply.status])
+    if reply.status >= 500:
+        raise CallFailed(f'an error on the server ("{text}") has prevented the request from succeeding')
+    raise CallFailed(f"the server responded with the status code {reply.status} but did not return more information")
 
 
 class Caller:

@@ -45,6 +45,8 @@ class Patcher:
             if current is None:
                 await self._store.settled()
                 raise errors.not_found(writing.served.resource, writing.name)
+            if writing.served.asks:
+                await writing.served.prepare(current)
             try:
                 return await self._writer.replace(writing, current, self._changed(writing, current, change))
             except Stale:

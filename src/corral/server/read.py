@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from corral.core import errors
 from corral.core.errors import BadRequest
 from corral.server import revisions
@@ -27,22 +29,32 @@ class Reader:
         stored = self._store.get(served.key(namespace, name))
         if stored is None:
             raise errors.not_found(served.resource, name)
+        if served.asks:
+            await served.prepare(stored)
         return served.view(stored)
 
     async def list(self, served: Served, options: ListOptions) -> Listing:
         revisions.check_match(options.resource_version, options.resource_version_match, watch=False, initial=None)
         selection = Selection(served, options.namespace, options.labels, options.fields)
-        if options.continue_token:
-            page = self._continued(served, selection, options)
-        else:
-            page = await self._first(served, selection, options)
+        if served.asks and selection.reads:
+            # Which objects are wanted shows only after their conversion.
+            every = Selection(served, options.namespace, None, None)
+            await served.prepare(*(await self._find(served, every, replace(options, limit=0))).items)
+        page = await self._find(served, selection, options)
         items = page.items
+        if served.asks:
+            await served.prepare(*items)
         if served.converts:
             items = [served.view(stored) for stored in items]
         if page.last is None:
             return Listing(items, str(page.revision))
         token = revisions.encode_continue(page.revision, page.last, selection.namespace)
         return Listing(items, str(page.revision), token, page.remaining if selection.match is None else None)
+
+    async def _find(self, served: Served, selection: Selection, options: ListOptions) -> Page:
+        if options.continue_token:
+            return self._continued(served, selection, options)
+        return await self._first(served, selection, options)
 
     async def _first(self, served: Served, selection: Selection, options: ListOptions) -> Page:
         wanted = revisions.parse_list(options.resource_version)

@@ -95,7 +95,9 @@ class Views:
         return Response(status, body, content_type, headers)
 
     def list(self, listing: Listing, served: Served, wanted: Representation, include: str) -> Response:
-        metadata: Obj = {"resourceVersion": listing.resource_version}
+        # A custom list always has the field, as lists without a Go type do.
+        metadata: Obj = {} if served.kind.builtin or wanted.view else {"continue": ""}
+        metadata["resourceVersion"] = listing.resource_version
         if listing.continue_token:
             metadata["continue"] = listing.continue_token
             if listing.remaining is not None:

@@ -14,13 +14,14 @@ Match = Callable[[Stored], bool]
 
 class Selection:
     """The objects of one namespace (or all), further narrowed by `match` when that is not None. A selection of a
-    single `name` needs no search."""
+    single `name` needs no search. One that `reads` looks into objects in the requested version."""
 
-    __slots__ = ("match", "name", "namespace")
+    __slots__ = ("match", "name", "namespace", "reads")
 
     def __init__(self, served: Served, namespace: str, labels: Selector | None, fields: FieldSelector | None):
         self.namespace = namespace if served.kind.namespaced else ""
         self.name = ""
+        self.reads = bool(fields) and not _by_key(fields)
         tests: list[Match] = []
         if fields:
             check_fields(served, fields)
@@ -48,8 +49,12 @@ def _label_test(labels: Selector) -> Match:
     return lambda stored: labels.matches(stored.labels)
 
 
+def _by_key(fields: FieldSelector | None) -> bool:
+    return fields is not None and all(field in ("metadata.name", "metadata.namespace") for field in fields.fields)
+
+
 def _field_test(served: Served, fields: FieldSelector) -> Match:
-    if all(field in ("metadata.name", "metadata.namespace") for field in fields.fields):
+    if _by_key(fields):
 
         def by_key(stored: Stored) -> bool:
             key = stored.key

@@ -32,6 +32,7 @@ from corral.server.authn import ADMIN, Authenticator, load_tokens
 from corral.server.authz import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Authorizer
 from corral.server.certificates import load_authority, load_pair, write_private
 from corral.server.conditions import Conditions
+from corral.server.conversion_calls import ConversionCalls
 from corral.server.discovery import Discovery
 from corral.server.elsewhere import Elsewhere
 from corral.server.endpoints import ENDPOINT_PATHS, Endpoints
@@ -104,8 +105,9 @@ class ApiServer:
             CertificateRequests(),
             RbacGuard(self.authorizer),
             Policies(api.store, api.registry, conditions),
-            Webhooks(api.store, api.registry, api.random, conditions, self._caller),
+            Webhooks(api.store, api.serving, api.random, conditions, self._caller),
         ]
+        api.serving.ask = ConversionCalls(api.store, api.random, self._caller).ask
         api.posts["serviceaccounts", "token"] = self.reviews.request_token
         api.root_ca = self.authority.certificate.decode()
         self._server: asyncio.Server | None = None

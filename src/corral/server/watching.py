@@ -56,29 +56,32 @@ class Watch:
 
     async def next(self) -> list[Event]:
         """The next events, at least one; empty at the end."""
-        if self._initial is not None and not self._ended:
+        while self._initial is not None and not self._ended:
             batch = next(self._initial, [])
-            if batch:
-                return batch
-            self._initial = None
-            self._source = self._follow(self._after)
+            if not batch:
+                self._initial = None
+                self._source = self._follow(self._after)
+            elif shown := await self._asked(batch) if self._served.asks else batch:
+                return shown
         while not self._ended:
             assert self._source is not None
             try:
                 found = await self._source.next()
             except Compacted as error:
                 raise revisions.too_old_watch(self._after, error.oldest) from None
+            if self._served.asks:
+                await self._prepare(found)
             batch = self._translate(found)
             if batch:
                 return batch
             if self._bookmark_due and not self._ended:
                 self._bookmark_due = False
                 return [self._bookmark(self._store.revision)]
-        return self._end()
+        return await self._end()
 
     def poll(self) -> list[Event]:
         """Events that are there without waiting."""
-        if self._initial is not None or self._ended or self._source is None:
+        if self._initial is not None or self._ended or self._source is None or self._served.asks:
             return []
         try:
             return self._translate(self._source.poll())
@@ -95,6 +98,22 @@ class Watch:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    async def _prepare(self, events: list[Event]) -> None:
+        """Have the objects of these events converted."""
+        await self._served.prepare(*[event.stored for event in events if event.type != "BOOKMARK"])
+        if self._selection.match is not None:
+            await self._served.prepare(*[event.previous for event in events])
+
+    async def _asked(self, events: list[Event]) -> list[Event]:
+        """Initial events of a kind that a webhook converts: what is wanted of them, converted."""
+        await self._prepare(events)
+        match, view = self._selection.match, self._served.event_view
+        return [
+            event if event.type == "BOOKMARK" else view(event)
+            for event in events
+            if event.type == "BOOKMARK" or match is None or match(event.stored)
+        ]
+
     def _bookmark(self, revision: int, annotations: Obj | None = None) -> Event:
         """How far this watch has come, as an event."""
         reached = max(self._after, revision)
@@ -108,11 +127,12 @@ class Watch:
         if options.send_initial_events is False or (start and not options.send_initial_events):
             return None
         self._after = max(self._store.revision, start)
-        page = self._store.page(self._served.bucket, self._selection.namespace, match=self._selection.match)
+        match = self._selection.match if not self._served.asks else None
+        page = self._store.page(self._served.bucket, self._selection.namespace, match=match)
         return self._snapshot(page.items, closing=bool(options.send_initial_events) and options.bookmarks)
 
     def _snapshot(self, items: list[Stored], *, closing: bool) -> Iterator[list[Event]]:
-        view = self._served.view
+        view = self._served.view if not self._served.asks else _as_it_is
         for index in range(0, len(items), _INITIAL_BATCH):
             yield [Event("ADDED", view(stored)) for stored in items[index : index + _INITIAL_BATCH]]
         if closing:
@@ -155,8 +175,9 @@ class Watch:
             return Event("ADDED", event.stored, previous)
         if not before or previous is None:
             return None
-        metadata = {**previous.obj["metadata"], "resourceVersion": str(event.revision)}
-        last = Stored(previous.key, event.revision, obj={**previous.obj, "metadata": metadata})
+        before_obj = self._served.view(previous).obj
+        metadata = {**before_obj["metadata"], "resourceVersion": str(event.revision)}
+        last = Stored(previous.key, event.revision, obj={**before_obj, "metadata": metadata})
         return Event("DELETED", last, previous)
 
     def _set_timers(self, options: WatchOptions) -> None:
@@ -177,12 +198,18 @@ class Watch:
         if self._source is not None:
             self._source.interrupt()
 
-    def _end(self) -> list[Event]:
+    async def _end(self) -> list[Event]:
         """Close; a watch that sends bookmarks says once more how far it came."""
         closing: list[Event] = []
         if self._bookmarks and self._source is not None:
             while found := self._source.poll():
+                if self._served.asks:
+                    await self._prepare(found)
                 closing += self._translate(found)
             closing.append(self._bookmark(self._store.revision))
         self.close()
         return closing
+
+
+def _as_it_is(stored: Stored) -> Stored:
+    return stored

@@ -18,11 +18,11 @@ from corral.core.admission import AdmissionRequest
 from corral.core.errors import ApiError, BadRequest, InternalError
 from corral.core.meta import Obj
 from corral.core.timestamps import format_duration
-from corral.kinds.registry import Registry
 from corral.server.authn import user_status
 from corral.server.conditions import Conditions
 from corral.server.options import Random
-from corral.server.outcalls import Caller, CallFailed, resolve
+from corral.server.outcalls import Caller, CallFailed, check_status, resolve
+from corral.server.serving import Serving
 from corral.server.webhook_rules import is_exempt, match_rules, namespace_matches, objects_match
 from corral.store import Event, ObjectKey, Store
 
@@ -50,15 +50,13 @@ class Verdict(NamedTuple):
 
 
 class Webhooks:
-    """The plug-in. `registry` converts objects to the version a rule asks for."""
+    """The plug-in. `serving` converts objects to the version a rule asks for."""
 
     name = "Webhooks"
 
-    def __init__(
-        self, store: Store, registry: Registry, random: Random, conditions: Conditions, caller: Caller
-    ) -> None:
+    def __init__(self, store: Store, serving: Serving, random: Random, conditions: Conditions, caller: Caller) -> None:
         self._store = store
-        self._registry = registry
+        self._serving = serving
         self._random = random
         self._conditions = conditions
         self._caller = caller
@@ -104,10 +102,10 @@ class Webhooks:
         if not verdict.patch or request.obj is None:
             return request
         try:
-            changed = patches.json_patch(self._converted(request.obj, request, version), verdict.patch)
+            changed = patches.json_patch(await self._converted(request.obj, request, version), verdict.patch)
         except (ApiError, ValueError) as error:
             raise _failed(hook, f"failed to apply patch: {error}") from error
-        return replace(request, obj=self._converted(changed, request, request.resource.version))
+        return replace(request, obj=await self._converted(changed, request, request.resource.version))
 
     async def validate(self, request: AdmissionRequest) -> None:
         wanted = [(hook, self._wanted_version(hook, request)) for hook in self._hooks(VALIDATING)]
@@ -143,12 +141,14 @@ class Webhooks:
         return found.version
 
     def _versions(self, request: AdmissionRequest) -> list[str]:
-        kind = self._registry.get(request.resource.group, request.resource.plural)
+        kind = self._serving.registry.get(request.resource.group, request.resource.plural)
         return [version.name for version in kind.served_versions] if kind is not None else []
 
-    def _converted(self, obj: Obj, request: AdmissionRequest, version: str) -> Obj:
-        kind = self._registry.get(request.resource.group, request.resource.plural)
-        return kind.at_version(obj, version) if kind is not None and not request.subresource else obj
+    async def _converted(self, obj: Obj, request: AdmissionRequest, version: str) -> Obj:
+        kind = self._serving.registry.get(request.resource.group, request.resource.plural)
+        if kind is None or request.subresource:
+            return obj
+        return await self._serving.convert(kind, obj, version)
 
     @staticmethod
     def _fails(hook: Hook) -> bool:
@@ -159,7 +159,7 @@ class Webhooks:
             return Verdict([], BadRequest(f'admission webhook "{hook.name}" does not support dry run'))
         uid = self._random.uid()
         try:
-            response = await self._call(hook, self._review(request, version, uid), uid)
+            response = await self._call(hook, await self._review(request, version, uid), uid)
         except CallFailed as error:
             if self._fails(hook):
                 return Verdict([], _failed(hook, f"failed to call webhook: {error}"))
@@ -173,7 +173,7 @@ class Webhooks:
     async def _call(self, hook: Hook, review: Obj, uid: str) -> Obj:
         config = hook.spec.get("clientConfig") or {}
         seconds = int(hook.spec.get("timeoutSeconds") or 10)
-        address = resolve(self._store, config)
+        address = resolve(self._store, config, query=f"timeout={format_duration(seconds)}")
         mark = "&" if "?" in address.url else "?"
         reply = await self._caller.call(
             "POST",
@@ -188,10 +188,7 @@ class Webhooks:
             timeout_s=seconds,
             suffix=f"{mark}timeout={format_duration(seconds)}",
         )
-        if reply.status != 200:
-            raise CallFailed(
-                f"the server responded with the status code {reply.status} but did not return more information"
-            )
+        check_status(reply)
         try:
             answer = msgspec.json.decode(reply.body)
             response = answer["response"]
@@ -201,7 +198,7 @@ class Webhooks:
             raise CallFailed(f'expected response.uid="{uid}"')
         return response
 
-    def _review(self, request: AdmissionRequest, version: str, uid: str) -> Obj:
+    async def _review(self, request: AdmissionRequest, version: str, uid: str) -> Obj:
         resource = request.resource
         kind = {"group": resource.group, "version": version, "kind": resource.kind}
         named = {"group": resource.group, "version": version, "resource": resource.plural}
@@ -219,8 +216,8 @@ class Webhooks:
             "namespace": request.namespace,
             "operation": request.operation,
             "userInfo": user_status(request.user),
-            "object": self._converted(request.obj, request, version) if request.obj is not None else None,
-            "oldObject": self._converted(request.old, request, version) if request.old is not None else None,
+            "object": await self._converted(request.obj, request, version) if request.obj is not None else None,
+            "oldObject": await self._converted(request.old, request, version) if request.old is not None else None,
             "dryRun": request.dry_run,
             "options": {"kind": _OPTIONS.get(request.operation, "CreateOptions"), "apiVersion": "meta.k8s.io/v1"},
         }

@@ -86,14 +86,16 @@ class Writer:
         if current is not None:
             await self._exists(served, name, current)
         if options.dry_run:
-            return Stored(key, 0, obj=obj)
-        stored = intake.ordered(served, obj)
+            return await self._as_if_kept(writing, Stored(key, 0, obj=obj))
+        stored = intake.in_order(await served.to_storage(obj))
         try:
             kept = await self._store.put(key, stored, expected=0)
         except Stale as stale:
             await self._exists(served, name, stale.current)
         except StoreError as error:
             raise refused(error) from error
+        if served.asks:
+            await served.prepare(kept)
         return served.view(kept)
 
     async def _exists(self, served: Served, name: str, current: Stored | None) -> NoReturn:
@@ -112,6 +114,8 @@ class Writer:
             writing = replace(writing, options=replace(writing.options, owned=False))
         for _ in range(UPDATE_ATTEMPTS):
             current = self._store.head(writing.key)
+            if writing.served.asks:
+                await writing.served.prepare(current)
             obj = self._read_update(writing, sent, current)
             if current is None:
                 return await self._create_by_update(writing, obj), True
@@ -125,7 +129,7 @@ class Writer:
 
     def _read_update(self, writing: Writing, sent: Obj, current: Stored | None) -> Obj:
         if writing.subresource == "scale":
-            sent = self._scaled(writing, sent)
+            sent = self._scaled(writing, current, sent)
         obj: Obj | None = None
         if writing.subresource == "status" and current is not None:
             obj = intake.read_status(writing, sent, writing.served.view(current).obj)
@@ -141,8 +145,7 @@ class Writer:
         self._check_may_appear(writing, obj["metadata"])
         return await self.create(writing, obj)
 
-    def _scaled(self, writing: Writing, scale: Obj) -> Obj:
-        current = self._store.head(writing.key)
+    def _scaled(self, writing: Writing, current: Stored | None, scale: Obj) -> Obj:
         paths = writing.served.version.scale
         if current is None or paths is None:
             raise errors.not_found(writing.served.resource, writing.name)
@@ -177,12 +180,15 @@ class Writer:
         intake.pass_on_warnings(writing, obj, old)
         await self._chain.validate(writing.admission("UPDATE", obj, old))
         if writing.options.dry_run:
-            return Stored(current.key, current.revision, obj=obj)
-        return served.view(await self._keep(writing, current, obj))
+            return await self._as_if_kept(writing, Stored(current.key, current.revision, obj=obj))
+        kept = await self._keep(writing, current, obj)
+        if served.asks:
+            await served.prepare(kept)
+        return served.view(kept)
 
     async def _keep(self, writing: Writing, current: Stored, obj: Obj) -> Stored:
         """Store the change, or remove the object when nothing holds it back any more."""
-        stored = intake.ordered(writing.served, obj)
+        stored = intake.in_order(await writing.served.to_storage(obj))
         try:
             if obj["metadata"].get("deletionTimestamp") and intake.may_go(writing.served, obj):
                 return await self._store.delete(current.key, current.revision, stored)
@@ -191,6 +197,15 @@ class Writer:
             raise
         except StoreError as error:
             raise refused(error) from error
+
+    async def _as_if_kept(self, writing: Writing, stored: Stored) -> Stored:
+        """What a dry run shows: conversion to the storage version and back may change an object."""
+        served = writing.served
+        if served.conversion is None or served.api_version == served.stored_as:
+            return stored
+        kept = Stored(stored.key, stored.revision, obj=await served.to_storage(stored.obj))
+        await served.prepare(kept)
+        return served.view(kept)
 
     async def _check_preconditions(self, writing: Writing, current: Stored, metadata: Obj) -> None:
         served, version = writing.served, metadata.get("resourceVersion") or ""

@@ -84,6 +84,11 @@ class Store:
         return self._revision
 
     @property
+    def assigned(self) -> int:
+        """The last revision that was given out; it may still be on its way to disk."""
+        return self._assigned
+
+    @property
     def compacted(self) -> int:
         """The oldest revision from which a watch or an exact list can still start."""
         return self._compacted

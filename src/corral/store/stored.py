@@ -63,7 +63,7 @@ class DecodedCache:
 class Stored:
     """One version of one object. Made by the store (or by the API for a converted view); immutable."""
 
-    __slots__ = ("_cache", "_labels", "_obj", "_owners", "_raw", "key", "revision")
+    __slots__ = ("_cache", "_labels", "_obj", "_owners", "_raw", "key", "revision", "views")
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class Stored:
         self._cache = cache
         self._labels: dict[str, str] | None = None
         self._owners: tuple[str, ...] | None = None
+        self.views: tuple[object, dict[str, Stored]] | None = None  # as readers of other versions see it, kept by them
         if cache is not None and obj is not None:
             cache.keep(self)
 

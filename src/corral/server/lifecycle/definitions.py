@@ -29,6 +29,7 @@ BUCKET = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 SHIPPED = "corral.dev/shipped-with"  # label: the release whose own declaration this definition repeats, unchanged
 _RECHECK_S = 1.0
+_ATTEMPTS = 5
 
 
 class Definitions:
@@ -71,17 +72,20 @@ class Definitions:
                 self._queue.add(Key("", key.resource))
 
     async def reconcile(self, key: Key) -> Result | None:
-        stored = self._store.get(ObjectKey(BUCKET, "", key.name))
-        if stored is None:
-            return None
-        crd = stored.obj
-        if is_deleting(crd):
-            return await self._remove(stored)
-        changed = self._accepted(crd)
-        if changed != crd and not await self._write(stored, changed):
-            self._queue.add(key)
-            return None
-        self._serve(changed)
+        for _ in range(_ATTEMPTS):
+            stored = self._store.get(ObjectKey(BUCKET, "", key.name))
+            if stored is None:
+                return None
+            crd = stored.obj
+            if is_deleting(crd):
+                return await self._remove(stored)
+            changed = self._accepted(crd)
+            if changed == crd or await self._write(stored, changed):
+                self._serve(changed)
+                return None
+            # Whoever creates a definition wants it served when that is answered, also if somebody was faster here.
+            await self._store.settled()
+        self._queue.add(key)
         return None
 
     # -- accepting ----------------------------------------------------------------------------------------------------
@@ -143,7 +147,7 @@ class Definitions:
     def _serve(self, crd: Obj) -> None:
         name, generation = crd["metadata"]["name"], crd["metadata"].get("generation") or 0
         if is_true(crd, "Established") and self._served.get(name) != generation:
-            self._api.registry.add(kind_from_crd(crd))
+            self._api.registry.add(kind_from_crd(crd, self._store.assigned))
             self._served[name] = generation
 
     def _serve_native(self, kind: KindDef) -> None:
