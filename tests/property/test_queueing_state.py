@@ -247,13 +247,13 @@ class Life:
             getattr(state, f"upsert_{kind}")(obj)
         for key in sorted(self.world.workloads):
             state.upsert_workload(self.world.workloads[key])
-        state._settle()
+        state.settle()
         return state
 
     def try_again(self) -> None:
         """Give everybody who was set aside another chance."""
         for queue in list(self.world.state.world.queues.values()):
-            self.world.state._flush_tree(queue)
+            self.world.state.flush_cluster_queue(queue.name)
 
     def outcome(self) -> dict[str, Any]:
         """Who holds what, and who was told to leave."""
@@ -264,7 +264,7 @@ class Life:
 
 
 def nodes_of(state: QueueingState) -> dict[str, QuotaNode]:
-    state._settle_structure()
+    state._upkeep.settle_structure()
     forest = state.world.forest
     return {f"queue {name}": node for name, node in forest.queues.items()} | {
         f"cohort {name}": node for name, node in forest.cohorts.items()

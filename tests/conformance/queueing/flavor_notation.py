@@ -77,7 +77,7 @@ def assign(case: Case) -> Assignment:
     features = Features(**{"granular_reasons": True, **case.features})
     scenario = Scenario("\n".join(lines) + "\n->", QueueingSettings(fair_sharing=case.fair, features=features))
     world = scenario.state.world
-    scenario.state._settle()
+    scenario.state.settle()
     world.queues["q"].node.add(usage(case.used))
     if case.neighbour_used:
         world.queues["other"].node.add(usage(case.neighbour_used))

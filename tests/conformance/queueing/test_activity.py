@@ -234,7 +234,7 @@ def test_only_changed_resource_groups_start_searches_over(name: str) -> None:
     before = state.world.queues["cq"].generation
     assert state.world.pending["cq"].is_parked(Key("default", "w"))
     state.upsert_cluster_queue({**queue(**quota), **extra})
-    state._settle()
+    state.settle()
     assert (state.world.queues["cq"].generation > before) is changes
     assert state.world.pending["cq"].is_parked(Key("default", "w")) is not changes
 

@@ -128,7 +128,7 @@ def test_sch_97_among_preemptors_the_one_within_nominal_goes_first() -> None:
     assert set(scenario.run().victims) == {"low-1", "low-2"}
     for name in ("low-1", "low-2"):
         scenario.state.delete_workload(Key("default", name))
-    scenario.state._settle()
+    scenario.state.settle()
     cycle = scenario.state._cycle
     entries = cycle._heads()
     assert all(cycle._order.is_preemptor(entry) for entry in entries)
@@ -210,7 +210,7 @@ def test_order_of_entries(name: str) -> None:
             out = {"type": "Evicted", "status": "True", "reason": "PodsReadyTimeout", "lastTransitionTime": at(when)}
             workload["status"] = {"conditions": [out]}
         scenario.state.upsert_workload(workload)
-    scenario.state._settle()
+    scenario.state.settle()
     cycle = scenario.state._cycle
     entries = cycle._heads()
     for entry in entries:
@@ -260,7 +260,7 @@ def test_a_preemptor_without_candidates_reserves(name: str) -> None:
         ->
         """
     )
-    scenario.state._settle()
+    scenario.state.settle()
     cycle = scenario.state._cycle
     (entry,) = cycle._heads()
     cycle._nominate(entry)
@@ -281,7 +281,7 @@ def test_a_borrowing_preemptor_reserves_up_to_its_borrowing_limit() -> None:
             ->
             """
         )
-        scenario.state._settle()
+        scenario.state.settle()
         (entry,) = scenario.state._cycle._heads()
         scenario.state._cycle._nominate(entry)
         assert entry.assignment is not None

@@ -58,7 +58,7 @@ def world(
 def nominate(built: QueueingWorld, workload: Obj) -> Entry:
     """Give one workload flavors and places, nothing more."""
     built.put(workload)
-    built.state._settle()
+    built.state.settle()
     (entry,) = built.state._cycle._heads()
     built.state._cycle._nominate(entry)
     return entry
@@ -312,7 +312,7 @@ NET = {
 def test_a_second_pass_takes_only_what_it_does_not_hold(name: str) -> None:
     before, after, expected = NET[name]
     built = world({"tas-a": {"cpu": 10}}, nodes={"tas-a/node-a": {"cpu": "4"}, "tas-a/node-b": {"cpu": "4"}})
-    built.state._settle()
+    built.state.settle()
     held = make_assignment("main", {"cpu": "tas-a"}, {"cpu": sum(before.values())}, sum(before.values()))
     domains = [{"values": [host], "count": count} for host, count in before.items()]
     held["topologyAssignment"] = {"levels": [HOST], "domains": domains}

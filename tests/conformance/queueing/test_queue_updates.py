@@ -211,7 +211,7 @@ def test_queues_of_one_tree_are_flushed_once_together() -> None:
     before = {name: queue.generation for name, queue in queues.items()}
     world.state.flush_cluster_queue("a")
     world.state.flush_cluster_queue("b")
-    world.state._settle()
+    world.state.settle()
     assert {name: queue.generation - before[name] for name, queue in queues.items()} == {"a": 1, "b": 1}
     assert not any(world.state.world.pending[name].is_parked(key(name)) for name in ("a", "b"))
 
@@ -238,7 +238,7 @@ def moved_by_a_flush(world: QueueingWorld, *flushed: str) -> dict[str, int]:
     assert not any(queue.active for queue in queues.values())
     for name in flushed:
         world.state.flush_cluster_queue(name)
-    world.state._settle()
+    world.state.settle()
     return {name: queue.active for name, queue in queues.items()}
 
 

@@ -411,7 +411,7 @@ def test_a_changed_priority_of_a_running_workload_gives_others_another_chance(na
     assert pending.is_parked(key)
     spec = {field: value for field, value in running["spec"].items() if field != "priorityClassRef"}
     world.put(reserve({**running, "spec": {**spec, **after}}, "cq", assignment))
-    world.state._settle()
+    world.state.settle()
     assert pending.is_parked(key) is not triggers
 
 

@@ -26,7 +26,7 @@ HOST = "kubernetes.io/hostname"
 def bookmark(text: str) -> int:
     """The flavor index a nominated workload will go on after; -1 starts over."""
     scenario = Scenario(text + "\n->")
-    scenario.state._settle()
+    scenario.state.settle()
     entries = scenario.state._cycle._heads()
     (entry,) = entries
     scenario.state._cycle._nominate(entry)

@@ -22,7 +22,7 @@ def build(text: str, queue: str, *candidates: str, cpu: int = 1) -> tuple[Preemp
     """A preemptor in `queue` and the reservations of the queues that are candidates."""
     scenario = Scenario(text + "\n->", QueueingSettings(fair_sharing=True))
     scenario.state.upsert_workload(make_workload("incoming", f"lq-{queue}", requests={"cpu": cpu}))
-    scenario.state._settle()
+    scenario.state.settle()
     world = scenario.state.world
     (info,) = [info for key, info in world.workloads.items() if key.name == "incoming"]
     preemptor = Preemptor(

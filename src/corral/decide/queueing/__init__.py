@@ -1,4 +1,11 @@
 """Everything a queueing cluster decides: who is admitted where, who must make room, and why the others wait.
 
 Start at `state.QueueingState`: feed it API objects as they change, ask it for the next `CyclePlan`, act on the plan.
+
+- what is kept: `world`, made of `clusterqueue`, `quota`, `pending`, `tally`, `admission_fairness` and `topology/`
+- what an object says: `decode`; for Workloads `surroundings` and `workload`
+- what changes on an event: `intake` for Workloads, which moves them between `waiting` and `bookings`; `upkeep` says
+  who gets another chance and `activity` which queues can admit
+- what is decided: `cycle`, which asks `nomination` (`flavors`, `preemption`, `fair_preemption`) and returns a `plan`
+- what is asked: `questions`, answered by `views` and `explain`
 """

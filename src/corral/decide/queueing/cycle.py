@@ -157,10 +157,6 @@ class Cycle:
             return True
         return False
 
-    def _change_topology(self, domains: TopologyUsage, sign: int) -> None:
-        for flavor, usage in domains.items():
-            self.world.topology.change(flavor, usage, sign)
-
     # -- processing -----------------------------------------------------------------------------------------------
 
     def _process(self, entry: Entry) -> bool:
@@ -273,12 +269,12 @@ class Cycle:
         claimed = list(self._claimed.values())
         for target in claimed:
             target.reservation.queue.remove(target.reservation)
-            self._change_topology(target.reservation.topology_usage, -1)
+            self.world.topology.give_back(target.reservation.topology_usage)
         entry.item.cursor = None
         self._nominator.assign(entry, _nominated_flavors(entry))
         for target in claimed:
             target.reservation.queue.add(target.reservation)
-            self._change_topology(target.reservation.topology_usage, 1)
+            self.world.topology.take(target.reservation.topology_usage)
         if entry.nominated.mode is Mode.FIT:
             entry.nominated.set_mode(Mode.DEFERRED_FIT)
 
@@ -311,12 +307,12 @@ class Cycle:
     def _change_holds(self, sign: int) -> None:
         for queue, usage, domains in self._temporary:
             (queue.node.add if sign > 0 else queue.node.remove)(usage)
-            self._change_topology(domains, sign)
+            (self.world.topology.take if sign > 0 else self.world.topology.give_back)(domains)
 
     def _hold(self, queue: ClusterQueue, usage: Usage, domains: TopologyUsage) -> None:
         """Keep usage from later entries until the round ends."""
         queue.node.add(usage)
-        self._change_topology(domains, 1)
+        self.world.topology.take(domains)
         self._temporary.append((queue, usage, domains))
 
     def _skip(self, entry: Entry, message: str, *, preempting: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from corral.core.meta import Key
 from corral.decide.queueing.amounts import format_amount
 from corral.decide.queueing.clusterqueue import ClusterQueue
+from corral.decide.queueing.messages import NAMESPACE_MISMATCH
 from corral.decide.queueing.model import FlavorResource, WorkloadInfo
 from corral.decide.queueing.pending import PendingQueue
 from corral.decide.queueing.views import Explanation, Shortage
@@ -13,14 +14,15 @@ from corral.decide.queueing.world import World
 _MAX_BLOCKERS = 10
 
 
-def explain(world: World, info: WorkloadInfo, refused: tuple[str, str] | None) -> Explanation:
-    """The story of one workload; `refused` says why it is in no queue."""
+def explain(world: World, info: WorkloadInfo) -> Explanation:
+    """The story of one workload."""
     if info.finished:
         return Explanation(info.key, "finished", info.cluster_queue, None, "Finished", "The workload is finished")
     if info.reserving or info.key in world.reservations:
         return _holding(world, info)
-    spec = world.local_queues.get(Key(info.key.namespace, info.queue))
+    spec = world.local_queue_of(info)
     name = spec.cluster_queue if spec is not None else ""
+    refused = inadmissible(world, info)
     if refused is not None:
         return Explanation(info.key, "inadmissible", name, None, *refused)
     if not info.active:
@@ -28,6 +30,40 @@ def explain(world: World, info: WorkloadInfo, refused: tuple[str, str] | None) -
     if info.on_hold:
         return Explanation(info.key, "inadmissible", name, None, info.on_hold, "The workload is held back by a gate")
     return _waiting(world, info, world.queues[name], world.pending[name])
+
+
+def inadmissible(world: World, info: WorkloadInfo) -> tuple[str, str] | None:
+    """Reason and message for a workload that is in no queue; None when it is queued or has quota."""
+    found = None if info.reserving or info.finished else _obstacle(world, info)
+    if found is None or world.settings.features.granular_reasons:
+        return found
+    return "Inadmissible", found[1]
+
+
+def _obstacle(world: World, info: WorkloadInfo) -> tuple[str, str] | None:
+    """Granular reason and message of what is between a workload and a queue that can admit it."""
+    if info.uncounted:
+        return "Misconfigured", info.uncounted
+    spec = world.local_queue_of(info)
+    if spec is None:
+        return "Misconfigured", f"LocalQueue {info.queue} doesn't exist"
+    if not spec.is_open:
+        return "Suspended", f"LocalQueue {info.queue} is inactive"
+    queue = world.queues.get(spec.cluster_queue)
+    if queue is None:
+        return "Misconfigured", f"ClusterQueue {spec.cluster_queue} doesn't exist"
+    if queue.inactive is not None:
+        return "Suspended", f"ClusterQueue {queue.name} is inactive"
+    return None
+
+
+def refusal(world: World, info: WorkloadInfo) -> str:
+    """Why a waiting workload would be refused whatever the quota; empty when it would be tried."""
+    spec = world.local_queue_of(info)
+    queue = world.queues.get(spec.cluster_queue) if spec is not None else None
+    if queue is None:
+        return ""
+    return info.invalid if world.namespace_matches(queue, info.key.namespace) else NAMESPACE_MISMATCH
 
 
 def _holding(world: World, info: WorkloadInfo) -> Explanation:

@@ -107,13 +107,25 @@ class WorkloadDecoder:
         """`rank_of` says how far down a queue's list a flavor is."""
         self.settings = settings
         self._rank_of = rank_of
-        self.overheads = overheads or {}
+        self.overheads = {} if overheads is None else overheads
         self.devices = devices or Devices(settings)
         self.limits: dict[str, NamespaceLimits] = {}
         """Limit ranges by namespace."""
         self._templates: dict[bytes, TemplateInfo] = {}
         self._known: dict[Shapes, tuple[PodSets, Shapes]] = {}
         self._encode = msgspec.json.Encoder().encode
+
+    def set_limits(self, namespace: str, limits: NamespaceLimits) -> None:
+        """Say what the limit ranges of a namespace come to."""
+        if limits == NO_LIMITS:
+            self.limits.pop(namespace, None)
+        else:
+            self.limits[namespace] = limits
+
+    def forget_templates(self) -> None:
+        """Read pod templates anew, after overheads changed."""
+        self._templates.clear()
+        self._known.clear()
 
     def template(self, spec: Obj, limits: NamespaceLimits = NO_LIMITS) -> TemplateInfo:
         """The meaning of a pod spec; equal specs cost one dictionary lookup."""

@@ -70,6 +70,13 @@ class World:
         spec = self.local_queue_of(info)
         return self.pending.get(spec.cluster_queue) if spec is not None and spec.is_open else None
 
+    def flavor_rank(self, local_queue: Key, flavor: str) -> int:
+        """How far down the list of the queue it leads to a flavor is."""
+        spec = self.local_queues.get(local_queue)
+        queue = self.queues.get(spec.cluster_queue) if spec is not None else None
+        flavors = queue.spec.groups[0].flavors if queue is not None and queue.spec.groups else ()
+        return flavors.index(flavor) if flavor in flavors else 0
+
     def tally(self, name: str) -> Tally:
         return self.tallies.get(name) or self.tallies.setdefault(name, Tally())
 
@@ -108,6 +115,11 @@ class World:
         self.topology.give_back(reservation.topology_usage)
         self._count(reservation, -1)
         return reservation
+
+    def forget_places(self, key: Key) -> None:
+        """Its places on nodes need not be looked for any more."""
+        self.second_pass.pop(key, None)
+        self.unplaced.pop(key, None)
 
     def _count(self, reservation: Reservation, by: int) -> None:
         if by > 0:
