@@ -3,61 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner
+from tests.conformance.served_cli import JOBS, Run, job, serve, until
 
-from corral.cli.main import corral
 from corral.client.sync import SyncClient
-from corral.controllers.queueing.setup import Queueing
-from corral.core.resource import Resource
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
-from corral.kinds.registry import native_kinds
-
-JOBS = Resource("batch", "v1", "jobs", "Job")
-
-Run = Callable[..., Awaitable[str]]
-
-
-def job(name: str, cpu: str) -> dict[str, object]:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    return {
-        "metadata": {"name": name, "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-    }
-
-
-async def serve(tmp_path: Path, scenario: Callable[[EmbeddedApi, Run], Awaitable[None]]) -> None:
-    queueing = Queueing()
-    embedded = EmbeddedApi(None, plugins=queueing.plugins, extras=[queueing.visibility])
-    for kind in native_kinds():
-        embedded.api.registry.add(kind)
-    queueing.setup(embedded.manager)
-    await embedded.start()
-    kubeconfig = tmp_path / "kubeconfig"
-    embedded.server.write_kubeconfig(kubeconfig)
-
-    async def run(*words: str) -> str:
-        arguments = [*words, "--kubeconfig", str(kubeconfig)]
-        result = await asyncio.to_thread(CliRunner().invoke, corral, arguments)
-        assert result.exit_code == 0, f"{result.output} {result.exception!r}"
-        return result.output
-
-    try:
-        await scenario(embedded, run)
-    finally:
-        await embedded.stop()
-
-
-async def until(test: Callable[[], Awaitable[bool]]) -> None:
-    for _ in range(200):
-        if await test():
-            return
-        await asyncio.sleep(0.02)
-    pytest.fail("did not happen")
 
 
 async def test_queues_are_created_listed_stopped_and_resumed(tmp_path: Path) -> None:

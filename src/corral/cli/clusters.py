@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from corral.cli.lookup import get_named
 from corral.cli.options import client_of, cluster_options
+from corral.cli.printing import print_table
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import NotFound
@@ -59,7 +60,7 @@ def list_(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """List workers with their state and how many workloads they run."""
     manager = client_of(kubeconfig_path, context)
     running = _running(manager)
-    rows = [("NAME", "ACTIVE", "CONFIGS", "RUNNING", "MESSAGE")]
+    rows = []
     configs = manager.list(join.MULTI_KUEUE_CONFIGS)["items"]
     for cluster in manager.list(join.MULTI_KUEUE_CLUSTERS)["items"]:
         name = name_of(cluster)
@@ -74,7 +75,11 @@ def list_(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
                 str(active.get("message", "")),
             )
         )
-    _print(rows)
+    print_table(("NAME", "ACTIVE", "CONFIGS", "RUNNING", "MESSAGE"), rows)
+    if not rows:
+        click.echo(
+            "This cluster has no workers; `corral clusters add NAME --worker-context CONTEXT` adds one.", err=True
+        )
 
 
 @clusters.command()
@@ -83,17 +88,17 @@ def list_(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
 def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """Show one worker: its connection, and the workloads it runs or is asked for."""
     manager = client_of(kubeconfig_path, context)
-    cluster = manager.get(join.MULTI_KUEUE_CLUSTERS, name)
+    cluster = get_named(manager, join.MULTI_KUEUE_CLUSTERS, name)
     for entry in conditions.conditions_of(cluster):
         click.echo(
             f"{entry['type']}: {entry['status']} ({entry.get('reason')}) {entry.get('message')} since {entry.get('lastTransitionTime')}"
         )
-    rows = [("NAMESPACE", "WORKLOAD", "STATE")]
+    rows = []
     for workload in manager.list(WORKLOADS)["items"]:
         state = _state_on(workload, name)
         if state:
             rows.append((workload["metadata"]["namespace"], name_of(workload), state))
-    _print(rows)
+    print_table(("NAMESPACE", "WORKLOAD", "STATE"), rows)
 
 
 @clusters.command()
@@ -103,7 +108,7 @@ def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | No
 def drain(name: str, config_name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """Give NAME no more work: take it out of the config. What runs there is moved to other workers."""
     manager = client_of(kubeconfig_path, context)
-    manager.get(join.MULTI_KUEUE_CLUSTERS, name)
+    get_named(manager, join.MULTI_KUEUE_CLUSTERS, name)
     join.remove_from_config(manager, config_name, name)
     click.echo(f"cluster {name} taken out of MultiKueueConfig {config_name}; `corral clusters add {name}` puts it back")
 
@@ -118,7 +123,7 @@ def remove(
 ) -> None:
     """Remove a worker: take it out of the config, delete its MultiKueueCluster and Secret."""
     manager = client_of(kubeconfig_path, context)
-    manager.get(join.MULTI_KUEUE_CLUSTERS, name)
+    get_named(manager, join.MULTI_KUEUE_CLUSTERS, name)
     busy = _running(manager).get(name, 0)
     if busy and not force:
         raise click.ClickException(
@@ -152,9 +157,3 @@ def _state_on(workload: Obj, cluster: str) -> str:
     if status.get("clusterName") == cluster:
         return "running here"
     return "asked" if cluster in (status.get("nominatedClusterNames") or []) else ""
-
-
-def _print(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

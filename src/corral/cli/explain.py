@@ -6,70 +6,144 @@ from pathlib import Path
 
 import click
 
-from corral.cli.lookup import PODS, events_of, object_named, pods_of, workload_of
+from corral.cli.describe_queue import describe_queue
+from corral.cli.lookup import PODS, events_of, object_named, pods_of, shortened, workload_of
 from corral.cli.options import client_of, cluster_options, namespace_of
+from corral.cli.placed import member_client, placements_of
+from corral.cli.surroundings import surroundings_of
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
-from corral.decide.explain import Surroundings
 from corral.decide.explain import explain as explain_workload
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
-LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
-CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
-
-CLUSTER_PLACEMENTS = Resource(
-    "placement.kubernetes-fleet.io", "v1beta1", "clusterresourceplacements", "ClusterResourcePlacement", False
-)
-PLACEMENTS = Resource("placement.kubernetes-fleet.io", "v1beta1", "resourceplacements", "ResourcePlacement")
+PRIORITY_CLASSES = Resource("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False)
 MAX_TROUBLES = 5
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+NO_NODES = (
+    "This cluster has no nodes: on a manager, give ClusterQueue {queue} the admission check that dispatches "
+    "(`kubectl get admissionchecks`), and the workers a queue of the same name."
+)
 
 
 @click.command()
 @click.argument("target", nargs=-1, required=True)
 @cluster_options
 def explain(target: tuple[str, ...], namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Say why TARGET (job/NAME, pytorchjob/NAME, workload/NAME …) waits, where it runs, or how it ended."""
+    """Say why TARGET (job/NAME, pytorchjob/NAME, workload/NAME …) waits, where it runs, or how it ended; of a queue
+    (localqueue/NAME, clusterqueue/NAME), what of its quota is used and who waits in it.
+
+    \b
+    corral explain job/train
+    corral explain pytorchjob mnist -n research
+    corral explain localqueue/user-queue
+    """
     client = client_of(kubeconfig_path, context)
     namespace = namespace_of(client, namespace)
     resource, obj = object_named(client, target, namespace)
+    if resource.kind in ("ClusterQueue", "LocalQueue"):
+        describe_queue(client, obj)
+    elif not _explain(client, resource, obj, namespace):
+        _explain_placed(client, kubeconfig_path, resource, obj, namespace)
+
+
+def _explain(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> bool:
+    """Tell about an object of this cluster; False when it is one of a hub, which only places it."""
     workload = workload_of(client, resource, obj, namespace)
     if workload is not None:
         _tell(client, resource, obj, workload, namespace)
-        return
+        return True
     if resource.kind == "CronJob":
         _tell_cron_job(client, obj, namespace)
-        return
+        return True
+    if placements_of(client, resource.kind, name_of(obj), namespace):
+        return False
+    if not _is_job(resource):
+        click.echo(f"{resource.kind} {name_of(obj)} is not a job; `corral explain` tells about jobs, pods and queues.")
+        return True
     pods = pods_of(client, resource, obj, namespace)
     queued = [(pod, found) for pod in pods if (found := workload_of(client, PODS, pod, namespace)) is not None]
     for pod, found in queued:
         _tell(client, PODS, pod, found, namespace)
     if not queued:
         _tell_unqueued(client, resource.kind, obj, pods, namespace)
+    return True
+
+
+def _is_job(resource: Resource) -> bool:
+    """Whether an object may have pods: what has none waits for nothing."""
+    return resource.namespaced and (resource.kind == "Pod" or resource.group not in ("", "kueue.x-k8s.io"))
+
+
+def _explain_placed(
+    client: SyncClient, kubeconfig_path: Path | None, resource: Resource, obj: Obj, namespace: str
+) -> None:
+    """On a hub: where an object was placed, and what it does there, as far as the members can be asked."""
+    click.echo(f"{resource.kind} {name_of(obj)} is placed, not run here.")
+    for placed in placements_of(client, resource.kind, name_of(obj), namespace):
+        where = f" -n {namespace}" if placed.kind == "ResourcePlacement" else ""
+        click.echo(f"  {placed}; `corral fleet describe {name_of(placed.placement)}{where}` says more")
+        if told := conditions.find(placed.placement, "corral.dev/JobsFinished"):
+            click.echo(f"  {told.get('message')}")
+        for member in placed.members:
+            there = member_client(kubeconfig_path, member)
+            if there is not None:
+                _explain_on(there, member, resource, obj, namespace)
+
+
+def _explain_on(member: SyncClient, name: str, resource: Resource, obj: Obj, namespace: str) -> None:
+    try:
+        copy = member.get(resource, name_of(obj), namespace)
+    except NotFound:
+        click.echo(f"On {name}: it is not there, or not any more.")
+        return
+    except ApiError as error:
+        click.echo(f"On {name}: {error}")
+        return
+    click.echo(f"On {name}:")
+    _explain(member, resource, copy, namespace)
 
 
 def _tell(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, namespace: str) -> None:
-    found = explain_workload(workload, _surroundings(client, workload, namespace))
+    found = explain_workload(workload, surroundings_of(client, workload, namespace))
     click.echo(f"{resource.kind} {name_of(obj)}: {found.headline}")
+    advice = found.advice
     if conditions.is_true(workload, "Admitted") and not conditions.is_true(workload, "Finished"):
-        for trouble in _troubles(client, resource, obj, namespace):
+        pods = pods_of(client, resource, obj, namespace) if resource.kind != "Workload" else []
+        for trouble in _troubles(pods):
             click.echo(f"  {trouble}")
+        if not status_of(workload).get("clusterName") and any(map(_unscheduled, pods)) and not _has_nodes(client):
+            advice = NO_NODES.format(queue=(status_of(workload).get("admission") or {}).get("clusterQueue"))
     for fact in found.facts:
         click.echo(f"  {fact}")
-    if found.advice:
-        click.echo(f"  -> {found.advice}")
+    if advice:
+        click.echo(f"  -> {advice}")
 
 
-def _troubles(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[str]:
+def _has_nodes(client: SyncClient) -> bool:
+    try:
+        return bool(client.call("GET", "/api/v1/nodes", {"limit": "1"}).get("items"))
+    except ApiError:
+        return True  # not ours to see
+
+
+def _unscheduled(pod: Obj) -> str:
+    """Why no node takes a pod; nothing for one that has a node or is not looked at."""
+    scheduled = conditions.find(pod, "PodScheduled") or {}
+    gated = scheduled.get("reason") == "SchedulingGated"
+    return str(scheduled.get("message") or "") if scheduled.get("status") == "False" and not gated else ""
+
+
+def _troubles(pods: list[Obj]) -> list[str]:
     """What keeps pods of an admitted job from running; a manager shows those of its workers."""
-    if resource.kind == "Workload":
-        return []
     found = []
-    for pod in pods_of(client, resource, obj, namespace):
+    for pod in pods:
         status = status_of(pod)
+        if why := _unscheduled(pod):
+            found.append(f"pod {name_of(pod)} has no node: {why}")
         for entry in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
             if trouble := _trouble(entry.get("state") or {}):
                 found.append(f"pod {name_of(pod)}, container {entry['name']}: {trouble}")
@@ -108,74 +182,28 @@ def _tell_unqueued(
     client: SyncClient, kind: str, obj: Obj, pods: list[Obj], namespace: str, *, advise: bool = True
 ) -> None:
     """Without a Workload nothing waits for quota: what is left are the pods and what events say."""
-    placed = _placements(client, kind, obj, namespace)
-    if placed:
-        click.echo(f"{kind} {name_of(obj)} is placed, not run here.")
-        for line in placed:
-            click.echo(f"  {line}")
-        return
     queue = labels_of(obj).get(QUEUE_LABEL) or annotations_of(obj).get(QUEUE_LABEL)
+    events = events_of(client, obj, namespace)
+    refused = [event for event in events if event.get("type") == "Warning"][-1:]
     why = f"its queue is {queue}, but nothing was queued for it yet" if queue else "it names no queue"
-    click.echo(f"{kind} {name_of(obj)} has no Workload: {why}.")
+    click.echo(f"{kind} {name_of(obj)} has no Workload: {refused[0]['message'] if queue and refused else why}.")
     for pod in pods:
-        scheduled = conditions.find(pod, "PodScheduled") or {}
-        waits = f" ({scheduled['message']})" if scheduled.get("status") == "False" and scheduled.get("message") else ""
+        waits = f" ({found})" if (found := _unscheduled(pod)) else ""
         click.echo(f"  pod {name_of(pod)}: {status_of(pod).get('phase')}{waits}")
-    for event in events_of(client, obj, namespace):
-        click.echo(f"  {event.get('reason')}: {event.get('message')}")
-    if advise and queue:
-        click.echo(f"  -> If this stays so, no queueing runs here, or {kind} is not among its integrations.frameworks.")
-    elif advise:
-        click.echo(f"  -> Set the label {QUEUE_LABEL} when you create it, and it is queued.")
+    for event in events:
+        if not (queue and event in refused):
+            click.echo(f"  {event.get('reason')}: {event.get('message')}")
+    if advise and (advice := _unqueued_advice(client, kind, bool(queue), refused)):
+        click.echo(f"  -> {advice}")
 
 
-def _placements(client: SyncClient, kind: str, obj: Obj, namespace: str) -> list[str]:
-    """On a hub: the placements that took an object, and where to."""
-    found = []
-    for resource in (CLUSTER_PLACEMENTS, PLACEMENTS):
-        try:
-            items = client.list(resource, namespace if resource.namespaced else "")["items"]
-        except NotFound:
-            continue  # not a hub
-        for item in items:
-            selected = [(entry.get("kind"), entry.get("name"), entry.get("namespace") or "") for entry in _taken(item)]
-            if (kind, name_of(obj), namespace) in selected:
-                clusters = [str(entry.get("clusterName")) for entry in status_of(item).get("placementStatuses") or []]
-                where = ", ".join(clusters) or "no cluster yet"
-                found.append(f"{resource.kind} {name_of(item)}: {where}; `corral fleet describe` says more")
-    return found
-
-
-def _taken(placement: Obj) -> list[Obj]:
-    taken: list[Obj] = status_of(placement).get("selectedResources") or []
-    return taken
-
-
-def _surroundings(client: SyncClient, workload: Obj, namespace: str) -> Surroundings:
-    local = _get(client, LOCAL_QUEUES, str(spec_of(workload).get("queueName") or ""), namespace)
-    name = str(spec_of(local).get("clusterQueue") or "") if local else ""
-    queue = _get(client, CLUSTER_QUEUES, name, "")
-    position = _position(client, name, namespace, name_of(workload)) if queue else None
-    return Surroundings(local, queue, position, events_of(client, workload, namespace))
-
-
-def _get(client: SyncClient, resource: Resource, name: str, namespace: str) -> Obj | None:
-    if not name:
-        return None
-    try:
-        return client.get(resource, name, namespace)
-    except NotFound:
-        return None
-
-
-def _position(client: SyncClient, queue: str, namespace: str, workload: str) -> int | None:
-    path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads"
-    try:
-        items = client.call("GET", path, {"limit": "100000"}).get("items") or []
-    except ApiError:
-        return None  # the visibility API is optional
-    for item in items:
-        metadata = item.get("metadata") or {}
-        if metadata.get("name") == workload and metadata.get("namespace") == namespace:
-            return int(item.get("positionInClusterQueue", 0))
-    return None
+def _unqueued_advice(client: SyncClient, kind: str, has_queue: bool, refused: list[Obj]) -> str:
+    if not has_queue:
+        return f"Set the label {QUEUE_LABEL} when you create it, and it is queued."
+    if refused and refused[0].get("reason") == "WorkloadPriorityClassNotFound":
+        names = [name_of(item) for item in client.list(PRIORITY_CLASSES)["items"]]
+        known = f"name one of {shortened(names)} in the label {PRIORITY_LABEL}" if names else "leave the label away"
+        return f"Create the WorkloadPriorityClass, or {known}."
+    if refused:
+        return ""
+    return f"If this stays so, no queueing runs here, or {kind} is not among its integrations.frameworks."

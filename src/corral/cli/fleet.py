@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from corral.cli.lookup import events_of
+from corral.cli.lookup import events_of, get_named, shortened
 from corral.cli.options import client_of, cluster_options
 from corral.cli.printing import age, print_table
 from corral.client.sync import SyncClient
 from corral.core.conditions import conditions_of, find
-from corral.core.errors import Conflict, Forbidden, NotFound
+from corral.core.errors import Conflict, Forbidden
 from corral.core.meta import Obj, is_deleting, labels_of, name_of, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time, parse_time
@@ -146,16 +146,29 @@ def _state(placement: Obj) -> str:
 @click.argument("name")
 @cluster_options
 def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Show a placement (a ResourcePlacement with -n) or, when there is none of that name, a member."""
+    """Show a member or a placement. A ResourcePlacement is looked for in all namespaces, or in that of -n."""
     hub = client_of(kubeconfig_path, context)
-    try:
-        placement = hub.get(PLACEMENTS if namespace else CLUSTER_PLACEMENTS, name, namespace)
-    except NotFound:
-        if namespace:
-            raise
-        _describe_member(hub, hub.get(MEMBER_CLUSTERS, name))
-        return
-    _describe_placement(hub, placement)
+    members = [] if namespace else hub.list(MEMBER_CLUSTERS)["items"]
+    placements = list(_placements(hub, namespace))
+    found = [placement for placement in placements if name_of(placement) == name]
+    for placement in found:
+        _describe_placement(hub, placement)
+    for member in members:
+        if name_of(member) == name:
+            _describe_member(hub, member)
+            return
+    if not found:
+        where = f" in namespace {namespace}" if namespace else ""
+        known = [f"members {shortened(map(name_of, members))}"] if members else []
+        known += [f"placements {shortened(map(_qualified, placements))}"] if placements else []
+        raise click.ClickException(
+            f"there is no {'' if namespace else 'member and no '}placement called {name}{where}; "
+            + (f"there are {' and '.join(known)}" if known else "there are none at all: is this a hub?")
+        )
+
+
+def _qualified(obj: Obj) -> str:
+    return f"{namespace_of(obj)}/{name_of(obj)}" if namespace_of(obj) else name_of(obj)
 
 
 def _describe_placement(hub: SyncClient, placement: Obj) -> None:
@@ -273,7 +286,7 @@ def uncordon(cluster: str, namespace: str, context: str, kubeconfig_path: Path |
 def _set_taints(hub: SyncClient, cluster: str, change: object) -> None:
     assert callable(change)
     for _ in range(5):
-        member = hub.get(MEMBER_CLUSTERS, cluster)
+        member = get_named(hub, MEMBER_CLUSTERS, cluster)
         version = member["metadata"]["resourceVersion"]
         patch = {
             "metadata": {"resourceVersion": version},
@@ -294,7 +307,7 @@ def approve(name: str, namespace: str, context: str, kubeconfig_path: Path | Non
     """Approve a stage of an update run: NAME is the (Cluster)ApprovalRequest."""
     hub = client_of(kubeconfig_path, context)
     resource = APPROVALS if namespace else CLUSTER_APPROVALS
-    request = hub.get(resource, name, namespace)
+    request = get_named(hub, resource, name, namespace)
     entry = {
         "type": "Approved",
         "status": "True",

@@ -13,6 +13,7 @@ import yaml
 
 from corral.cli.lookup import PODS, object_named, pods_of, workload_of
 from corral.cli.options import client_of, cluster_options, namespace_of
+from corral.cli.placed import member_client, placements_of
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.core import conditions
@@ -43,12 +44,19 @@ def logs(
     context: str,
     kubeconfig_path: Path | None,
 ) -> None:
-    """Print the logs of TARGET (job/NAME, pytorchjob/NAME, pod/NAME …), wherever its pods run."""
+    """Print the logs of TARGET (job/NAME, pytorchjob/NAME, pod/NAME …), wherever its pods run.
+
+    \b
+    corral logs job/train
+    corral logs pytorchjob/mnist --follow --tail 20
+    """
     client = client_of(kubeconfig_path, context)
     namespace = namespace_of(client, namespace)
     resource, obj = object_named(client, target, namespace)
     workload = workload_of(client, resource, obj, namespace)
     found = _where(client, resource, obj, workload, namespace, kueue_namespace)
+    if not found and workload is None:
+        found = _on_members(client, kubeconfig_path, resource, obj, namespace)
     if not found:
         raise click.ClickException(_no_pods(f"{resource.kind} {name_of(obj)}", workload))
     query = {
@@ -101,6 +109,33 @@ def _where(
         return [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
     pods = pods_of(client, resource, obj, namespace)
     return [(on(_cluster_of(workload_of(client, PODS, pod, namespace))), pod) for pod in pods]
+
+
+def _on_members(
+    hub: SyncClient, kubeconfig_path: Path | None, resource: Resource, obj: Obj, namespace: str
+) -> list[tuple[SyncClient, Obj]]:
+    """The pods of an object that a hub placed, on the members the kubeconfig has contexts of."""
+    placements = placements_of(hub, resource.kind, name_of(obj), namespace)
+    members = sorted({member for placed in placements for member in placed.members})
+    found, unknown = [], []
+    for member in members:
+        there = member_client(kubeconfig_path, member)
+        if there is None:
+            unknown.append(member)
+        else:
+            click.echo(f"# on cluster {member}", err=True)
+            found += [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
+    job = f"{resource.kind} {name_of(obj)}"
+    if not found and unknown:
+        raise click.ClickException(
+            f"{job} is placed on {', '.join(unknown)}, and the kubeconfig has no context called so; "
+            "name the member's own with --context"
+        )
+    if not found and members:
+        raise click.ClickException(
+            f"{job} is placed on {', '.join(members)} and has no pods there; `corral explain` says more"
+        )
+    return found
 
 
 def _cluster_of(workload: Obj | None) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 
 import click
 
 from corral.client.sync import SyncClient
-from corral.core.errors import Forbidden, NotFound
-from corral.core.meta import Obj, is_owned_by, name_of, owner_references_of, uid_of
+from corral.core.errors import ApiError, Forbidden, NotFound
+from corral.core.meta import Obj, is_owned_by, name_of, namespace_of, owner_references_of, uid_of
 from corral.core.resource import Resource
 
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 PODS = Resource("", "v1", "pods", "Pod")
 HOW_TO_NAME = "write KIND/NAME, for example job/train or pytorchjob/mnist"
+MAX_NAMES = 8
 
 
 def resource_named(client: SyncClient, word: str) -> Resource:
@@ -23,7 +26,49 @@ def resource_named(client: SyncClient, word: str) -> Resource:
     for found, names in _discover(client):
         if wanted in names and (not group or found.group.startswith(group)):
             return found
-    raise click.ClickException(f"the server does not know a resource type {word!r}")
+    known = {name for _, names in _discover(client) for name in names if name}
+    close = _or(get_close_matches(wanted, sorted(known), n=2))
+    raise click.ClickException(
+        f"the server does not know a resource type {word!r}" + (f"; did you mean {close}?" if close else "")
+    )
+
+
+def get_named(client: SyncClient, resource: Resource, name: str, namespace: str = "") -> Obj:
+    """An object by its name; the error of one that is not there says what is."""
+    try:
+        return client.get(resource, name, namespace)
+    except NotFound as error:
+        raise click.ClickException(f"{error}{instead_of(client, resource, name, namespace)}") from error
+
+
+def instead_of(client: SyncClient, resource: Resource, name: str, namespace: str = "") -> str:
+    """What there is where an object of that name is not: the namespace that has it, similar names, or all names."""
+    try:
+        items = client.list(resource)["items"]
+    except ApiError:
+        return ""  # of a kind that is not served, or not ours to list
+    elsewhere = sorted(namespace_of(item) for item in items if name_of(item) == name)
+    if elsewhere:
+        return f"; there is one in namespace {_or(elsewhere)}: add -n {elsewhere[0]}"
+    names = sorted(name_of(item) for item in items if namespace_of(item) == namespace)
+    similar = [known for known in names if known.startswith(name)] or get_close_matches(name, names, n=3)
+    if similar:
+        return f"; did you mean {_or(similar[:3])}?"
+    where = f" in namespace {namespace}" if namespace else ""
+    if not names:
+        return f"; there are no {resource.plural}{where}"
+    return f"; there {'is' if len(names) == 1 else 'are'} {shortened(names)}{where}"
+
+
+def shortened(names: Iterable[str]) -> str:
+    """Names with commas, the first of many only."""
+    listed = list(names)
+    more = len(listed) - MAX_NAMES
+    return ", ".join(listed[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _or(names: list[str]) -> str:
+    return " or ".join(names)
 
 
 @lru_cache(maxsize=8)
@@ -59,8 +104,10 @@ def object_named(client: SyncClient, words: tuple[str, ...], namespace: str) -> 
         return _job_named(client, words[0], namespace)
     else:
         raise click.UsageError(HOW_TO_NAME)
+    if not kind or not name:
+        raise click.UsageError(HOW_TO_NAME)
     resource = resource_named(client, kind)
-    return resource, client.get(resource, name, namespace)
+    return resource, get_named(client, resource, name, namespace if resource.namespaced else "")
 
 
 def _job_named(client: SyncClient, name: str, namespace: str) -> tuple[Resource, Obj]:
@@ -68,7 +115,8 @@ def _job_named(client: SyncClient, name: str, namespace: str) -> tuple[Resource,
     try:
         return resource, client.get(resource, name, namespace)
     except NotFound as error:
-        raise click.ClickException(f"{error}; {HOW_TO_NAME}") from error
+        hint = instead_of(client, resource, name, namespace)
+        raise click.ClickException(f"{error}{hint if '?' in hint or '-n ' in hint else f'; {HOW_TO_NAME}'}") from error
 
 
 def pods_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[Obj]:

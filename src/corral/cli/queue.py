@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import yaml
 
-from corral.cli.lookup import events_of
+from corral.cli.lookup import events_of, get_named, instead_of, shortened
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.printing import age, print_table
 from corral.client.sync import SyncClient
@@ -76,13 +76,19 @@ def create() -> None:
     default="Never",
     type=click.Choice(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
 )
+@click.option("--admission-check", multiple=True, help="Check to wait for; that of MultiKueue dispatches.")
 @click.option("--nominal-quota", multiple=True, help="FLAVOR:RESOURCE=AMOUNT[;RESOURCE=AMOUNT…]")
 @click.option("--borrowing-limit", multiple=True, help="As --nominal-quota.")
 @click.option("--lending-limit", multiple=True, help="As --nominal-quota.")
 @dry_run_option
 @cluster_options
 def create_cluster_queue(name: str, dry_run: bool, context: str, kubeconfig_path: Path | None, **options: Any) -> None:
-    """Create a ClusterQueue."""
+    """Create a ClusterQueue.
+
+    \b
+    corral queue create clusterqueue team-a --cohort research \\
+        --nominal-quota "default-flavor:cpu=16;memory=64Gi" --admission-check multikueue
+    """
     spec: Obj = {
         "queueingStrategy": options["queuing_strategy"],
         "namespaceSelector": _selector(options["namespace_selector"]),
@@ -93,6 +99,9 @@ def create_cluster_queue(name: str, dry_run: bool, context: str, kubeconfig_path
     }
     if options["cohort"]:
         spec["cohortName"] = options["cohort"]
+    if options["admission_check"]:
+        checks = [{"name": check} for check in options["admission_check"]]
+        spec["admissionChecksStrategy"] = {"admissionChecks": checks}
     groups = quota_groups(options["nominal_quota"], options["borrowing_limit"], options["lending_limit"])
     if groups:
         spec["resourceGroups"] = groups
@@ -116,10 +125,14 @@ def create_local_queue(
     context: str,
     kubeconfig_path: Path | None,
 ) -> None:
-    """Create a LocalQueue."""
+    """Create a LocalQueue.
+
+    \b
+    corral queue create localqueue team-a -n research --clusterqueue team-a
+    """
     client = client_of(kubeconfig_path, context)
     if not ignore_unknown_cq:
-        client.get(CLUSTER_QUEUES, cluster_queue)
+        get_named(client, CLUSTER_QUEUES, cluster_queue)
     metadata = {"name": name, "namespace": namespace_of(client, namespace)}
     client.create(LOCAL_QUEUES, {"metadata": metadata, "spec": {"clusterQueue": cluster_queue}}, dry_run=dry_run)
     _say(LOCAL_QUEUES, name, "created", dry_run)
@@ -142,7 +155,11 @@ def create_flavor(
     context: str,
     kubeconfig_path: Path | None,
 ) -> None:
-    """Create a ResourceFlavor."""
+    """Create a ResourceFlavor.
+
+    \b
+    corral queue create resourceflavor h100 --node-labels gpu=h100 --node-taints gpu=h100:NoSchedule
+    """
     spec: Obj = {}
     if node_labels:
         spec["nodeLabels"] = _pairs(node_labels)
@@ -286,7 +303,7 @@ def list_local_queues(
     context: str,
     kubeconfig_path: Path | None,
 ) -> None:
-    """NAME, CLUSTERQUEUE, PENDING and ADMITTED WORKLOADS, AGE."""
+    """NAME, CLUSTERQUEUE, PENDING and ADMITTED WORKLOADS, ACTIVE, AGE."""
     client = client_of(kubeconfig_path, context)
     where = "" if all_namespaces else namespace_of(client, namespace)
     rows = []
@@ -299,10 +316,11 @@ def list_local_queues(
             spec_of(found).get("clusterQueue"),
             status.get("pendingWorkloads", 0),
             status.get("admittedWorkloads", 0),
+            str(conditions.is_true(found, "Active")).lower(),
             age(found, now()),
         ]
         rows.append([found["metadata"]["namespace"], *row] if all_namespaces else row)
-    headers = ["NAME", "CLUSTERQUEUE", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "AGE"]
+    headers = ["NAME", "CLUSTERQUEUE", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "AGE"]
     print_table(["NAMESPACE", *headers] if all_namespaces else headers, rows)
 
 
@@ -324,64 +342,117 @@ def list_flavors(selector: str, namespace: str, context: str, kubeconfig_path: P
 
 
 KINDS = {"clusterqueue": CLUSTER_QUEUES, "localqueue": LOCAL_QUEUES, "resourceflavor": RESOURCE_FLAVORS}
-STOPPABLE = click.Choice(["clusterqueue", "cq", "localqueue", "lq"])
-ANY = click.Choice(["clusterqueue", "cq", "localqueue", "lq", "resourceflavor", "rf"])
+QUEUES = (LOCAL_QUEUES, CLUSTER_QUEUES)
+ALL = (*QUEUES, RESOURCE_FLAVORS)
 
 
-def _target(kind: str, client: SyncClient, namespace: str) -> tuple[Resource, str]:
-    resource = KINDS[AliasGroup.aliases.get(kind, kind)]
-    return resource, namespace_of(client, namespace) if resource.namespaced else ""
+def target_argument(command: F) -> F:
+    return click.argument("target", nargs=-1, required=True, metavar="[KIND] NAME")(command)
+
+
+def _target(
+    client: SyncClient, words: tuple[str, ...], namespace: str, among: tuple[Resource, ...]
+) -> tuple[Resource, str, str]:
+    """What is meant by `cq NAME`, `cq/NAME` or `NAME`: the kind, the name and its namespace."""
+    if len(words) == 1 and "/" in words[0]:
+        words = tuple(words[0].split("/", 1))
+    if len(words) > 2 or not all(words):
+        raise click.UsageError("write KIND NAME, for example localqueue team-a")
+    where = namespace_of(client, namespace)
+    if len(words) == 2:
+        resource = KINDS.get(AliasGroup.aliases.get(words[0].lower(), words[0].lower()))
+        if resource not in among:
+            kinds = ", ".join(one.kind.lower() for one in among)
+            raise click.UsageError(
+                f"{words[0]!r} is not one of {kinds}; write KIND NAME, for example localqueue team-a"
+            )
+        return resource, words[1], where if resource.namespaced else ""
+    return _only_one(client, words[0], where, among)
+
+
+def _only_one(client: SyncClient, name: str, namespace: str, among: tuple[Resource, ...]) -> tuple[Resource, str, str]:
+    """The one thing of that name."""
+    known = {one: [name_of(item) for item in client.list(one, namespace)["items"]] for one in among if one.namespaced}
+    known |= {one: [name_of(item) for item in client.list(one)["items"]] for one in among if not one.namespaced}
+    found = [one for one, names in known.items() if name in names]
+    if len(found) > 1:
+        both = " and ".join(f"a {one.kind}" for one in found)
+        raise click.UsageError(f"there is {both} called {name}; write for example {found[0].kind.lower()} {name}")
+    if not found:
+        there = [f"{one.kind}s {shortened(names)}" for one, names in known.items() if names]
+        raise click.ClickException(
+            f"nothing is called {name} in namespace {namespace}; there are {'; '.join(there) or 'no queues at all'}"
+        )
+    return found[0], name, namespace if found[0].namespaced else ""
 
 
 @queue.command()
-@click.argument("kind", type=STOPPABLE)
-@click.argument("name")
+@target_argument
 @click.option("--keep-already-running", is_flag=True, help="Admit nothing new, but let admitted workloads run on.")
 @cluster_options
 def stop(
-    kind: str, name: str, keep_already_running: bool, namespace: str, context: str, kubeconfig_path: Path | None
+    target: tuple[str, ...],
+    keep_already_running: bool,
+    namespace: str,
+    context: str,
+    kubeconfig_path: Path | None,
 ) -> None:
-    """Stop a queue: drain it, or only hold it with --keep-already-running."""
+    """Stop a queue: drain it, or only hold it with --keep-already-running.
+
+    \b
+    corral queue stop user-queue
+    corral queue stop clusterqueue cluster-queue --keep-already-running
+    """
     client = client_of(kubeconfig_path, context)
-    resource, where = _target(kind, client, namespace)
+    resource, name, where = _target(client, target, namespace, QUEUES)
     policy = "Hold" if keep_already_running else "HoldAndDrain"
-    client.patch(resource, name, where, {"spec": {"stopPolicy": policy}})
+    _patch(client, resource, name, where, {"spec": {"stopPolicy": policy}})
     _say(resource, name, "stopped")
 
 
 @queue.command()
-@click.argument("kind", type=STOPPABLE)
-@click.argument("name")
+@target_argument
 @cluster_options
-def resume(kind: str, name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Let a stopped queue admit again."""
+def resume(target: tuple[str, ...], namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Let a stopped queue admit again.
+
+    \b
+    corral queue resume user-queue
+    """
     client = client_of(kubeconfig_path, context)
-    resource, where = _target(kind, client, namespace)
-    client.patch(resource, name, where, {"spec": {"stopPolicy": "None"}})
+    resource, name, where = _target(client, target, namespace, QUEUES)
+    _patch(client, resource, name, where, {"spec": {"stopPolicy": "None"}})
     _say(resource, name, "resumed")
 
 
-@queue.command()
-@click.argument("kind", type=ANY)
-@click.argument("name")
-@cluster_options
-def describe(kind: str, name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Show a queue or flavor with its status and events."""
-    client = client_of(kubeconfig_path, context)
-    resource, where = _target(kind, client, namespace)
-    print_description(client, client.get(resource, name, where), where)
+def _patch(client: SyncClient, resource: Resource, name: str, namespace: str, patch: Obj) -> None:
+    try:
+        client.patch(resource, name, namespace, patch)
+    except NotFound as error:
+        raise click.ClickException(f"{error}{instead_of(client, resource, name, namespace)}") from error
 
 
 @queue.command()
-@click.argument("kind", type=ANY)
-@click.argument("name")
+@target_argument
 @cluster_options
-def delete(kind: str, name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Delete a queue or flavor."""
+def describe(target: tuple[str, ...], namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Show all there is of a queue or flavor, and its events; `corral explain clusterqueue/NAME` is the short answer."""
     client = client_of(kubeconfig_path, context)
-    resource, where = _target(kind, client, namespace)
-    client.delete(resource, name, where)
-    _say(resource, name, "deleted")
+    resource, name, where = _target(client, target, namespace, ALL)
+    print_description(client, get_named(client, resource, name, where), where)
+
+
+@queue.command()
+@target_argument
+@cluster_options
+def delete(target: tuple[str, ...], namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """Delete a queue or flavor. One that is in use goes when nothing uses it any more."""
+    client = client_of(kubeconfig_path, context)
+    resource, name, where = _target(client, target, namespace, ALL)
+    get_named(client, resource, name, where)
+    answer = client.delete(resource, name, where)
+    is_held = bool((answer.get("metadata") or {}).get("deletionTimestamp"))
+    _say(resource, name, "is in use and will be deleted when it is not" if is_held else "deleted")
 
 
 def print_description(client: SyncClient, obj: Obj, namespace: str) -> None:

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from corral.cli.lookup import PODS, WORKLOADS, object_named, resource_named, workload_of
+from corral.cli.lookup import (
+    HOW_TO_NAME,
+    PODS,
+    WORKLOADS,
+    get_named,
+    object_named,
+    pods_of,
+    resource_named,
+    workload_of,
+)
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.printing import age, print_table
 from corral.cli.queue import now, print_description
@@ -147,9 +156,22 @@ class _Positions:
         }
 
 
+def _workload_named(client: SyncClient, name: str, namespace: str) -> Obj:
+    """The Workload of that name, or that of a job written as KIND/NAME."""
+    if "/" not in name:
+        return get_named(client, WORKLOADS, name, namespace)
+    resource, owner = object_named(client, (name,), namespace)
+    found = workload_of(client, resource, owner, namespace)
+    if found is None:
+        raise click.ClickException(f"{name} has no Workload; `corral explain {name}` says why")
+    return found
+
+
 def _set_active(name: str, active: bool, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     client = client_of(kubeconfig_path, context)
-    client.patch(WORKLOADS, name, namespace_of(client, namespace), {"spec": {"active": active}})
+    namespace = namespace_of(client, namespace)
+    name = name_of(_workload_named(client, name, namespace))
+    client.patch(WORKLOADS, name, namespace, {"spec": {"active": active}})
     click.echo(f"workload.kueue.x-k8s.io/{name} {'resumed' if active else 'stopped'}")
 
 
@@ -157,7 +179,11 @@ def _set_active(name: str, active: bool, namespace: str, context: str, kubeconfi
 @click.argument("name")
 @cluster_options
 def stop(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Take a workload out of its queue and stop its job until it is resumed."""
+    """Take a workload out of its queue and stop its job until it is resumed. NAME is a Workload or KIND/NAME of a job.
+
+    \b
+    corral workload stop job/train
+    """
     _set_active(name, False, namespace, context, kubeconfig_path)
 
 
@@ -165,7 +191,7 @@ def stop(name: str, namespace: str, context: str, kubeconfig_path: Path | None) 
 @click.argument("name")
 @cluster_options
 def resume(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Put a stopped workload back in its queue."""
+    """Put a stopped workload back in its queue. NAME is a Workload or KIND/NAME of a job."""
     _set_active(name, True, namespace, context, kubeconfig_path)
 
 
@@ -173,10 +199,10 @@ def resume(name: str, namespace: str, context: str, kubeconfig_path: Path | None
 @click.argument("name")
 @cluster_options
 def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Show a workload with its status and events."""
+    """Show a workload with its status and events. NAME is a Workload or KIND/NAME of a job."""
     client = client_of(kubeconfig_path, context)
     namespace = namespace_of(client, namespace)
-    print_description(client, client.get(WORKLOADS, name, namespace), namespace)
+    print_description(client, _workload_named(client, name, namespace), namespace)
 
 
 @workload.command()
@@ -194,7 +220,7 @@ def delete(
         names = tuple(name_of(item) for item in client.list(WORKLOADS, namespace)["items"])
     if not names:
         raise click.UsageError("name a workload, or use --all")
-    items = [client.get(WORKLOADS, name, namespace) for name in names]
+    items = [_workload_named(client, name, namespace) for name in names]
     owned = [(item, next(iter(owner_references_of(item)), None)) for item in items]
     jobs = [f"{owner['kind'].lower()}/{owner['name']}" for _, owner in owned if owner]
     if not yes and jobs:
@@ -220,18 +246,28 @@ def _delete_with_owner(client: SyncClient, item: Obj, owner: Obj | None, namespa
 
 
 @workload.command()
-@click.option("--for", "target", required=True, help="TYPE/NAME of a job.")
+@click.argument("words", nargs=-1, metavar="[TYPE/NAME]")
+@click.option("--for", "target", default="", help="TYPE/NAME of a job; the same as the argument.")
 @cluster_options
-def pods(target: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """List the pods of a job."""
+def pods(words: tuple[str, ...], target: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """List the pods of a job, on a manager also those on its workers.
+
+    \b
+    corral workload pods job/train
+    """
+    if not words and not target:
+        raise click.UsageError(HOW_TO_NAME)
     client = client_of(kubeconfig_path, context)
     namespace = namespace_of(client, namespace)
-    resource, owner = object_named(client, (target,), namespace)
+    resource, owner = object_named(client, words or (target,), namespace)
     found = workload_of(client, resource, owner, namespace)
+    mine = (
+        {name_of(pod) for pod in pods_of(client, resource, owner, namespace)} if resource.kind != "Workload" else set()
+    )
     rows = []
     for item in client.list(PODS, namespace)["items"]:
         annotations = item["metadata"].get("annotations") or {}
-        mine = found is not None and annotations.get("kueue.x-k8s.io/workload") == name_of(found)
-        if mine or is_owned_by(item, uid_of(owner)) or labels_of(item).get("job-name") == name_of(owner):
-            rows.append((name_of(item), status_of(item).get("phase", "Unknown"), age(item, now())))
-    print_table(("NAME", "STATUS", "AGE"), rows)
+        if name_of(item) in mine or (found and annotations.get("kueue.x-k8s.io/workload") == name_of(found)):
+            where = labels_of(item).get("corral.dev/cluster", "")
+            rows.append((name_of(item), status_of(item).get("phase", "Unknown"), where, age(item, now())))
+    print_table(("NAME", "STATUS", "CLUSTER", "AGE"), rows)

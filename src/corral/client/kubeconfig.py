@@ -137,7 +137,9 @@ def _named(document: Obj, section: str, name: str, field: str, origin: str) -> O
     for entry in document.get(section) or []:
         if isinstance(entry, dict) and entry.get("name") == name:
             return entry.get(field) or {}
-    raise KubeconfigError(f"{origin}: {field} {name!r} is not defined under {section}")
+    known = [str(entry.get("name")) for entry in document.get(section) or [] if isinstance(entry, dict)]
+    there = f"; there are {', '.join(known)}" if known else ""
+    raise KubeconfigError(f"{origin}: {field} {name!r} is not defined under {section}{there}")
 
 
 def _data(entry: Obj, field: str, folder: Path | None, origin: str) -> bytes:

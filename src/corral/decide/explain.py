@@ -6,18 +6,22 @@ The answer starts with the one thing that matters; what follows is the evidence,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from corral.core import conditions
-from corral.core.meta import Obj, name_of, spec_of, status_of
+from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of
 
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 NOT_MANAGED = "The owner is not managed by Kueue"
 NO_ADAPTER = "No multikueue adapter found"
-REACTIVATE = "Set spec.active to true to queue it again."
+REACTIVATE = "`corral workload resume {name}` queues it again."
 RESUBMIT = "Delete the job and create it again, now that its queue dispatches: managedBy is set when a job is created."
 
+LOST = "Nothing to do yet: it is dispatched anew if the worker stays away (multiKueue.workerLostTimeout, 15 minutes by default)."
 ELSEWHERE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
+
+MAX_EVENTS = 5
 
 REMEDIES = (
     (re.compile(r"missing ResourceFlavor\(s\): (?P<what>[^.]+)"), "Create ResourceFlavor {what}."),
@@ -25,6 +29,10 @@ REMEDIES = (
     (
         re.compile(r"> maximum capacity"),
         "It asks for more than there can ever be: ask for less, or raise the quota.",
+    ),
+    (
+        re.compile(r"namespace doesn't match ClusterQueue selector"),
+        "Use a queue that is open to this namespace, or label the namespace as the ClusterQueue's namespaceSelector asks.",
     ),
     (
         re.compile(r"resource (?P<what>\S+) unavailable in ClusterQueue"),
@@ -48,19 +56,37 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is known around a Workload. `position` counts from 0 within the ClusterQueue, None when it is not pending."""
+    """What is known around a Workload. `position` counts from 0 within the ClusterQueue, None when it is not pending.
+
+    `queues` are the LocalQueues there are, of the Workload's namespace and of others; they are only needed where its own
+    is missing. `worker` is the MultiKueueCluster that runs it. `jobs` names jobs by the uids of their Workloads.
+    """
 
     local_queue: Obj | None = None
     cluster_queue: Obj | None = None
     position: int | None = None
     events: Sequence[Obj] = field(default_factory=tuple)
+    queues: Sequence[Obj] = field(default_factory=tuple)
+    worker: Obj | None = None
+    jobs: Mapping[str, str] = field(default_factory=dict)
 
 
 def explain(workload: Obj, around: Surroundings) -> Explanation:
-    """The state of a Workload in words; evidence that would only repeat the headline is left out."""
+    """The state of a Workload in words; evidence that would only repeat what was said is left out."""
     found = _state(workload, around)
-    evidence = (*_checks(workload, found.headline), *_events(around.events, found.headline))
-    return replace(found, facts=(*found.facts, *evidence))
+    said = "\n".join((found.headline, *found.facts))
+    facts = (*found.facts, *_checks(workload, said), *_events(around.events, said))
+    return replace(
+        found, headline=_named(found.headline, around.jobs), facts=tuple(_named(fact, around.jobs) for fact in facts)
+    )
+
+
+UID = re.compile(r"\(UID: (?P<uid>[^,)]+)(?:, JobUID: [^)]*)?\)")
+
+
+def _named(text: str, jobs: Mapping[str, str]) -> str:
+    """A text with the names of jobs where it has the uids of their Workloads."""
+    return UID.sub(lambda found: f"({jobs[found['uid']]})" if found["uid"] in jobs else found[0], text)
 
 
 def _state(workload: Obj, around: Surroundings) -> Explanation:
@@ -69,21 +95,27 @@ def _state(workload: Obj, around: Surroundings) -> Explanation:
         return Explanation(f"Finished ({finished.get('reason')}): {finished.get('message') or 'no message'}")
     if spec_of(workload).get("active") is False:
         why = _message(workload, "Evicted") or "it was deactivated"
-        return Explanation(f"Deactivated: {why}", advice=_remedy(why))
+        return Explanation(f"Deactivated: {why}", advice=_remedy(why, workload))
     if conditions.is_true(workload, "Admitted"):
-        return _running(workload)
+        return _running(workload, around.worker)
     if conditions.is_true(workload, "QuotaReserved"):
         return _reserved(workload)
     return _waiting(workload, around)
 
 
-def _remedy(why: str) -> str:
+def _remedy(why: str, workload: Obj) -> str:
     if NOT_MANAGED in why:
         return RESUBMIT
-    return ELSEWHERE if NO_ADAPTER in why else REACTIVATE
+    return ELSEWHERE if NO_ADAPTER in why else REACTIVATE.format(name=_argument(workload))
 
 
-def _running(workload: Obj) -> Explanation:
+def _argument(obj: Obj) -> str:
+    """An object as a command names it."""
+    namespace = namespace_of(obj)
+    return f"{name_of(obj)} -n {namespace}" if namespace not in ("", "default") else name_of(obj)
+
+
+def _running(workload: Obj, worker: Obj | None) -> Explanation:
     cluster = status_of(workload).get("clusterName")
     where = f"on cluster {cluster}" if cluster else "on this cluster"
     admission = status_of(workload).get("admission") or {}
@@ -93,7 +125,12 @@ def _running(workload: Obj) -> Explanation:
         f"pod set {entry.get('name')}: {', '.join(f'{r} from {f}' for r, f in (entry.get('flavors') or {}).items())}"
         for entry in admission.get("podSetAssignments") or []
     ]
-    return Explanation(f"{state.capitalize()} {where} with quota of {admission.get('clusterQueue')}.", tuple(flavors))
+    headline = f"{state.capitalize()} {where} with quota of {admission.get('clusterQueue')}."
+    lost = conditions.find(worker, "Active") if worker else None
+    if lost is None or lost.get("status") == "True":
+        return Explanation(headline, tuple(flavors))
+    away = f"cluster {cluster} cannot be reached since {lost.get('lastTransitionTime')}: {lost.get('message')}"
+    return Explanation(headline, (away, *flavors), LOST)
 
 
 def _reserved(workload: Obj) -> Explanation:
@@ -102,34 +139,80 @@ def _reserved(workload: Obj) -> Explanation:
         state for state in status_of(workload).get("admissionChecks") or [] if state.get("state") not in ("Ready", None)
     ]
     asked = status_of(workload).get("nominatedClusterNames") or []
-    if pending:
-        first = pending[0]
-        text = f"Quota is reserved in {queue}; waiting for admission check {first.get('name')}"
-        text += f": {first.get('message')}" if first.get("message") else "."
-        has_everyone_answered = str(first.get("message") or "").count(";") + 1 >= len(asked)
-        advice = _advice(text) if has_everyone_answered else ""
-        return Explanation(text, (f"asked clusters: {', '.join(asked)}",) if asked else (), advice)
-    return Explanation(f"Quota is reserved in {queue}; admission is being completed.")
+    if not pending:
+        return Explanation(f"Quota is reserved in {queue}; admission is being completed.")
+    check, message = pending[0].get("name"), str(pending[0].get("message") or "")
+    answers = _answers(message, asked)
+    text = f"Quota is reserved in {queue}; waiting for admission check {check}"
+    if not answers:
+        whom = (f"asked clusters: {', '.join(asked)}",) if asked else ()
+        return Explanation(text + (f": {message}" if message else "."), whom, _advice(message))
+    answered = {name for names in answers for name in names.split(", ")}
+    silent = [name for name in asked if name not in answered]
+    facts = [f"{names}: {why}" for names, why in answers.items()]
+    if silent:
+        facts.append(f"{', '.join(silent)}: asked, no answer yet")
+    return Explanation(f"{text}: no worker takes it yet.", tuple(facts), "" if silent else _advice(message))
+
+
+def _answers(message: str, asked: Sequence[str]) -> dict[str, str]:
+    """What the workers said, by their names, where the message of a check is made of that: `w1, w2: why; w3: why`."""
+    if not asked:
+        return {}
+    name = "|".join(re.escape(one) for one in sorted(asked))
+    found = re.compile(rf"(?:^|; )(?P<names>(?:{name})(?:, (?:{name}))*): ")
+    if not found.match(message):
+        return {}
+    _, *parts = found.split(message)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _waiting(workload: Obj, around: Surroundings) -> Explanation:
     queue = spec_of(workload).get("queueName") or ""
     if not queue:
-        return Explanation("Not queued: it names no queue.", advice="Set the label kueue.x-k8s.io/queue-name.")
+        return Explanation("Not queued: it names no queue.", advice=f"Set the label {QUEUE_LABEL}.")
     if around.local_queue is None:
-        return Explanation(f"Waiting: LocalQueue {queue} does not exist.", advice=f"Create LocalQueue {queue}.")
+        return _no_such_queue(workload, queue, around.queues)
+    if _is_stopped(around.local_queue):
+        advice = f"`corral queue resume localqueue {_argument(around.local_queue)}` lets it admit again."
+        return Explanation(f"Waiting: LocalQueue {queue} is stopped.", advice=advice)
     target = spec_of(around.local_queue).get("clusterQueue")
     if around.cluster_queue is None:
         return Explanation(f"Waiting: ClusterQueue {target} does not exist.", advice=f"Create ClusterQueue {target}.")
     active = conditions.find(around.cluster_queue, "Active")
     if active and active.get("status") == "False":
         text = f"Waiting: ClusterQueue {target} is not active: {active.get('message')}"
-        return Explanation(text, advice=_advice(text))
+        resume = f"`corral queue resume clusterqueue {target}` lets it admit again."
+        return Explanation(text, advice=resume if _is_stopped(around.cluster_queue) else _advice(text))
     why = _message(workload, "QuotaReserved") or "it has not been looked at yet"
-    place = () if around.position is None else (f"position {around.position + 1} in ClusterQueue {target}",)
+    place = () if around.position is None else (_place(around.position, str(target)),)
     evicted = _message(workload, "Evicted")
     before = (f"evicted before: {evicted}",) if evicted and evicted not in why else ()
     return Explanation(f"Waiting in {name_of(around.local_queue)}: {why}", (*place, *before), _advice(why))
+
+
+def _place(position: int, queue: str) -> str:
+    if not position:
+        return f"it is the next in ClusterQueue {queue}"
+    return f"{position} {'workload is' if position == 1 else 'workloads are'} before it in ClusterQueue {queue}"
+
+
+def _is_stopped(queue: Obj) -> bool:
+    return spec_of(queue).get("stopPolicy") in ("Hold", "HoldAndDrain")
+
+
+def _no_such_queue(workload: Obj, name: str, queues: Sequence[Obj]) -> Explanation:
+    namespace = namespace_of(workload)
+    headline = f"Waiting: LocalQueue {name} does not exist" + (f" in namespace {namespace}." if namespace else ".")
+    here = [name_of(queue) for queue in queues if namespace_of(queue) == namespace]
+    elsewhere = sorted(namespace_of(queue) for queue in queues if name_of(queue) == name)
+    facts = [
+        f"namespace {namespace} has " + (f"the queue{'s'[: len(here) - 1]} {', '.join(here)}" if here else "no queue")
+    ]
+    if elsewhere:
+        facts.append(f"a queue of that name is in namespace {', '.join(elsewhere)}")
+    advice = f"Name one of them in the label {QUEUE_LABEL}, or create" if here else "Create"
+    return Explanation(headline, tuple(facts) if namespace else (), f"{advice} LocalQueue {name}.")
 
 
 def _advice(why: str) -> str:
@@ -150,17 +233,21 @@ def _checks(workload: Obj, said: str) -> list[str]:
     found = []
     for state in status_of(workload).get("admissionChecks") or []:
         message = str(state.get("message") or "")
+        if f"admission check {state.get('name')}" in said:
+            continue
         detail = f" ({message})" if message and message not in said else ""
         found.append(f"check {state.get('name')}: {state.get('state')}{detail}")
     return found
 
 
+def _is_said(message: str, said: str) -> bool:
+    return all(part in said for part in message.split("; "))
+
+
 def _events(events: Sequence[Obj], said: str) -> list[str]:
-    news = [event for event in events if str(event.get("message") or "") not in said]
-    ordered = sorted(
-        news, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), reverse=True
-    )
+    news = [event for event in events if not _is_said(str(event.get("message") or ""), said)]
+    ordered = sorted(news, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
     return [
         f"{event.get('lastTimestamp') or event.get('eventTime')} {event.get('reason')}: {event.get('message')}"
-        for event in ordered[:5]
+        for event in ordered[: -MAX_EVENTS - 1 : -1]
     ]

@@ -68,7 +68,7 @@ def test_the_headline_is(subject: Obj, around: Surroundings, headline: str) -> N
 
 def test_a_waiting_workload_knows_its_place() -> None:
     found = explain(workload(("QuotaReserved", "False", "Pending", "full")), AROUND)
-    assert found.facts[0] == "position 5 in ClusterQueue cq"
+    assert found.facts[0] == "4 workloads are before it in ClusterQueue cq"
 
 
 def test_evidence_does_not_repeat_the_headline() -> None:
@@ -78,7 +78,65 @@ def test_evidence_does_not_repeat_the_headline() -> None:
         workload(RESERVED, admission={"clusterQueue": "cq"}, admissionChecks=checks), Surroundings(events=events)
     )
     assert found.headline.endswith("w1: full; w2: full")
-    assert found.facts == ("check mk: Pending", "None QuotaReserved: at last")
+    assert found.facts == ("None QuotaReserved: at last",)
+
+
+def test_every_worker_has_a_line_of_its_own() -> None:
+    message = "w1, w2: request (9) > maximum capacity (8); w3: quota of a; of b"
+    subject = workload(
+        RESERVED,
+        admission={"clusterQueue": "cq"},
+        admissionChecks=[{"name": "mk", "state": "Pending", "message": message}],
+        nominatedClusterNames=["w1", "w2", "w3", "w4"],
+    )
+    found = explain(subject, Surroundings(events=[{"reason": "WaitingForWorker", "message": message}]))
+    assert found.headline == "Quota is reserved in cq; waiting for admission check mk: no worker takes it yet."
+    assert found.facts == (
+        "w1, w2: request (9) > maximum capacity (8)",
+        "w3: quota of a; of b",
+        "w4: asked, no answer yet",
+    )
+    assert found.advice == ""
+
+
+def test_a_misspelt_queue_is_answered_with_the_queues_there_are() -> None:
+    def queue(name: str, namespace: str) -> Obj:
+        return {"metadata": {"name": name, "namespace": namespace}}
+
+    subject = workload(spec={"queueName": "usr"})
+    subject["metadata"]["namespace"] = "team"
+    found = explain(subject, Surroundings(queues=[queue("user", "team"), queue("usr", "other")]))
+    assert found.headline == "Waiting: LocalQueue usr does not exist in namespace team."
+    assert found.facts == ("namespace team has the queue user", "a queue of that name is in namespace other")
+    assert found.advice == "Name one of them in the label kueue.x-k8s.io/queue-name, or create LocalQueue usr."
+    assert explain(subject, Surroundings()).facts == ("namespace team has no queue",)
+
+
+def test_a_stopped_queue_comes_with_the_command_that_resumes_it() -> None:
+    held = {"metadata": {"name": "lq", "namespace": "team"}, "spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}}
+    found = explain(workload(), Surroundings(held, QUEUE))
+    assert found.headline == "Waiting: LocalQueue lq is stopped."
+    assert found.advice.startswith("`corral queue resume localqueue lq -n team`")
+    drained = {**STOPPED, "spec": {"stopPolicy": "HoldAndDrain"}}
+    assert explain(workload(), Surroundings(LOCAL, drained)).advice.startswith("`corral queue resume clusterqueue cq`")
+
+
+def test_a_worker_out_of_reach_is_told_of_its_running_job() -> None:
+    away = {"type": "Active", "status": "False", "message": "refused", "lastTransitionTime": "noon"}
+    subject = workload(RESERVED, ADMITTED, clusterName="w1", admission={"clusterQueue": "cq"})
+    found = explain(subject, Surroundings(LOCAL, QUEUE, worker={"status": {"conditions": [away]}}))
+    assert found.facts == ("cluster w1 cannot be reached since noon: refused",)
+    assert "workerLostTimeout" in found.advice
+    assert not explain(subject, Surroundings(LOCAL, QUEUE, worker={"status": {}})).advice
+
+
+def test_preemptors_are_called_by_the_names_of_their_jobs() -> None:
+    why = "Preempted to accommodate a workload (UID: u1, JobUID: j1) due to priority"
+    subject = workload(("QuotaReserved", "False", "Pending", "full"), ("Evicted", "True", "Preempted", why))
+    events = [{"reason": "Preempted", "message": f"{why}; more"}, {"reason": "Other", "message": "by (UID: u2)"}]
+    found = explain(subject, Surroundings(LOCAL, QUEUE, events=events, jobs={"u1": "Job train"}))
+    named = "Preempted to accommodate a workload (Job train) due to priority"
+    assert found.facts == (f"evicted before: {named}", "None Other: by (UID: u2)", f"None Preempted: {named}; more")
 
 
 def test_a_job_without_managed_by_has_to_be_created_again() -> None:

@@ -1,0 +1,71 @@
+"""What `corral explain` looks at around a Workload: its queues, its place, its worker, its events."""
+
+from __future__ import annotations
+
+import json
+
+from corral.cli.lookup import WORKLOADS, events_of
+from corral.client.sync import SyncClient
+from corral.core.errors import ApiError, Forbidden, NotFound
+from corral.core.meta import Obj, name_of, owner_references_of, spec_of, status_of, uid_of
+from corral.core.resource import Resource
+from corral.decide.explain import Surroundings
+
+LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
+CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
+MULTI_KUEUE_CLUSTERS = Resource("kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", False)
+
+
+def surroundings_of(client: SyncClient, workload: Obj, namespace: str) -> Surroundings:
+    """Everything that is known, as far as the user may see it."""
+    local = _get(client, LOCAL_QUEUES, str(spec_of(workload).get("queueName") or ""), namespace)
+    name = str(spec_of(local).get("clusterQueue") or "") if local else ""
+    queue = _get(client, CLUSTER_QUEUES, name, "")
+    events = events_of(client, workload, namespace)
+    return Surroundings(
+        local,
+        queue,
+        _position(client, name, namespace, name_of(workload)) if queue else None,
+        events,
+        queues=[] if local else _list(client, LOCAL_QUEUES, namespace),
+        worker=_get(client, MULTI_KUEUE_CLUSTERS, str(status_of(workload).get("clusterName") or ""), ""),
+        jobs=_jobs_by_workload(client, namespace) if "(UID: " in json.dumps([workload, *events]) else {},
+    )
+
+
+def _jobs_by_workload(client: SyncClient, namespace: str) -> dict[str, str]:
+    owners = ((uid_of(one), next(iter(owner_references_of(one)), None)) for one in _list(client, WORKLOADS, namespace))
+    return {uid: f"{owner['kind']} {owner['name']}" for uid, owner in owners if owner}
+
+
+def _list(client: SyncClient, resource: Resource, namespace: str) -> list[Obj]:
+    """What there is in all namespaces; in this one where others are not ours to see."""
+    for where in ("", namespace):
+        try:
+            items: list[Obj] = client.list(resource, where)["items"]
+            return items
+        except Forbidden:
+            continue
+    return []
+
+
+def _get(client: SyncClient, resource: Resource, name: str, namespace: str) -> Obj | None:
+    if not name:
+        return None
+    try:
+        return client.get(resource, name, namespace)
+    except (NotFound, Forbidden):
+        return None
+
+
+def _position(client: SyncClient, queue: str, namespace: str, workload: str) -> int | None:
+    path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads"
+    try:
+        items = client.call("GET", path, {"limit": "100000"}).get("items") or []
+    except ApiError:
+        return None  # the visibility API is optional
+    for item in items:
+        metadata = item.get("metadata") or {}
+        if metadata.get("name") == workload and metadata.get("namespace") == namespace:
+            return int(item.get("positionInClusterQueue", 0))
+    return None

@@ -1,0 +1,165 @@
+"""What the command line answers to a user who waits, mistypes or guesses, against a served cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conformance.served_cli import JOBS, Run, job, serve, until
+
+from corral.fleet.embedded_api import EmbeddedApi
+from corral.kinds.core import NAMESPACES
+
+
+async def set_up(run: Run, cpu: str = "1") -> None:
+    await run("queue", "create", "rf", "default")
+    await run("queue", "create", "cq", "team", "--nominal-quota", f"default:cpu={cpu}", "--admission-check", "look")
+    await run("queue", "create", "lq", "lq", "-c", "team")
+
+
+async def says(run: Run, text: str, *words: str) -> str:
+    """The answer to a command, once it has `text` in it."""
+    answer = ""
+
+    async def said() -> bool:
+        nonlocal answer
+        answer = await run(*words)
+        return text in answer
+
+    await until(said)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("explain", "job/tran"), 'jobs.batch "tran" not found; did you mean train?'),
+        (("explain", "tran"), 'jobs.batch "tran" not found; did you mean train?'),
+        (("explain", "job/zzz"), 'jobs.batch "zzz" not found; there is train in namespace default'),
+        (("explain", "job/train", "-n", "empty"), "there is one in namespace default: add -n default"),
+        (("explain", "job/zzz", "-n", "empty"), "there are no jobs in namespace empty"),
+        (("explain", "jbo/train"), "the server does not know a resource type 'jbo'; did you mean job?"),
+        (("queue", "create", "lq", "x", "-c", "taem"), "did you mean team?"),
+        (
+            ("queue", "stop", "nope"),
+            "nothing is called nope in namespace default; there are LocalQueues lq; ClusterQueues team",
+        ),
+        (("queue", "resume", "cq", "taem"), "did you mean team?"),
+        (("queue", "delete", "cq/taem"), "did you mean team?"),
+        (("workload", "stop", "job-train"), "did you mean job-train-"),
+        (("clusters", "describe", "w1"), "there are no multikueueclusters"),
+        (
+            ("fleet", "describe", "x"),
+            "there is no member and no placement called x; there are none at all: is this a hub?",
+        ),
+        (("fleet", "drain", "x"), "there are no memberclusters"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+async def test_what_is_not_there_is_answered_with_what_is(words: tuple[str, ...], answer: str, tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await set_up(run)
+        await embedded.client.create(NAMESPACES, {"metadata": {"name": "empty"}})
+        await embedded.client.create(JOBS, job("train", "1"))
+        await says(run, "job-train-", "workload", "list")
+        assert answer in " ".join((await run(*words, code=1)).split())
+
+    await serve(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    "words", [("explain", "job/"), ("explain", "/train"), ("explain", "a", "b", "c"), ("logs", "job/")]
+)
+async def test_half_a_name_is_answered_with_how_to_name(words: tuple[str, ...], tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        assert "write KIND/NAME, for example job/train" in await run(*words, code=2)
+
+    await serve(tmp_path, scenario)
+
+
+async def test_a_queue_needs_no_kind_unless_two_have_its_name(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await set_up(run)
+        assert await run("queue", "stop", "lq") == "localqueue.kueue.x-k8s.io/lq stopped\n"
+        assert await run("queue", "stop", "team") == "clusterqueue.kueue.x-k8s.io/team stopped\n"
+        assert await run("queue", "resume", "lq/lq") == "localqueue.kueue.x-k8s.io/lq resumed\n"
+        assert "name: default" in await run("queue", "describe", "default")
+        await run("queue", "create", "lq", "team", "-c", "team")
+        assert "there is a LocalQueue and a ClusterQueue called team" in await run("queue", "stop", "team", code=2)
+        assert "'flavour' is not one of localqueue, clusterqueue" in await run("queue", "stop", "flavour", "x", code=2)
+
+    await serve(tmp_path, scenario)
+
+
+async def test_a_queue_in_use_is_not_said_to_be_gone(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=1")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await embedded.client.create(JOBS, job("train", "1"))
+        await says(run, "ADMITTED", "workload", "list", "--status", "admitted")
+        assert "is in use and will be deleted when it is not" in await run("queue", "delete", "team")
+        assert await run("queue", "delete", "lq") == "localqueue.kueue.x-k8s.io/lq deleted\n"
+
+    await serve(tmp_path, scenario)
+
+
+async def test_a_queue_is_explained_with_its_quota_and_who_waits(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--cohort", "all", "--nominal-quota", "default:cpu=1")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await run("queue", "create", "lq", "other", "-c", "team")
+        await embedded.client.create(JOBS, job("first", "1"))
+        await says(run, "ADMITTED", "workload", "list", "--status", "admitted")
+        await embedded.client.create(JOBS, job("second", "1"))
+        await says(run, "1 waiting, 1 admitted", "explain", "cq/team")
+        told = (await says(run, "1 more needed", "explain", "cq/team")).splitlines()
+        assert told[:3] == [
+            "ClusterQueue team: active, 1 waiting, 1 admitted",
+            "  cohort: all",
+            "  strategy: BestEffortFIFO",
+        ]
+        assert told[3] == "  LocalQueues: default/lq, default/other"
+        assert told[5].split() == ["default", "cpu", "1", "1", "0"]
+        assert told[-1].split()[:2] == ["0", "default"]
+        assert "more needed" in await run("explain", "lq/lq")
+        assert "more needed" not in await run("explain", "lq/other")
+
+    await serve(tmp_path, scenario)
+
+
+async def test_an_unknown_priority_is_the_reason_a_job_is_not_queued(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await set_up(run)
+        await embedded.client.create(JOBS, job("train", "1", **{"priority-class": "hihg"}))
+        told = await says(run, "hihg", "explain", "job/train")
+        assert told.startswith("Job train has no Workload: ")
+        assert "Create the WorkloadPriorityClass" in told
+        assert "integrations" not in told
+
+    await serve(tmp_path, scenario)
+
+
+async def test_only_what_can_have_pods_is_a_job(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await set_up(run)
+        assert "ResourceFlavor default is not a job" in await run("explain", "resourceflavor/default")
+        assert "Namespace default is not a job" in await run("explain", "ns/default")
+
+    await serve(tmp_path, scenario)
+
+
+async def test_a_workload_is_also_called_by_its_job(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await set_up(run)
+        await embedded.client.create(JOBS, job("train", "1"))
+        await says(run, "train", "workload", "list")
+        assert "stopped" in await run("workload", "stop", "job/train")
+        assert "`corral workload resume job-train-" in await says(run, "Deactivated", "explain", "job/train")
+        assert "resumed" in await run("workload", "resume", "job/train")
+        assert "kind: Workload" in await run("workload", "describe", "job/train")
+        assert (await run("workload", "pods", "job/train")).split() == ["NAME", "STATUS", "CLUSTER", "AGE"]
+        assert "write KIND/NAME" in await run("workload", "pods", code=2)
+
+    await serve(tmp_path, scenario)
