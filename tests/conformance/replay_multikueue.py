@@ -17,12 +17,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from multikueue.compare import Difference, anonymous, differences, renamed
-from multikueue.corrected import MANAGER, Expectation, expectation, without_brief_losers
+from multikueue.corrected import MANAGER, Expectation, without_brief_losers
 from multikueue.facts import State, histories
-from multikueue.objects import whole
 from multikueue.owners import other_owners
 from multikueue.recording import Measurements, Unusable, load
-from multikueue.run import Run, play
+from multikueue.run import Run, play, wanted_of
 
 from corral.runtime.virtual import run_virtual
 
@@ -36,7 +35,7 @@ def replay(recording: dict[str, Any]) -> str:
 def all_differences(recording: dict[str, Any]) -> list[str]:
     """Every difference between a recording and a run of it."""
     run = run_virtual(lambda: play(recording))
-    wanted, before = wanted_of(recording, run)
+    wanted, before = wanted_of(recording, run.set_up)
     found = [*map(str, nearest(wanted, before, run)), *other_owners(recording, wanted, run)]
     return [*other_answers(run, wanted), *found]
 
@@ -44,17 +43,6 @@ def all_differences(recording: dict[str, Any]) -> list[str]:
 def other_answers(run: Run, wanted: Expectation) -> list[str]:
     """Where steps were answered otherwise; what was read at the end of a halt that is a defect does not count."""
     return [answer.text for answer in run.answers if answer.part != "workload" or MANAGER not in wanted.goes_on]
-
-
-def wanted_of(recording: dict[str, Any], run: Run) -> tuple[Expectation, list[State]]:
-    """What a recording says should have happened, and the state of things before."""
-    recorded = [
-        State(entry["cluster"], entry["event"], entry["kind"], entry["object"], entry["t"])
-        for entry in recording["log"]
-    ]
-    recorded = list(whole(recorded, run.set_up))
-    wanted = expectation([state for state in recorded if state.t >= 0], recording["steps"])
-    return wanted, [*run.set_up, *(state for state in recorded if state.t < 0)]
 
 
 def nearest(wanted: Expectation, before: list[State], run: Run) -> list[Difference]:

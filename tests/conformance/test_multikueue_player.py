@@ -50,6 +50,14 @@ def test_namespaces_queues_and_jobs_may_have_any_name(start: str) -> None:
     assert replay(json.loads(text)) == ""
 
 
+@pytest.mark.parametrize(("start", "speed"), [("08c", 0.5), ("12d", 0.6), ("13b", 0.6), ("13b", 1.5), ("14-", 0.6)])
+def test_the_machine_may_have_been_faster_or_slower(start: str, speed: float) -> None:
+    recording = json.loads(text_of(start))
+    for entry in (*recording["steps"], *recording["log"]):
+        entry["t"] *= speed if entry["t"] > 0 else 1
+    assert replay(recording) == ""
+
+
 def test_a_cluster_that_is_not_configured_stays_out_of_it() -> None:
     def add_worker(recording: Obj) -> None:
         recording["setup"] += [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from corral.client.protocol import Client
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, annotations_of, is_deleting, key_of, spec_of, status_of
@@ -24,9 +26,10 @@ class PodPlayer:
 
     name = "pod-player"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, goes_on: Callable[[Obj], float] = lambda _: 0.0) -> None:
         self._client = client
         self._clock = clock
+        self._goes_on = goes_on
 
     def setup(self, manager: Manager) -> None:
         self._pods = manager.informer(PODS)
@@ -61,6 +64,7 @@ class PodPlayer:
         if seconds == "forever":
             return None
         left = parse_time(status_of(pod)["startTime"]) + float(seconds) - self._clock.now()
+        left = max(left, self._goes_on(pod))
         if left > 0:
             return Result(left)
         code = int(annotations_of(pod).get("fake/exit-code", "0"))

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from corral.core.errors import ApiError
 from corral.core.meta import Key
 from multikueue.answers import AT_ONCE, LATER, Answer, other_answers
+from multikueue.corrected import Expectation, expectation
 from multikueue.facts import Obj, State
+from multikueue.objects import whole
+from multikueue.pace import LIMIT_S, Pace
 from multikueue.steps import perform
 from multikueue.world import World
 
@@ -97,19 +100,34 @@ async def _set_up(world: World, recording: Obj, run: Run) -> bool:
 
 
 async def _steps(world: World, recording: Obj, run: Run) -> None:
-    begin = asyncio.get_running_loop().time()
+    wanted, before = wanted_of(recording, run.set_up)
+    pace = world.pace = Pace(wanted.states, before, asyncio.get_running_loop().time())
     steps = recording["steps"]
     last = max([entry["t"] for entry in (*recording["log"], *steps)] or [0])
     for position, step in enumerate(steps):
-        await _until(begin + step["t"] / 1000)
+        await pace.until(step["t"])
+        await pace.catch_up(step["t"], run.states)
         problem = await perform(world, step, recording)
         if problem is not None:
             run.answers.append(Answer("response", problem))
             return
         run.answers += await other_answers(world, step, AT_ONCE)
         following = steps[position + 1]["t"] if position + 1 < len(steps) else last
-        run.answers += await _read(world, step, begin + following / 1000)
-    await _until(begin + last / 1000 + AFTER_S)
+        run.answers += await _read(world, step, max(pace.at(following), pace.at(step["t"]) + LIMIT_S))
+    await pace.until(last)
+    await pace.catch_up(last, run.states)
+    await asyncio.sleep(AFTER_S)
+
+
+def wanted_of(recording: Obj, set_up: list[State]) -> tuple[Expectation, list[State]]:
+    """What a recording says should have happened, and the state of things before."""
+    recorded = [
+        State(entry["cluster"], entry["event"], entry["kind"], entry["object"], entry["t"])
+        for entry in recording["log"]
+    ]
+    recorded = list(whole(recorded, set_up))
+    wanted = expectation([state for state in recorded if state.t >= 0], recording["steps"])
+    return wanted, [*set_up, *(state for state in recorded if state.t < 0)]
 
 
 async def _read(world: World, step: Obj, end: float) -> list[Answer]:
@@ -122,7 +140,3 @@ async def _read(world: World, step: Obj, end: float) -> list[Answer]:
         if not found or left <= 0:
             return found
         await asyncio.sleep(min(READ_S, max(left, 0.001)))
-
-
-async def _until(time: float) -> None:
-    await asyncio.sleep(max(0.0, time - asyncio.get_running_loop().time()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import Any
 
 from corral.client.kubeconfig import Access
@@ -12,10 +13,12 @@ from corral.core.errors import ApiError, ConnectionFailed, NotFound
 from corral.core.meta import Key, name_of, namespace_of
 from corral.core.resource import Resource
 from corral.kinds.registry import native_kinds
+from corral.runtime.controller import Manager
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import kubeconfig_data
 from corral.simulate.link import LinkClient, LinkState
 from multikueue.facts import Obj, State
+from multikueue.pace import Pace
 from multikueue.player import PodPlayer
 
 WATCHED = (
@@ -56,15 +59,21 @@ class World:
             if name == "manager":
                 self.clusters[name] = SimulatedCluster(name, configuration=configuration, connect=self._connect)
             else:
-                self.clusters[name] = SimulatedCluster(
-                    name, extra=[lambda manager: PodPlayer(manager.client, manager.clock).setup(manager)]
-                )
+                self.clusters[name] = SimulatedCluster(name, extra=[partial(self._play_pods, name)])
+        self.pace: Pace | None = None
+        """The time of the recording, once it begins."""
         self.log: list[State] = []
         self.set_up: list[State] = []
         self._last: dict[tuple[str, str, Key], Obj] = {}
         self.ends: dict[tuple[str, str, Key], Obj] = {}
         """Every object as it was last seen, gone or not."""
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _play_pods(self, cluster: str, manager: Manager) -> None:
+        def goes_on(pod: Obj) -> float:
+            return self.pace.left(cluster, pod) if self.pace else 0.0
+
+        PodPlayer(manager.client, manager.clock, goes_on).setup(manager)
 
     def _connect(self, access: Access) -> Client:
         name = access.server.removeprefix("https://")
