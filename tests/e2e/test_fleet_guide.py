@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +87,36 @@ def test_the_guide_prints_what_it_says(state: Path) -> None:
     ]
     assert "Target Cluster Observed Generation:  2" in text
     assert events_of(text) == EVENTS
+
+
+def corral(state: Path, *arguments: str, code: int = 0) -> str:
+    command = [sys.executable, "-m", "corral.cli.main", *arguments]
+    chosen = ["--kubeconfig", str(state / "kubeconfig"), "--context", "corral-hub"]
+    done = subprocess.run([*command, *chosen], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_job_of_the_hub_is_explained_and_logged_from_the_member_that_runs_it(state: Path) -> None:
+    job = ("job/mock-workload", "-n", "compute-jobs")
+    eventually(lambda: "Starting mock compute job..." in corral(state, "logs", *job))
+    assert "# on cluster cluster-3" in corral(state, "logs", *job)
+    assert "ResourcePlacement job1-placement: cluster-3" in corral(state, "explain", *job)
+    running = "On cluster-3:\nJob mock-workload: Running on this cluster with quota of cluster-queue."
+    eventually(lambda: running in corral(state, "explain", *job))
+
+
+def test_a_placement_is_described_without_its_namespace_and_says_that_nothing_failed(state: Path) -> None:
+    eventually(lambda: "drifted Job" in corral(state, "fleet", "describe", "job1-placement"))
+    assert "The queue started the job" in corral(state, "fleet", "describe", "job1-placement")
+
+
+def test_what_is_neither_a_member_nor_a_placement_is_answered_with_what_there_is(state: Path) -> None:
+    told = corral(state, "fleet", "describe", "nope", code=1)
+    assert "there is no member and no placement called nope; there are members cluster-1, cluster-2, cluster-3" in told
+    assert "placements sample-kueue, compute-jobs/job1-placement" in told
+    told = corral(state, "fleet", "describe", "nope", "-n", "default", code=1)
+    assert "there is no placement called nope in namespace default; `corral fleet placements` lists" in told
 
 
 def test_the_annotated_job_is_healthy_and_its_progress_shows(state: Path) -> None:

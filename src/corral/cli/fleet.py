@@ -36,6 +36,12 @@ CLUSTER_APPROVALS = Resource(GROUP, "v1beta1", "clusterapprovalrequests", "Clust
 APPROVALS = Resource(GROUP, "v1beta1", "approvalrequests", "ApprovalRequest")
 CORDON: Obj = {"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}
 PARENT = "kubernetes-fleet.io/parent-CRP"
+NO_HUB = "there are none at all: is this a hub?"
+NO_PLACEMENTS = "`corral fleet placements` lists those of all namespaces"
+STARTED_BY_QUEUE = (
+    "The queue started the job, which is what /spec/suspend tells; nothing failed. Annotate the job with "
+    "corral.dev/queue-friendly=true, and the placement says so."
+)
 
 
 def _now() -> float:
@@ -163,7 +169,7 @@ def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | No
         known += [f"placements {shortened(map(_qualified, placements))}"] if placements else []
         raise click.ClickException(
             f"there is no {'' if namespace else 'member and no '}placement called {name}{where}; "
-            + (f"there are {' and '.join(known)}" if known else "there are none at all: is this a hub?")
+            + (f"there are {' and '.join(known)}" if known else NO_PLACEMENTS if namespace else NO_HUB)
         )
 
 
@@ -184,6 +190,8 @@ def _describe_placement(hub: SyncClient, placement: Obj) -> None:
         for drifted in one.get("driftedPlacements") or ():
             paths = ", ".join(drift["path"] for drift in drifted.get("observedDrifts") or ())
             click.echo(f"  drifted {_object(drifted)}: {paths}")
+            if "/spec/suspend" in paths:
+                click.echo(f"  -> {STARTED_BY_QUEUE}")
         for diffed in one.get("diffedPlacements") or ():
             paths = ", ".join(diff["path"] for diff in diffed.get("observedDiffs") or ())
             click.echo(f"  differs {_object(diffed)}: {paths}")
