@@ -6,7 +6,9 @@ copy, so what a caller passed in is never touched and later steps may work in pl
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -22,6 +24,8 @@ from corral.kinds.definition import KindDef, VersionDef
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _METADATA = "meta/v1.ObjectMeta"
+_compiled: WeakKeyDictionary[VersionDef, ResourceSchema] = WeakKeyDictionary()
+"""Schemas once compiled. Clusters simulated in one process share them, as they share the kinds that Corral ships."""
 
 
 def private_copy(obj: Any) -> Any:
@@ -37,16 +41,17 @@ class Shape:
         self.version = version
         self._go_type = _go_type(version.definition) if kind.builtin else ""
         self._decoder: Decoder = decoder_of(self._go_type or _METADATA)
-        self._schema: ResourceSchema | None = None
         self._empty: Obj | None = None
 
-    @property
+    @cached_property
     def schema(self) -> ResourceSchema:
         """The compiled schema, for whoever merges, validates or owns fields; compiled when first asked for."""
-        if self._schema is None:
+        found = _compiled.get(self.version)
+        if found is None:
             raw = self.version.schema
-            self._schema = ResourceSchema(compile_schema(raw)) if self.kind.builtin else ResourceSchema.custom(raw)
-        return self._schema
+            found = ResourceSchema(compile_schema(raw)) if self.kind.builtin else ResourceSchema.custom(raw)
+            _compiled[self.version] = found
+        return found
 
     @property
     def empty(self) -> Obj:
