@@ -62,7 +62,7 @@ async def serving(converter: Converter) -> AsyncIterator[Converter]:
     load_pair(context, authority.issue_server([ADDRESS, "converter.default.svc"], now))
     app = web.Application(client_max_size=64 << 20)
     app.router.add_post("/{path:.*}", converter.handle)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, ADDRESS, converter.port, ssl_context=context).start()
     converter.port = runner.addresses[0][1]

@@ -3,8 +3,8 @@
 The log is the database: one row per version, keyed by revision; the present is the last row of every key. A commit is a
 single multi-row INSERT, so it is atomic without further ado, costs one fsync however many writers wait for it, and the
 thread needs the interpreter lock only before and after. `synchronous=FULL` makes the fsync part of the answer. The WAL is
-moved into the database while nobody writes, or when it has grown large: doing so takes long enough for a writer to notice.
-The connection is exclusive: two processes cannot open one state, and SQLite's shared-memory races do not apply.
+moved into the database by a second thread, so that no writer waits for that; only one that outgrows it is moved in line.
+A lock beside the file keeps a second process out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ GROUP = 512  # writes per commit at most
 PATIENCE = 8  # commits that may pass before old versions are dropped although somebody waits
 EAGER = 16  # this many writes are worth a commit while the loop is still busy with more
 QUIET_S = 1.0  # without a write for this long, the WAL is moved into the database
-WAL_BYTES = 64 << 20  # beyond this it is moved at once
+WAL_BYTES = 64 << 20  # beyond this it is moved while others write
+WAL_LIMIT = 4 * WAL_BYTES  # beyond this, because nobody ever paused, it is moved before the next write
 PAGE = 4096  # what a commit adds to the WAL besides its values, roughly
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
@@ -77,9 +78,12 @@ class SqliteJournal:
         self._debts: deque[_Forget] = deque()  # thread only: what is still to be dropped
         self._commits = 0  # thread only: since something was last dropped
         self._logged = 0  # thread only: bytes in the WAL, roughly
+        self._average = PAGE  # thread only: bytes of a version, roughly
+        self._mover: threading.Thread | None = None  # thread only: moves the WAL into the database
         # Thread only. A failed DELETE ends deleting, so that no tombstone goes before its object.
         self._forgetting = True
         try:
+            self._lock = _lock(path)
             self._connection = _open(path)
         except sqlite3.OperationalError as error:
             raise StoreError(f"cannot open {path}: {error}; is another process using it?") from error
@@ -147,6 +151,7 @@ class SqliteJournal:
         assert self._stopped is not None
         self._thread.join()
         self._connection.close()
+        self._lock.close()
         if not self._stopped.done():
             self._stopped.set_result(None)
 
@@ -175,6 +180,8 @@ class SqliteJournal:
             item = self._next() if following is _Control.NOTHING else following
         while self._debts:
             self._drop(self._debts.popleft())
+        if self._mover is not None:
+            self._mover.join()
         self._announce(self._finished)
 
     def _next(self) -> _Item:
@@ -222,14 +229,33 @@ class SqliteJournal:
             self._announce(self._lost, error)
         else:
             self._announce(self._kept, group)
-            self._logged += sum([len(write.stored.raw) for write in group]) + PAGE
+            size = sum([len(write.stored.raw) for write in group])
+            self._logged += size + PAGE
+            self._average = (7 * self._average + size // len(group)) // 8
             if self._logged > WAL_BYTES:
                 self._checkpoint()
 
     def _checkpoint(self) -> None:
+        """Have the WAL moved into the database. It starts over once all of it was moved and nobody writes for a moment."""
         self._logged = 0
+        if self._mover is not None and self._mover.is_alive():
+            return
+        if _size(self.path.with_name(f"{self.path.name}-wal")) > WAL_LIMIT:
+            self._move(self._connection, "TRUNCATE")
+            return
+        self._mover = threading.Thread(target=self._move_aside, name=f"journal mover {self.path.name}", daemon=True)
+        self._mover.start()
+
+    def _move_aside(self) -> None:
+        connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None)
         try:
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._move(connection, "PASSIVE")
+        finally:
+            connection.close()
+
+    def _move(self, connection: sqlite3.Connection, how: str) -> None:
+        try:
+            connection.execute(f"PRAGMA wal_checkpoint({how})")
         except sqlite3.Error as error:  # the WAL stays as it is and is as good
             log.warning("the write-ahead log keeps growing path=%s error=%s", self.path, error)
 
@@ -238,16 +264,27 @@ class SqliteJournal:
             return
         execute = self._connection.execute
         try:
+            # Nobody waits for this to be on disk: the next write takes it there, and until then it may be lost.
+            execute("PRAGMA synchronous=NORMAL")
             execute("BEGIN")
             execute("DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))", (json.dumps(item.revisions),))
             execute("INSERT OR REPLACE INTO meta VALUES ('compacted', ?)", (item.compacted,))
             execute("COMMIT")
-            self._logged += PAGE * len(item.revisions)
+            self._logged += self._touched(item.revisions)
         except sqlite3.Error as error:
             self._forgetting = False
             log.warning("old history stays on disk until the next start path=%s error=%s", self.path, error)
             if self._connection.in_transaction:
                 execute("ROLLBACK")
+        finally:
+            execute("PRAGMA synchronous=FULL")
+
+    def _touched(self, revisions: Sequence[int]) -> int:
+        """Bytes of the pages that lose these versions, roughly: neighbours share a page."""
+        if not revisions:
+            return PAGE
+        span = max(revisions) - min(revisions) + 1
+        return min(PAGE * len(revisions), self._average * span) + PAGE
 
     def _announce(self, callback: Callable[..., None], *args: object) -> None:
         assert self._loop is not None
@@ -262,11 +299,32 @@ def _insert_statement(rows: int) -> str:
     return "INSERT INTO log VALUES " + ",".join(["(?,?,?,?,?,?)"] * rows)
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _lock(path: Path) -> sqlite3.Connection:
+    """Keep others out for as long as the connection lives. SQLite's own locks end with the process, however it ends, are
+    not inherited by its children, and also hold within one process."""
+    lock = sqlite3.connect(
+        path.with_name(f"{path.name}-lock"), timeout=1.0, isolation_level=None, check_same_thread=False
+    )
+    try:
+        lock.execute("PRAGMA journal_mode=MEMORY")
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error:
+        lock.close()
+        raise
+    return lock
+
+
 def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=1.0, isolation_level=None, check_same_thread=False, cached_statements=GROUP
     )
-    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA wal_autocheckpoint=0")

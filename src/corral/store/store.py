@@ -26,11 +26,11 @@ MAX_BYTES = 1_572_864  # what a Kubernetes server takes in one object
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history is kept for watches and consistent pages. Beyond `bytes` of superseded versions the oldest half goes early."""
+    """How much history is kept for watches and consistent pages. Beyond `bytes` of superseded versions the oldest go early."""
 
     seconds: float = 300.0
     bytes: int = 256 << 20
-    step: float = 15.0  # history is trimmed at most this often
+    step: float = 5.0  # history is trimmed at most this often, and in pieces of that length
 
 
 class Page(NamedTuple):
@@ -292,8 +292,8 @@ class Store:
     def _trim(self) -> None:
         now = self._now()
         if self._superseded > self._retention.bytes and len(self._marks) > 1:
-            self.compact(self._marks[len(self._marks) // 2][1])
-        elif now - self._trimmed < self._retention.step:
+            self.compact(self._marks.popleft()[1])  # little at a time: everybody waits for it
+        if now - self._trimmed < self._retention.step:
             return
         self._trimmed = now
         horizon = now - self._retention.seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -327,3 +328,34 @@ async def test_broken_journal_refuses_instead_of_hanging(
         await store.put(key("b"), thing("b"))
     assert store.head(key("b")) is None
     await store.close()
+
+
+@pytest.mark.parametrize("limit", [64 << 20, 1 << 16], ids=["aside", "in line"])
+async def test_the_log_is_moved_into_the_database_while_others_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr("corral.store.sqlite.WAL_BYTES", 1 << 15)
+    monkeypatch.setattr("corral.store.sqlite.WAL_LIMIT", limit)
+    path = tmp_path / "state.db"
+    store = Store(SqliteJournal(path), now=Time())
+    for index in range(200):
+        await store.put(key(f"n{index}"), thing(f"n{index}", v="x" * 2000))
+    moved = path.stat().st_size
+    await store.close()
+    assert moved > 1 << 17, "nothing was moved before the end"
+    store = Store(SqliteJournal(path), now=Time())
+    assert store.count("configmaps") == 200
+    await store.close()
+
+
+async def test_versions_that_were_dropped_are_gone_after_a_write(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "state.db")
+    store = Store(journal, now=Time())
+    for index in range(5):
+        await store.put(key("a"), thing("a", v=index))
+    store.compact(5)
+    await store.put(key("a"), thing("a", v="last"))
+    await store.close()
+    connection = sqlite3.connect(tmp_path / "state.db")
+    assert [row[0] for row in connection.execute("SELECT revision FROM log")] == [5, 6]
+    connection.close()
