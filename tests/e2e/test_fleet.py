@@ -21,6 +21,9 @@ pytestmark = pytest.mark.e2e
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
+CONFIGS = Resource("kueue.x-k8s.io", "v1beta2", "multikueueconfigs", "MultiKueueConfig", namespaced=False)
+CLUSTERS = Resource("kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", namespaced=False)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "job.yaml"
 
 
@@ -88,3 +91,31 @@ def test_state_survives_down_and_up(fleet: Path) -> None:
     corral(fleet, "up")
     assert finished(fleet, name)
     assert "a fleet is already running" in corral(fleet, "up", check=False).stderr
+
+
+def quota(state: Path) -> str:
+    groups = client(state).get(CLUSTER_QUEUES, "cluster-queue")["spec"]["resourceGroups"]
+    return str(groups[0]["flavors"][0]["resources"][0]["nominalQuota"])
+
+
+def workers(state: Path) -> list[str]:
+    listed: list[str] = client(state).get(CONFIGS, "multikueue")["spec"]["clusters"]
+    named = [item["metadata"]["name"] for item in client(state).list(CLUSTERS)["items"]]
+    assert named == listed
+    return listed
+
+
+def test_a_fleet_that_comes_back_larger_or_smaller_has_the_workers_and_the_quota_of_what_it_is(tmp_path: Path) -> None:
+    with started(tmp_path, "--workers", "2", "--cpu", "4", "--simulated") as state:
+        assert (workers(state), quota(state)) == (["worker1", "worker2"], "8")
+        corral(state, "down")
+        corral(state, "up", "--workers", "1", "--cpu", "4", "--simulated")
+        assert (workers(state), quota(state)) == (["worker1"], "4")
+        corral(state, "down")
+        corral(state, "up", "--workers", "2", "--cpu", "4", "--simulated")
+        assert (workers(state), quota(state)) == (["worker1", "worker2"], "8")
+        theirs = {"op": "replace", "path": "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota", "value": "5"}
+        client(state).patch(CLUSTER_QUEUES, "cluster-queue", "", [theirs], kind="json")
+        corral(state, "down")
+        corral(state, "up", "--workers", "1", "--cpu", "4", "--simulated")
+        assert quota(state) == "5"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from corral.cli.groups import Commands
 from corral.cli.lookup import get_named
 from corral.cli.options import client_of, cluster_options
 from corral.cli.printing import print_table
@@ -19,7 +20,7 @@ from corral.fleet import join
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 
 
-@click.group()
+@click.group(cls=Commands)
 def clusters() -> None:
     """Worker clusters of a manager."""
 

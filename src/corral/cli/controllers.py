@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
+from corral.cli.groups import Commands
 from corral.cli.options import cluster_options, kubeconfig_file
 
 if TYPE_CHECKING:
     from corral.client.http import HttpClient
 
 
-@click.group()
+@click.group(cls=Commands)
 def controllers() -> None:
     """Run the controllers over a real Kubernetes cluster."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from corral.cli.completion import complete_target
 from corral.cli.describe_queue import describe_queue
 from corral.cli.lookup import PODS, events_of, object_named, pods_of, shortened, workload_of
 from corral.cli.options import client_of, cluster_options, namespace_of
@@ -30,7 +31,7 @@ NO_NODES = (
 
 
 @click.command()
-@click.argument("target", nargs=-1, required=True)
+@click.argument("target", nargs=-1, required=True, shell_complete=complete_target)
 @cluster_options
 def explain(target: tuple[str, ...], namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """Say why TARGET (job/NAME, pytorchjob/NAME, workload/NAME …) waits, where it runs, or how it ended; of a queue

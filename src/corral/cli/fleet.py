@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from corral.cli.groups import Commands
 from corral.cli.lookup import events_of, get_named, shortened
 from corral.cli.options import client_of, cluster_options
 from corral.cli.printing import age, print_table
@@ -48,7 +49,7 @@ def _now() -> float:
     return WallClock().now()
 
 
-@click.group()
+@click.group(cls=Commands)
 def fleet() -> None:
     """Members and placements of a hub."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import yaml
 
+from corral.cli.completion import complete_target
 from corral.cli.lookup import PODS, object_named, pods_of, workload_of
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.placed import member_client, placements_of
@@ -28,7 +29,7 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 
 
 @click.command()
-@click.argument("target", nargs=-1, required=True)
+@click.argument("target", nargs=-1, required=True, shell_complete=complete_target)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing as the job writes.")
 @click.option("--tail", type=int, default=None, help="Only the last lines of each pod.")
 @click.option("-c", "--container", default="", help="Container, if pods have several.")

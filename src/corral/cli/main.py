@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from corral import __version__
+from corral.cli.groups import Commands
 
 # command -> (module, attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -26,11 +27,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "explain": ("corral.cli.explain", "explain", "Say why a job waits or where it went."),
     "clusters": ("corral.cli.clusters", "clusters", "Add, list, drain and remove worker clusters."),
     "fleet": ("corral.cli.fleet", "fleet", "Members and placements."),
+    "completion": ("corral.cli.completion", "completion", "Print the completion script of a shell."),
     "controllers": ("corral.cli.controllers", "controllers", "Run the controllers over real Kubernetes clusters."),
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Commands):
     """A group whose commands are imported on use, so that `corral --help` stays instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -59,13 +61,23 @@ def corral() -> None:
     """One queue for AI/ML jobs over many Kubernetes clusters."""
 
 
+def _is_here(text: str) -> bool:
+    return "//127." in text or "//localhost" in text
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: errors a user can act on are sentences, not tracebacks."""
     from corral.client.kubeconfig import KubeconfigError
-    from corral.core.errors import ApiError
+    from corral.core.errors import ApiError, ConnectionFailed
 
     try:
         corral.main(args=list(arguments) if arguments is not None else None, prog_name="corral")
+    except ConnectionFailed as error:
+        here = (
+            "; `corral status` shows whether a fleet runs here, `corral up` starts it" if _is_here(str(error)) else ""
+        )
+        click.echo(f"Error: {error}{here}", err=True)
+        sys.exit(1)
     except (ApiError, KubeconfigError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)

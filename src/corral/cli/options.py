@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from corral.cli.completion import complete_context
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.fleet.state import FleetFolder
@@ -19,7 +20,7 @@ def cluster_options(command: F) -> F:
     """--kubeconfig, --context and --namespace."""
     for option in (
         click.option("-n", "--namespace", default="", help="Namespace (default: the context's)."),
-        click.option("--context", default="", help="Context of the kubeconfig."),
+        click.option("--context", default="", help="Context of the kubeconfig.", shell_complete=complete_context),
         click.option("--kubeconfig", "kubeconfig_path", type=click.Path(path_type=Path), help="Kubeconfig file."),
     ):
         command = option(command)

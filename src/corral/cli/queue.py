@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 import yaml
 
+from corral.cli.groups import Commands
 from corral.cli.lookup import events_of, get_named, instead_of, shortened
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.printing import age, print_table
@@ -27,7 +28,7 @@ RESOURCE_FLAVORS = Resource(GROUP, "v1beta2", "resourceflavors", "ResourceFlavor
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class AliasGroup(click.Group):
+class AliasGroup(Commands):
     """A group whose commands have short names too."""
 
     aliases: Mapping[str, str] = {
@@ -52,7 +53,7 @@ def dry_run_option(command: F) -> F:
     return click.option("--dry-run", is_flag=True, help="Ask the server without changing anything.")(command)
 
 
-@click.group()
+@click.group(cls=Commands)
 def queue() -> None:
     """Create, list, stop and resume queues and flavors."""
 

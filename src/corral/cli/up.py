@@ -59,10 +59,21 @@ def up(
     foreground: bool,
     state: Path | None,
 ) -> None:
-    """Start a manager and worker clusters, each its own process, and print what to do next."""
+    """Start a manager and worker clusters, each its own process, and print what to do next. Without options, the
+    fleet that was stopped comes back; the first time it is a manager and two workers.
+
+    \b
+    corral up --workers 3 --gpu nvidia.com/gpu=4     # a manager and three workers
+    corral up --workers 0                            # one cluster that queues and runs jobs
+    corral up --fleet 3                              # a hub and three members
+    corral up -f fleet.yaml                          # what the file describes
+    """
     folder = folder_of(state)
     if folder.read_status() is not None:
-        raise click.ClickException(f"a fleet is already running in {folder.root}; `corral down` stops it")
+        which = _which(folder)
+        raise click.ClickException(
+            f"a fleet is already running in {folder.root}; `corral status{which}` shows it, `corral down{which}` stops it"
+        )
     spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, file, simulated, bare)
     before = folder.read_spec()
     folder.create()
@@ -175,7 +186,7 @@ def _await_ready(folder: FleetFolder, supervisor: int) -> FleetStatus:
             raise click.ClickException(f"cluster {name} does not start: {_last_line(log)}\nIts log is {log}")
         ended, _ = os.waitpid(supervisor, os.WNOHANG)
         if ended:
-            why = _last_line(folder.supervisor_log) or f"see {folder.root / 'logs'}"
+            why = _last_line(folder.supervisor_log).removeprefix("OSError: ") or f"see {folder.root / 'logs'}"
             raise click.ClickException(f"the fleet did not start: {why}")
         time.sleep(0.02)
     os.kill(supervisor, signal.SIGTERM)
@@ -201,12 +212,21 @@ def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, status: Fleet
     click.echo(f"Ready in {seconds:.1f} s. State is in {folder.root}\n")
     click.echo(f"  export KUBECONFIG={folder.kubeconfig}")
     click.echo("  kubectl config get-contexts")
-    if spec.queues and spec.with_role(config.MANAGER):
-        click.echo("  kubectl create -f examples/job.yaml     # queued on the manager, run on a worker")
+    if spec.queues and not spec.with_role(config.HUB):
+        where = "queued on the manager, run on a worker" if spec.with_role(config.MANAGER) else "queued, then run"
+        click.echo(f"  kubectl create -f examples/job.yaml     # {where}")
         click.echo("  corral explain job/NAME                 # where it went, or why it waits")
-    which = "" if folder.root == FleetFolder.default().root else f" --state {folder.root}"
-    click.echo(f"  corral status{which}")
-    click.echo(f"  corral down{which}")
+        click.echo("  corral logs job/NAME --follow           # what it writes")
+    if spec.with_role(config.HUB):
+        click.echo("  corral fleet members                    # who has joined, and what is free there")
+        click.echo("  corral fleet placements                 # what is placed where")
+    click.echo(f"  corral status{_which(folder)}")
+    click.echo(f"  corral down{_which(folder)}")
+
+
+def _which(folder: FleetFolder) -> str:
+    """The option that names a fleet, where it is not the usual one."""
+    return "" if folder.root == FleetFolder.default().root else f" --state {folder.root}"
 
 
 @click.command()
@@ -240,7 +260,7 @@ def status(state: Path | None) -> None:
     folder = folder_of(state)
     found = folder.read_status()
     if found is None:
-        raise click.ClickException(f"no fleet is running in {folder.root}; `corral up` starts one")
+        raise click.ClickException(f"no fleet is running in {folder.root}; `corral up{_which(folder)}` starts one")
     rows = [("CLUSTER", "URL", "PID", "RESTARTS", "STATE")]
     for cluster in found.clusters:
         answer = "starting"
@@ -267,5 +287,5 @@ def kubectl_config(path: bool, state: Path | None) -> None:
     """Print how to point kubectl at the fleet."""
     folder = folder_of(state)
     if not folder.kubeconfig.exists():
-        raise click.ClickException(f"no kubeconfig in {folder.root}; `corral up` writes one")
+        raise click.ClickException(f"no kubeconfig in {folder.root}; `corral up{_which(folder)}` writes one")
     click.echo(str(folder.kubeconfig) if path else f"export KUBECONFIG={folder.kubeconfig}")

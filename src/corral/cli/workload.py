@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from corral.cli.groups import Commands
 from corral.cli.lookup import (
     HOW_TO_NAME,
     PODS,
@@ -32,7 +33,7 @@ LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue"
 STATUSES = ("all", "pending", "quotareserved", "admitted", "finished")
 
 
-@click.group()
+@click.group(cls=Commands)
 def workload() -> None:
     """List, stop and resume workloads."""
 

@@ -5,6 +5,7 @@ A fleet has clusters; a cluster has roles (what controllers run in it) and virtu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,13 +109,31 @@ def _with_files(fleet: FleetSpec, path: Path) -> FleetSpec:
 
 def parse(document: Any, origin: str) -> FleetSpec:
     """The fleet in a decoded document."""
+    if document is None:
+        raise FleetError(f"{origin} is empty; a fleet needs at least `clusters`")
     try:
         fleet = msgspec.convert(document, FleetSpec)
     except msgspec.ValidationError as error:
-        raise FleetError(f"{origin}: {error}") from error
+        raise FleetError(f"{origin}: {error}{_fields(str(error))}") from error
     for fault in faults(fleet):
         raise FleetError(f"{origin}: {fault}")
     return fleet
+
+
+def _fields(error: str) -> str:
+    """The fields there are, where an error is about one there is not."""
+    found = re.search(r"unknown field `[^`]*`(?: - at `\$(?P<path>[^`]*)`)?", error)
+    if found is None:
+        return ""
+    inside = re.sub(r"\[\d+\]", "", found["path"] or "").rpartition(".")[2]
+    kinds: dict[str, type[msgspec.Struct]] = {
+        "": FleetSpec,
+        "clusters": ClusterSpec,
+        "nodes": NodeGroup,
+        "operators": OperatorOptions,
+    }
+    kind = kinds.get(inside)
+    return f"; there are {', '.join(one.encode_name for one in msgspec.structs.fields(kind))}" if kind else ""
 
 
 def faults(fleet: FleetSpec) -> Iterator[str]:

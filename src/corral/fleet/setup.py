@@ -1,18 +1,27 @@
 """Introducing the clusters of an embedded fleet to each other once they are up, and giving them queues to start with.
 
 The queues are the ones the documentation uses: flavor `default-flavor`, ClusterQueue `cluster-queue`, LocalQueue
-`user-queue` in `default`; each worker's quota is what its nodes have, the manager's is the sum.
+`user-queue` in `default`; each worker's quota is what its nodes have, the manager's is the sum. When the fleet comes back larger or smaller, the
+quota follows, and the manager no longer asks workers that are not part of it.
 """
 
 from __future__ import annotations
 
+import json
+
 from corral.client.sync import SyncClient
-from corral.core.errors import AlreadyExists
-from corral.core.meta import Obj
+from corral.core.errors import AlreadyExists, NotFound
+from corral.core.meta import Obj, annotations_of, spec_of
 from corral.core.quantity import Quantity
 from corral.core.resource import Resource
 from corral.fleet.config import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetSpec
-from corral.fleet.join import add_to_config, prepare_worker, register_worker
+from corral.fleet.join import (
+    MULTI_KUEUE_CLUSTERS,
+    add_to_config,
+    prepare_worker,
+    register_worker,
+    remove_from_config,
+)
 from corral.fleet.state import FleetFolder
 
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
@@ -22,6 +31,7 @@ ADMISSION_CHECKS = Resource("kueue.x-k8s.io", "v1beta2", "admissionchecks", "Adm
 
 FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE = "default-flavor", "cluster-queue", "user-queue"
 CHECK, CONFIG = "multikueue", "multikueue"
+NODES_QUOTA = "corral.dev/quota-of-nodes"
 
 
 def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
@@ -38,12 +48,23 @@ def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
             register_worker(clients[manager.name], worker.name, access.server, access.ca, token)
         if others:
             add_to_config(clients[manager.name], CONFIG, [worker.name for worker in others])
+        _dismiss(clients[manager.name], folder.known_clusters() - {cluster.name for cluster in fleet.clusters})
     if fleet.queues:
         _set_up_queues(fleet, clients)
     if fleet.with_role(HUB) and fleet.with_role(MEMBER):
         from corral.fleet.membership import join_members
 
         join_members(fleet, folder, clients)
+
+
+def _dismiss(manager: SyncClient, absent: set[str]) -> None:
+    """Workers of this folder that are not started any more are no longer asked; they are introduced again when they are."""
+    for name in sorted(absent):
+        remove_from_config(manager, CONFIG, name)
+        try:
+            manager.delete(MULTI_KUEUE_CLUSTERS, name)
+        except NotFound:
+            pass
 
 
 def _set_up_queues(fleet: FleetSpec, clients: dict[str, SyncClient]) -> None:
@@ -82,14 +103,31 @@ def _queues(client: SyncClient, amounts: dict[str, str], *, dispatches: bool) ->
     if dispatches:
         spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": CHECK}]}
     _create(client, RESOURCE_FLAVORS, {"metadata": {"name": FLAVOR}, "spec": {}})
-    _create(client, CLUSTER_QUEUES, {"metadata": {"name": CLUSTER_QUEUE}, "spec": spec})
+    metadata = {"name": CLUSTER_QUEUE, "annotations": {NODES_QUOTA: json.dumps(amounts)}}
+    if not _create(client, CLUSTER_QUEUES, {"metadata": metadata, "spec": spec}):
+        _follow_nodes(client, metadata, spec)
     queue = {"metadata": {"name": LOCAL_QUEUE, "namespace": "default"}, "spec": {"clusterQueue": CLUSTER_QUEUE}}
     _create(client, LOCAL_QUEUES, queue)
 
 
-def _create(client: SyncClient, resource: Resource, obj: Obj) -> None:
+def _follow_nodes(client: SyncClient, metadata: Obj, spec: Obj) -> None:
+    """Bring the quota to what the nodes have now, where nobody changed it since it was set to what they had."""
+    held = client.get(CLUSTER_QUEUES, CLUSTER_QUEUE)
+    before, groups = annotations_of(held).get(NODES_QUOTA), spec_of(held).get("resourceGroups") or []
+    flavors = [flavor for group in groups for flavor in group.get("flavors") or []]
+    quotas = {entry["name"]: str(entry["nominalQuota"]) for flavor in flavors for entry in flavor["resources"]}
+    if len(flavors) == 1 and before == json.dumps(quotas) and before != metadata["annotations"][NODES_QUOTA]:
+        patch = {
+            "metadata": {"annotations": metadata["annotations"]},
+            "spec": {"resourceGroups": spec["resourceGroups"]},
+        }
+        client.patch(CLUSTER_QUEUES, CLUSTER_QUEUE, "", patch)
+
+
+def _create(client: SyncClient, resource: Resource, obj: Obj) -> bool:
     """Create unless it exists: what a user changed since is theirs."""
     try:
         client.create(resource, obj)
     except AlreadyExists:
-        pass
+        return False
+    return True

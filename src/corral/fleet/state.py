@@ -61,6 +61,10 @@ class FleetFolder:
         """Where a cluster keeps its database, certificates and pods."""
         return self.root / "clusters" / name
 
+    def known_clusters(self) -> set[str]:
+        """The clusters that have ever been started here."""
+        return {path.name for path in (self.root / "clusters").iterdir()}
+
     def log(self, name: str) -> Path:
         return self.root / "logs" / f"{name}.log"
 

@@ -59,7 +59,8 @@ class Supervisor:
         previous = folder.last_status()
         known = {entry.name: entry.port for entry in (previous.clusters if previous else [])}
         self._children = [
-            _Child(spec, spec.port or free_port(fleet.address, known.get(spec.name, 0))) for spec in fleet.clusters
+            _Child(spec, fixed_port(fleet.address, spec) or free_port(fleet.address, known.get(spec.name, 0)))
+            for spec in fleet.clusters
         ]
         self._stopping = False
         self._ready = False
@@ -205,6 +206,13 @@ class Supervisor:
         for child in running:
             if child.pid:
                 os.kill(child.pid, signal.SIGKILL)
+
+
+def fixed_port(address: str, spec: ClusterSpec) -> int:
+    """The port a cluster asks for, 0 for any."""
+    if spec.port and free_port(address, spec.port) != spec.port:
+        raise OSError(f"port {spec.port} of cluster {spec.name} is in use on {address}")
+    return spec.port
 
 
 def free_port(address: str, wanted: int = 0) -> int:

@@ -58,6 +58,13 @@ def test_a_fleet_of_nothing_else_is_one_cluster_that_runs_jobs() -> None:
         ),
         ({"clusters": [{"name": "a", "nodes": [{"name": "n_1"}]}]}, "cluster a: node n_1: a lowercase RFC 1123"),
         ({"clusters": [{"name": "a", "ndoes": []}]}, "unknown field `ndoes`"),
+        (
+            {"clusters": [{"name": "a", "ndoes": []}]},
+            r"`\$.clusters\[0\]`; there are name, roles, nodes, port, runtime, labels, config, operators",
+        ),
+        ({"cluster": []}, "unknown field `cluster`; there are clusters, address, queues, images"),
+        ({"clusters": [{"name": "a", "nodes": [{"gpu": 1}]}]}, "there are name, count, cpu, memory, pods, resources"),
+        (None, "is empty; a fleet needs at least `clusters`"),
         ({"clusters": [{"name": 5}]}, r"Expected `str`, got `int` - at `\$.clusters\[0\].name`"),
         ([], "Expected `object`, got `array`"),
     ],

@@ -1,0 +1,22 @@
+"""A group of commands that answers a misspelt one with those it may have been."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+
+
+class Commands(click.Group):
+    """A group that suggests."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            known = self.list_commands(ctx)
+            close = get_close_matches(args[0], known, n=2)
+            hint = f"Did you mean {' or '.join(close)}?" if close else f"There are {', '.join(known)}."
+            raise click.UsageError(f"{error.message} {hint}", error.ctx) from error
