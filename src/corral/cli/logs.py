@@ -56,10 +56,10 @@ def logs(
     resource, obj = object_named(client, target, namespace)
     workload = workload_of(client, resource, obj, namespace)
     found = _where(client, resource, obj, workload, namespace, kueue_namespace)
-    if not found and workload is None:
-        found = _on_members(client, kubeconfig_path, resource, obj, namespace)
+    members = [] if found or workload else _members(client, resource, obj, namespace)
+    found += [pair for member in members for pair in _on_member(kubeconfig_path, member, resource, obj, namespace)]
     if not found:
-        raise click.ClickException(_no_pods(f"{resource.kind} {name_of(obj)}", workload))
+        raise click.ClickException(_no_pods(f"{resource.kind} {name_of(obj)}", workload, members))
     query = {
         "follow": "true" if follow else "",
         "tailLines": "" if tail is None else str(tail),
@@ -107,47 +107,44 @@ def _where(
 
     if workload is not None:
         there = on(_cluster_of(workload))
-        return [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
+        found = [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
+        # The manager may still show what its worker has removed.
+        return found or [(client, pod) for pod in pods_of(client, resource, obj, namespace)]
     pods = pods_of(client, resource, obj, namespace)
     return [(on(_cluster_of(workload_of(client, PODS, pod, namespace))), pod) for pod in pods]
 
 
-def _on_members(
-    hub: SyncClient, kubeconfig_path: Path | None, resource: Resource, obj: Obj, namespace: str
-) -> list[tuple[SyncClient, Obj]]:
-    """The pods of an object that a hub placed, on the members the kubeconfig has contexts of."""
+def _members(hub: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[str]:
+    """Where a hub placed an object."""
     placements = placements_of(hub, resource.kind, name_of(obj), namespace)
-    members = sorted({member for placed in placements for member in placed.members})
-    found, unknown = [], []
-    for member in members:
-        there = member_client(kubeconfig_path, member)
-        if there is None:
-            unknown.append(member)
-        else:
-            click.echo(f"# on cluster {member}", err=True)
-            found += [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
-    job = f"{resource.kind} {name_of(obj)}"
-    if not found and unknown:
-        raise click.ClickException(
-            f"{job} is placed on {', '.join(unknown)}, and the kubeconfig has no context called so; "
-            "name the member's own with --context"
+    return sorted({member for placed in placements for member in placed.members})
+
+
+def _on_member(
+    kubeconfig_path: Path | None, member: str, resource: Resource, obj: Obj, namespace: str
+) -> list[tuple[SyncClient, Obj]]:
+    """The pods of an object on a member, if the kubeconfig has a context of it."""
+    there = member_client(kubeconfig_path, member)
+    if there is None:
+        click.echo(
+            f"# on cluster {member}, for which the kubeconfig has no context; name its own with --context", err=True
         )
-    if not found and members:
-        raise click.ClickException(
-            f"{job} is placed on {', '.join(members)} and has no pods there; `corral explain` says more"
-        )
-    return found
+        return []
+    click.echo(f"# on cluster {member}", err=True)
+    return [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
 
 
 def _cluster_of(workload: Obj | None) -> str:
     return str(status_of(workload).get("clusterName") or "") if workload else ""
 
 
-def _no_pods(job: str, workload: Obj | None) -> str:
+def _no_pods(job: str, workload: Obj | None, members: list[str]) -> str:
     if workload is not None and conditions.is_true(workload, "Finished"):
         gone = f"{job} is finished, and its pods were removed"
         gone += f" from cluster {cluster} with it" if (cluster := _cluster_of(workload)) else ""
         return f"{gone}; `corral logs -f` shows what a job writes while it runs, and `corral: {{keepFinished: 10m}}` in the manager's configuration keeps its pods for a while"
+    if members:
+        return f"{job} is placed on {', '.join(members)}; no pods of it were found there"
     return f"{job} has no pods yet; `corral explain` says why"
 
 
