@@ -39,7 +39,7 @@ def limit_range(kind: str, **bounds: dict[str, str]) -> Obj:
 def decode(workload: Obj, *limits: Obj, settings: QueueingSettings | None = None) -> WorkloadInfo:
     decoder = WorkloadDecoder(settings or QueueingSettings())
     if limits:
-        decoder.limits["default"] = namespace_limits(limits)
+        decoder.pod_sets.set_limits("default", namespace_limits(limits))
     return decoder.decode(workload)
 
 

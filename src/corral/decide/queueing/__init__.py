@@ -3,7 +3,7 @@
 Start at `state.QueueingState`: feed it API objects as they change, ask it for the next `CyclePlan`, act on the plan.
 
 - what is kept: `world`, made of `clusterqueue`, `quota`, `pending`, `tally`, `admission_fairness` and `topology/`
-- what an object says: `decode`; for Workloads `surroundings` and `workload`
+- what an object says: `decode`; for Workloads `surroundings`, `workload` and `podsets`
 - what changes on an event: `intake` for Workloads, which moves them between `waiting` and `bookings`; `upkeep` says
   who gets another chance and `activity` which queues can admit
 - what is decided: `cycle`, which asks `nomination` (`flavors`, `preemption`, `fair_preemption`) and returns a `plan`

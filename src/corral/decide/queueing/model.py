@@ -304,7 +304,6 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
     on_hold: str = ""
     """Why it must not enter a queue although active: a gate annotation or a zero-size owner."""
     check_states: dict[str, str] = {}
-    failed_checks: bool = False
     gated_preemption: bool = False
     pods_ready: bool = False
     replaces: Key | None = None
@@ -324,10 +323,13 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
     """Why its devices cannot be counted, which keeps it out of the queues."""
     needs_second_pass: bool = False
     job_uid: str = ""
-    generation: int = 0
     version: int = 0
     """Resource version as a number, 0 when it is not one."""
     obj: Obj = {}
+
+    @property
+    def failed_checks(self) -> bool:
+        return any(state in ("Retry", "Rejected") for state in self.check_states.values())
 
     @property
     def queue_key(self) -> str:

@@ -30,18 +30,19 @@ class Surroundings:
     ) -> None:
         self._overheads = dict(overheads)
         self._devices = Devices(settings)
-        self._decoder = WorkloadDecoder(settings, self._overheads, self._devices, rank_of)
-        self.decode = self._decoder.decode
+        decoder = WorkloadDecoder(settings, self._overheads, self._devices, rank_of)
+        self._pod_sets = decoder.pod_sets
+        self.decode = decoder.decode
 
     def set_runtime_class(self, name: str, overhead: Mapping[str, str]) -> Concerns | None:
         if self._overheads.get(name) == overhead:
             return None
         self._overheads[name] = overhead
-        self._decoder.forget_templates()
+        self._pod_sets.forget_templates()
         return lambda info: _runs_in(info, name)
 
     def set_limit_ranges(self, namespace: str, limit_ranges: Iterable[Obj]) -> Concerns:
-        self._decoder.set_limits(namespace, namespace_limits(limit_ranges))
+        self._pod_sets.set_limits(namespace, namespace_limits(limit_ranges))
         return lambda info: info.key.namespace == namespace
 
     def set_device_class(self, obj: Obj) -> Concerns:

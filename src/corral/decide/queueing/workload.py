@@ -1,21 +1,16 @@
-"""Decoding Workloads: effective requests, order, and how far through its life a workload is.
-
-The costly part of a Workload is its pod templates, and jobs of one kind come by the thousand with equal ones, so
-what a template means is remembered by its content.
-"""
+"""Decoding Workloads: what they ask for, their order, and how far through its life a workload is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
+from msgspec import structs
 
 from corral.core.meta import (
     Key,
     Obj,
     annotations_of,
-    generation_of,
     is_deleting,
     key_of,
     labels_of,
@@ -25,30 +20,11 @@ from corral.core.meta import (
     uid_of,
 )
 from corral.core.timestamps import parse_time
-from corral.decide.queueing.amounts import add_into, parse_amount
-from corral.decide.queueing.constraints import constraints_from, topology_request_from
 from corral.decide.queueing.decode import created_at, version_of
-from corral.decide.queueing.devices import DeviceProblem, Devices
-from corral.decide.queueing.limits import (
-    NO_LIMITS,
-    Complaint,
-    NamespaceLimits,
-    complaints_text,
-    outside_limit_ranges,
-    requests_above_limits,
-    with_defaults,
-)
-from corral.decide.queueing.model import (
-    UNCONSTRAINED,
-    Amounts,
-    PodConstraints,
-    PodSetInfo,
-    TopologyRequest,
-    WorkloadInfo,
-)
-from corral.decide.queueing.requests import effective_requests, pod_requests
+from corral.decide.queueing.devices import Devices
+from corral.decide.queueing.model import PodSetInfo, WorkloadInfo
+from corral.decide.queueing.podsets import PodSetReader
 from corral.decide.queueing.settings import QueueingSettings
-from corral.decide.queueing.topology.encoding import decode_assignment
 
 PREFIX = "kueue.x-k8s.io/"
 GATES_ANNOTATION = PREFIX + "admission-gated-by"
@@ -60,42 +36,15 @@ GROUP_ANNOTATION = PREFIX + "is-group-workload"
 PARENT_LABEL = PREFIX + "concurrent-admission-parent"
 JOB_UID_LABEL = PREFIX + "job-uid"
 
-INVALID_RESOURCES = "resources validation failed"
-OUTSIDE_LIMIT_RANGE = "resources didn't satisfy LimitRange constraints"
+Conditions = Mapping[Any, Obj]
+"""Conditions by type."""
 
-_MAX_TEMPLATES = 4096
-
-
-PodSets = tuple[PodSetInfo, ...]
-Shapes = tuple[Any, ...]
-
-
-class TemplateInfo(msgspec.Struct, frozen=True):
-    """What one pod template means to the scheduler."""
-
-    pod: Amounts
-    effective: Amounts
-    constraints: PodConstraints
-    shape: tuple[Any, ...]
-    """Hashable; equal for templates that nodes and flavors cannot tell apart."""
-    invalid: tuple[Complaint, ...] = ()
-    out_of_range: tuple[Complaint, ...] = ()
-    claims: bool = False
-    """Do its pods claim devices?"""
-
-
-class _PodSets(NamedTuple):
-    """All pod sets of a workload, and what is wrong with them."""
-
-    infos: PodSets
-    shapes: Shapes
-    invalid: str = ""
-    uses_devices: bool = False
-    uncounted: str = ""
+_ONE_AFTER_THE_OTHER = 0.001
+"""Seconds that put workloads in order whose times are equal."""
 
 
 class WorkloadDecoder:
-    """Builds WorkloadInfo values under fixed settings, remembering pod templates it has seen."""
+    """Builds WorkloadInfo values under fixed settings."""
 
     def __init__(
         self,
@@ -105,256 +54,141 @@ class WorkloadDecoder:
         rank_of: Callable[[Key, str], int] = lambda queue, flavor: 0,
     ) -> None:
         """`rank_of` says how far down a queue's list a flavor is."""
-        self.settings = settings
+        self._settings = settings
+        self._features = settings.features
         self._rank_of = rank_of
-        self.overheads = {} if overheads is None else overheads
-        self.devices = devices or Devices(settings)
-        self.limits: dict[str, NamespaceLimits] = {}
-        """Limit ranges by namespace."""
-        self._templates: dict[bytes, TemplateInfo] = {}
-        self._known: dict[Shapes, tuple[PodSets, Shapes]] = {}
-        self._encode = msgspec.json.Encoder().encode
-
-    def set_limits(self, namespace: str, limits: NamespaceLimits) -> None:
-        """Say what the limit ranges of a namespace come to."""
-        if limits == NO_LIMITS:
-            self.limits.pop(namespace, None)
-        else:
-            self.limits[namespace] = limits
-
-    def forget_templates(self) -> None:
-        """Read pod templates anew, after overheads changed."""
-        self._templates.clear()
-        self._known.clear()
-
-    def template(self, spec: Obj, limits: NamespaceLimits = NO_LIMITS) -> TemplateInfo:
-        """The meaning of a pod spec; equal specs cost one dictionary lookup."""
-        if limits is not NO_LIMITS:
-            return self._read_template(spec, limits)
-        content = self._encode(spec)
-        known = self._templates.get(content)
-        if known is None:
-            if len(self._templates) >= _MAX_TEMPLATES:
-                self._templates.clear()
-            known = self._templates[content] = self._read_template(spec, limits)
-        return known
-
-    def _read_template(self, spec: Obj, limits: NamespaceLimits) -> TemplateInfo:
-        spec = with_defaults(spec, limits)
-        requests = pod_requests(spec, self.overheads.get(spec.get("runtimeClassName") or ""))
-        constraints = constraints_from(spec, preferences=self.settings.features.topology_preferred_affinity)
-        placement = [spec.get(field) for field in ("nodeSelector", "affinity", "tolerations")]
-        return TemplateInfo(
-            pod=requests,
-            effective=effective_requests(requests, self.settings),
-            constraints=constraints,
-            shape=(
-                tuple(sorted(requests.items())),
-                b"" if constraints == UNCONSTRAINED else msgspec.json.encode(placement, order="sorted"),
-            ),
-            invalid=tuple(requests_above_limits(spec)),
-            out_of_range=tuple(outside_limit_ranges(spec, requests, limits)),
-            claims=bool(spec.get("resourceClaims")),
+        self.pod_sets = PodSetReader(
+            settings, {} if overheads is None else overheads, Devices(settings) if devices is None else devices
         )
 
     def decode(self, obj: Obj) -> WorkloadInfo:
         """The workload as the scheduler sees it now."""
-        spec, status = spec_of(obj), status_of(obj)
-        found = {entry.get("type"): entry for entry in status.get("conditions") or ()}
-        annotations = annotations_of(obj)
-        reserved, evicted = _true(found, "QuotaReserved"), _true(found, "Evicted")
-        is_parent = self.settings.features.concurrent_admission and labels_of(obj).get(PARENT_LABEL) == "true"
+        found: Conditions = {entry.get("type"): entry for entry in status_of(obj).get("conditions") or ()}
         # A parent only shows what one of its variants holds.
-        admission = status.get("admission") if reserved and not is_parent else None
-        limits = self.limits.get(key_of(obj).namespace, NO_LIMITS) if self.limits else NO_LIMITS
-        found_sets = self._pod_sets(spec, status, admission, limits)
-        if found_sets.uses_devices and admission is None:
-            found_sets = self._with_devices(key_of(obj).namespace, spec["podSets"], found_sets)
-        pod_sets, shapes = found_sets.infos, found_sets.shapes
-        if admission is None:
-            pod_sets, shapes = self._shared(pod_sets, shapes)
+        holds = _is_true(found, "QuotaReserved") and not self._is_parent(obj)
+        info = self._submitted(obj, status_of(obj).get("admission") if holds else None)
+        if found:
+            info = self._progressed(info, found)
+        if self._features.concurrent_admission:
+            info = self._as_variant(info)
+        return self._placed(info)
+
+    def _submitted(self, obj: Obj, admission: Obj | None) -> WorkloadInfo:
+        """What it asks for, or holds by `admission`; as if nothing else had happened to it yet."""
+        spec, status, annotations = spec_of(obj), status_of(obj), annotations_of(obj)
+        key, created = key_of(obj), created_at(obj)
+        asked = self.pod_sets.read(key.namespace, spec, status, admission)
         base = int(spec.get("priority") or 0)
-        priority = base + (_boost(annotations) if self.settings.features.priority_boost else 0)
-        flavors = annotations.get(FLAVORS_ANNOTATION) if self.settings.features.concurrent_admission else None
-        replaces = annotations.get(REPLACES_ANNOTATION) if self.settings.features.elastic_slices else None
-        checks = {check.get("name", ""): check.get("state", "Pending") for check in status.get("admissionChecks") or ()}
+        priority = base + (_boost(annotations) if self._features.priority_boost else 0)
+        replaces = annotations.get(REPLACES_ANNOTATION) if self._features.elastic_slices else None
         requeue_at = (status.get("requeueState") or {}).get("requeueAt")
-        created = created_at(obj)
-        finished = _true(found, "Finished")
-        gated = self.settings.features.admission_gates and bool(annotations.get(GATES_ANNOTATION))
-        on_hold = "AdmissionGated" if gated else _hold_reason(found)
-        if is_parent:
-            # Its variants are queued in its place.
-            on_hold = on_hold or "ConcurrentAdmission"
-        unhealthy = tuple(node.get("name", "") for node in status.get("unhealthyNodes") or ())
         return WorkloadInfo(
-            key=key_of(obj),
+            key=key,
             uid=uid_of(obj),
             queue=spec.get("queueName") or "",
             priority=priority,
             base_priority=base,
             created=created,
-            order_time=self._order_time(found, created) + (self._behind_siblings(obj, flavors) if flavors else 0.0),
-            pod_sets=pod_sets,
-            shape=(shapes, priority, replaces, flavors),
+            order_time=created,
+            pod_sets=asked.infos,
+            shape=(asked.shapes, priority, replaces, None),
             active=spec.get("active") is not False,
             reserving=admission is not None,
-            admitted=_true(found, "Admitted"),
-            finished=finished,
-            evicted=evicted,
-            evicted_reason=(found.get("Evicted") or {}).get("reason", "") if evicted else "",
             deleting=is_deleting(obj),
             cluster_queue=admission.get("clusterQueue", "") if admission else "",
-            reserved_at=_transition(found.get("QuotaReserved")) if reserved else None,
             requeue_at=parse_time(requeue_at) if requeue_at else None,
-            requeue_blocked=(found.get("Requeued") or {}).get("status") == "False",
-            on_hold=on_hold,
-            check_states=checks,
-            failed_checks=any(state in ("Retry", "Rejected") for state in checks.values()),
+            on_hold=self._gate(annotations),
+            check_states={
+                check.get("name", ""): check.get("state", "Pending") for check in status.get("admissionChecks") or ()
+            },
             gated_preemption=_has_closed_gate(spec, status),
-            pods_ready=_true(found, "PodsReady"),
-            replaces=_replaced_key(obj, replaces),
+            replaces=_replaced_key(key, replaces),
             elastic=annotations.get(ELASTIC_ANNOTATION) == "true",
-            allowed_flavors=None if flavors is None else frozenset(flavors.split(",")),
-            variant_of=_parent_uid(obj) if self.settings.features.concurrent_admission else "",
-            variant_flavor="" if flavors is None else flavors.partition(",")[0],
-            unhealthy_nodes=unhealthy,
-            owned_by_pod=bool(unhealthy) and self.settings.features.skip_pod_reassignment and _is_owned_by_pod(obj),
-            invalid=found_sets.invalid,
-            uses_devices=found_sets.uses_devices,
-            uncounted=found_sets.uncounted,
-            needs_second_pass=not (finished or evicted or admission is None or on_hold)
-            and _needs_second_pass(pod_sets, checks, unhealthy, _true(found, "Admitted")),
+            invalid=asked.invalid,
+            uses_devices=asked.uses_devices,
+            uncounted=asked.uncounted,
             job_uid=labels_of(obj).get(JOB_UID_LABEL, ""),
-            generation=generation_of(obj),
             version=version_of(obj),
             obj=obj,
         )
 
-    def _shared(self, pod_sets: PodSets, shapes: Shapes) -> tuple[PodSets, Shapes]:
-        """Equal pending pod sets as one value: a million waiting workloads of one kind share it."""
-        known = self._known.get(shapes)
-        if known is None:
-            if len(self._known) >= _MAX_TEMPLATES:
-                self._known.clear()
-            known = self._known[shapes] = (pod_sets, shapes)
-        return known
+    def _progressed(self, info: WorkloadInfo, found: Conditions) -> WorkloadInfo:
+        """How far it got, as its conditions say."""
+        reserved, evicted = found.get("QuotaReserved") or {}, found.get("Evicted") or {}
+        is_evicted = evicted.get("status") == "True"
+        is_held = reserved.get("status") == "False" and reserved.get("reason") == "OnHold"
+        return structs.replace(
+            info,
+            order_time=self._order_time(found, info.created),
+            admitted=_is_true(found, "Admitted"),
+            finished=_is_true(found, "Finished"),
+            evicted=is_evicted,
+            evicted_reason=evicted.get("reason", "") if is_evicted else "",
+            reserved_at=_transition(reserved) if reserved.get("status") == "True" else None,
+            requeue_blocked=(found.get("Requeued") or {}).get("status") == "False",
+            on_hold=info.on_hold or ("OnHold" if is_held else ""),
+            pods_ready=_is_true(found, "PodsReady"),
+        )
 
-    def _behind_siblings(self, obj: Obj, flavors: str) -> float:
-        """Variants are created in the same second; those on better flavors go first."""
-        queue = Key(key_of(obj).namespace, spec_of(obj).get("queueName") or "")
-        return 0.001 * self._rank_of(queue, flavors.partition(",")[0])
-
-    def _order_time(self, found: Mapping[Any, Obj], created: float) -> float:
-        evicted = found.get("Evicted") or {}
+    def _order_time(self, found: Conditions, created: float) -> float:
+        evicted, preempted = found.get("Evicted") or {}, found.get("Preempted") or {}
         if evicted.get("status") == "True":
-            by_timeout = evicted.get("reason") == "PodsReadyTimeout" and self.settings.eviction_timestamp
+            by_timeout = evicted.get("reason") == "PodsReadyTimeout" and self._settings.eviction_timestamp
             if by_timeout or evicted.get("reason") == "AdmissionCheck":
                 return _transition(evicted) or created
-        preempted = found.get("Preempted") or {}
         if (
-            not self.settings.features.priority_sorting_within_cohort
+            not self._features.priority_sorting_within_cohort
             and preempted.get("status") == "True"
             and preempted.get("reason") == "InCohortReclaimWhileBorrowing"
         ):
-            # One millisecond later than the preemptor, so that the preemptor stays ahead.
-            return (_transition(preempted) or created) + 0.001
+            # Later than the preemptor, which stays ahead.
+            return (_transition(preempted) or created) + _ONE_AFTER_THE_OTHER
         return created
 
-    def _pod_sets(self, spec: Obj, status: Obj, admission: Obj | None, limits: NamespaceLimits) -> _PodSets:
-        reclaimable: dict[str, int] = {}
-        if self.settings.features.reclaimable_pods:
-            reclaimable = {pods["name"]: pods.get("count", 0) for pods in status.get("reclaimablePods") or ()}
-        assigned = {entry["name"]: entry for entry in (admission or {}).get("podSetAssignments") or ()}
-        decoded: list[PodSetInfo] = []
-        shapes: list[Any] = []
-        invalid: list[str] = []
-        out_of_range: list[str] = []
-        extended = self.devices.extended
-        uses_devices = False
-        for index, pod_set in enumerate(spec.get("podSets") or ()):
-            name = pod_set.get("name") or "main"
-            template = self.template((pod_set.get("template") or {}).get("spec") or {}, limits)
-            uses_devices = (
-                uses_devices or template.claims or (bool(extended) and not extended.keys().isdisjoint(template.pod))
-            )
-            total = pod_set.get("count", 1)
-            count = total - min(total, reclaimable.get(name, 0))
-            topology = topology_request_from(pod_set.get("topologyRequest"))
-            entry = assigned.get(name)
-            if entry is None:
-                info = _pending_pod_set(name, pod_set, template, count, topology)
-            else:
-                info = _admitted_pod_set(name, pod_set, template, count, topology, entry)
-            decoded.append(info)
-            effective = tuple(sorted(info.requests.items()))
-            shapes.append((name, count, info.spec_count, effective, info.min_count, template.shape, topology))
-            invalid.extend(complaint.text(index) for complaint in template.invalid)
-            out_of_range.extend(complaint.text(index) for complaint in template.out_of_range)
-        problem = ""
-        if invalid:
-            problem = f"{INVALID_RESOURCES}: {complaints_text(invalid)}"
-        elif out_of_range:
-            problem = f"{OUTSIDE_LIMIT_RANGE}: {complaints_text(out_of_range)}"
-        return _PodSets(tuple(decoded), tuple(shapes), problem, uses_devices)
+    def _gate(self, annotations: Mapping[str, str]) -> str:
+        return "AdmissionGated" if self._features.admission_gates and annotations.get(GATES_ANNOTATION) else ""
 
-    def _with_devices(self, namespace: str, pod_sets: list[Obj], found: _PodSets) -> _PodSets:
-        """Devices counted under the names quota knows them by."""
-        try:
-            demands = self.devices.resolve(namespace, pod_sets)
-        except DeviceProblem as problem:
-            return found._replace(uncounted=str(problem))
-        infos: list[PodSetInfo] = []
-        shapes: list[Any] = []
-        for info, shape, demand in zip(found.infos, found.shapes, demands, strict=True):
-            per_pod = {name: amount for name, amount in info.per_pod.items() if name not in demand.replaced}
-            add_into(per_pod, demand.added)
-            requests = {name: amount * info.count for name, amount in per_pod.items()}
-            infos.append(msgspec.structs.replace(info, per_pod=per_pod, requests=requests))
-            shapes.append((*shape[:3], tuple(sorted(requests.items())), *shape[4:]))
-        return found._replace(infos=tuple(infos), shapes=tuple(shapes))
+    # -- concurrent admission -------------------------------------------------------------------------------------
 
+    def _is_parent(self, obj: Obj) -> bool:
+        return self._features.concurrent_admission and labels_of(obj).get(PARENT_LABEL) == "true"
 
-def _pending_pod_set(
-    name: str, pod_set: Obj, template: TemplateInfo, count: int, topology: TopologyRequest | None
-) -> PodSetInfo:
-    requests = template.effective
-    return PodSetInfo(
-        name=name,
-        count=count,
-        spec_count=pod_set.get("count", 1),
-        min_count=pod_set.get("minCount"),
-        per_pod=requests,
-        requests=requests if count == 1 else {resource: amount * count for resource, amount in requests.items()},
-        pod_requests=template.pod,
-        constraints=template.constraints,
-        topology=topology,
-    )
+    def _as_variant(self, info: WorkloadInfo) -> WorkloadInfo:
+        """What concurrent admission makes of it: a parent that waits for its variants, a variant, or neither."""
+        obj = info.obj
+        if self._is_parent(obj):
+            # Its variants are queued in its place.
+            info = structs.replace(info, on_hold=info.on_hold or "ConcurrentAdmission")
+        flavors = annotations_of(obj).get(FLAVORS_ANNOTATION)
+        if flavors is None:
+            return structs.replace(info, variant_of=_parent_uid(obj))
+        preferred = flavors.partition(",")[0]
+        # Variants are created in the same second; those on better flavors go first.
+        rank = self._rank_of(Key(info.key.namespace, info.queue), preferred)
+        return structs.replace(
+            info,
+            order_time=info.order_time + rank * _ONE_AFTER_THE_OTHER,
+            shape=(*info.shape[:-1], flavors),
+            allowed_flavors=frozenset(flavors.split(",")),
+            variant_of=_parent_uid(obj),
+            variant_flavor=preferred,
+        )
 
+    # -- places on nodes ------------------------------------------------------------------------------------------
 
-def _admitted_pod_set(
-    name: str, pod_set: Obj, template: TemplateInfo, count: int, topology: TopologyRequest | None, entry: Obj
-) -> PodSetInfo:
-    admitted = entry.get("count")
-    admitted = pod_set.get("count", 1) if admitted is None else admitted
-    usage = {name: parse_amount(name, quantity) for name, quantity in (entry.get("resourceUsage") or {}).items()}
-    per_pod = {resource: amount // admitted for resource, amount in usage.items()} if admitted else dict(usage)
-    if count < admitted:
-        usage = {resource: amount * count for resource, amount in per_pod.items()}
-    return PodSetInfo(
-        name=name,
-        count=min(count, admitted),
-        spec_count=pod_set.get("count", 1),
-        min_count=pod_set.get("minCount"),
-        per_pod=per_pod,
-        requests=usage,
-        pod_requests=template.pod,
-        constraints=template.constraints,
-        topology=topology,
-        flavors=entry.get("flavors") or {},
-        topology_assignment=decode_assignment(entry.get("topologyAssignment")),
-        delayed_topology=entry.get("delayedTopologyRequest") or "",
-    )
+    def _placed(self, info: WorkloadInfo) -> WorkloadInfo:
+        """Whether its places on nodes have to be looked for, again or at last."""
+        unhealthy = tuple(node.get("name", "") for node in status_of(info.obj).get("unhealthyNodes") or ())
+        needs_places = info.reserving and not (info.finished or info.evicted or info.on_hold)
+        needs_places = needs_places and (_awaits_topology(info) or _runs_on(unhealthy, info.pod_sets))
+        if not unhealthy and not needs_places:
+            return info
+        return structs.replace(
+            info,
+            unhealthy_nodes=unhealthy,
+            owned_by_pod=bool(unhealthy) and self._features.skip_pod_reassignment and _is_owned_by_pod(info.obj),
+            needs_second_pass=needs_places,
+        )
 
 
 def priority_changed(old: WorkloadInfo, new: WorkloadInfo) -> bool:
@@ -369,12 +203,12 @@ def _priority_class(obj: Obj) -> Obj:
     return spec_of(obj).get("priorityClassRef") or {}
 
 
-def _true(found: Mapping[Any, Obj], kind: str) -> bool:
+def _is_true(found: Conditions, kind: str) -> bool:
     return (found.get(kind) or {}).get("status") == "True"
 
 
-def _transition(entry: Obj | None) -> float | None:
-    text = (entry or {}).get("lastTransitionTime")
+def _transition(entry: Obj) -> float | None:
+    text = entry.get("lastTransitionTime")
     return parse_time(text) if text else None
 
 
@@ -385,11 +219,6 @@ def _boost(annotations: Mapping[str, str]) -> int:
         return 0
 
 
-def _hold_reason(found: Mapping[Any, Obj]) -> str:
-    reserved = found.get("QuotaReserved") or {}
-    return "OnHold" if reserved.get("status") == "False" and reserved.get("reason") == "OnHold" else ""
-
-
 def _has_closed_gate(spec: Obj, status: Obj) -> bool:
     gates = spec.get("preemptionGates")
     if not gates:
@@ -398,11 +227,11 @@ def _has_closed_gate(spec: Obj, status: Obj) -> bool:
     return any(gate.get("name") not in open_gates for gate in gates)
 
 
-def _replaced_key(obj: Obj, name: str | None) -> Key | None:
+def _replaced_key(own: Key, name: str | None) -> Key | None:
     if not name:
         return None
     key = Key.parse(name)
-    return key if key.namespace else Key(key_of(obj).namespace, name)
+    return key if key.namespace else Key(own.namespace, name)
 
 
 def _parent_uid(obj: Obj) -> str:
@@ -416,14 +245,16 @@ def _is_owned_by_pod(obj: Obj) -> bool:
     return len(owners) == 1 and owners[0].get("kind") == "Pod" and owners[0].get("apiVersion") == "v1" and not grouped
 
 
-def _needs_second_pass(
-    pod_sets: tuple[PodSetInfo, ...], checks: Mapping[str, str], unhealthy: tuple[str, ...], admitted: bool
-) -> bool:
-    delayed = any(pod_set.delayed_topology == "Pending" for pod_set in pod_sets)
-    if delayed and not admitted and checks and all(state == "Ready" for state in checks.values()):
-        return True
+def _awaits_topology(info: WorkloadInfo) -> bool:
+    """Its places were left open until its checks are ready, and now they are."""
+    delayed = any(pod_set.delayed_topology == "Pending" for pod_set in info.pod_sets)
+    checks = info.check_states.values()
+    return delayed and not info.admitted and bool(checks) and all(state == "Ready" for state in checks)
+
+
+def _runs_on(nodes: tuple[str, ...], pod_sets: tuple[PodSetInfo, ...]) -> bool:
     return any(
-        domain.values[-1] in unhealthy
+        domain.values[-1] in nodes
         for pod_set in pod_sets
         if pod_set.topology_assignment is not None
         for domain in pod_set.topology_assignment.domains
