@@ -18,7 +18,7 @@ from corral.cli.placed import member_client, placements_of
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.errors import ApiError
+from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
 
@@ -107,7 +107,10 @@ def _where(
 
     if workload is not None:
         there = on(_cluster_of(workload))
-        found = [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
+        try:
+            found = [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
+        except NotFound:
+            found = []
         # The manager may still show what its worker has removed.
         return found or [(client, pod) for pod in pods_of(client, resource, obj, namespace)]
     pods = pods_of(client, resource, obj, namespace)

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from corral.core.meta import Obj
+from corral.core.streams import LogOptions
 
 
 class Forwarded(Protocol):
@@ -70,6 +71,10 @@ class PodsElsewhere(Protocol):
 
         Raises Expired when it is too long ago.
         """
+        ...
+
+    def kept_log(self, pod: Obj, container: str, options: LogOptions) -> bytes | None:
+        """What was kept of the log of a pod that is gone where it ran; None when the pod is still there."""
         ...
 
     async def forward(

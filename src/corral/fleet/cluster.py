@@ -13,6 +13,7 @@ from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
 from corral.controllers.dispatch import set_up_dispatch, set_up_remote_pods
 from corral.controllers.dispatch.fence import Fence
+from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
 from corral.controllers.member import set_up_member_by_secret
@@ -75,9 +76,10 @@ class EmbeddedCluster:
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
             settings_of_dispatch, known = dispatch_settings(self._configuration), adapters(ADAPTERS)
-            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known)
+            kept = KeptPods(manager.clock, settings_of_dispatch.origin, settings_of_dispatch.keep_logs)
+            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept)
             self.base.server.elsewhere = set_up_remote_pods(
-                manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision
+                manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision, kept
             )
         if MEMBER in spec.roles:
             reached_at = self.base.server.url if port else ""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from corral.core.elsewhere import Forwarded, PodChange, PodFeed, PodsElsewhere
 from corral.core.errors import Forbidden, ServiceUnavailable
 from corral.core.meta import Obj, labels_of, name_of, namespace_of, resource_version_of
+from corral.core.streams import LogOptions
 from corral.runtime.tasks import until_one_ends
 from corral.server.http.message import Answer, Headers, RawStream, Request, Response, Stream, Upgrade, Writer
 from corral.server.options import Listing, ListOptions, WatchOptions
@@ -71,6 +72,9 @@ class Elsewhere:
             raise Forbidden(
                 f'pods "{name}" is forbidden: it runs on cluster {cluster} and is only shown here; change its job instead'
             )
+
+    def kept_log(self, pod: Obj, container: str, options: LogOptions) -> bytes | None:
+        return self._pods.kept_log(pod, container, options)
 
     async def forward(self, pod: Obj, request: Request) -> Answer:
         """Hand a request about a pod on to its cluster; upgraded connections are joined byte by byte."""

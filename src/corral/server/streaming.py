@@ -96,10 +96,21 @@ class PodStreaming:
             if own is None or not spec_of(own.obj).get("nodeName"):
                 pod = await elsewhere.find(info.namespace, info.name)
                 if pod is not None:
-                    return await elsewhere.forward(pod, request)
+                    return self._kept(elsewhere, pod, request, info) or await elsewhere.forward(pod, request)
             return await here(request, info, user, warnings)
 
         return handle
+
+    def _kept(self, elsewhere: Elsewhere, pod: Obj, request: Request, info: RequestInfo) -> Answer | None:
+        """The answer for a pod that is gone where it ran, of which some log is left; None when it is still there."""
+        first = spec_of(pod)["containers"][0]["name"]
+        if elsewhere.kept_log(pod, first, LogOptions()) is None:
+            return None
+        if info.subresource != "log":
+            raise BadRequest(f"pod {info.name} has ended and is gone; the end of its log is all that is left of it")
+        options = _log_options(request.query, info.name, self._api.clock.now())
+        container = choose_container(pod, request.query.get("container"))
+        return Response(200, elsewhere.kept_log(pod, container, options) or b"", "text/plain")
 
     async def _pod(self, info: RequestInfo, user: UserInfo) -> Obj:
         return (await self._api.get(user, PODS, info.namespace, info.name)).obj

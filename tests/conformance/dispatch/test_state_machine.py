@@ -105,6 +105,7 @@ ROWS: list[tuple[str, Obj, dict[str, RemoteView], Step]] = [
         READY,
         {"w1": up(workload("Evicted"))},
         SendBack(
+            "EvictedOnWorker",
             'Workload evicted on worker cluster: "w1", resetting for re-admission. Previously: "Ready"',
             "Normal",
             'Workload evicted on worker cluster: "w1", resetting for re-admission. Previously: "Ready"',
@@ -124,6 +125,7 @@ ROWS: list[tuple[str, Obj, dict[str, RemoteView], Step]] = [
         READY,
         {"w1": up(workload("Finished:OutOfSync"))},
         SendBack(
+            "OutOfSync",
             'Remote workload on worker cluster "w1" is out of sync with its user job, resetting for re-dispatch, Previously: "Ready"',
             "Warning",
             'Remote workload on worker cluster "w1" is out of sync with its user job, resetting for re-dispatch',
@@ -133,15 +135,16 @@ ROWS: list[tuple[str, Obj, dict[str, RemoteView], Step]] = [
     ("a copy out of sync beside the live run goes; the run stays", READY, {"w1": up(ADMITTED_COPY), "w2": up(workload(spec={**SPEC, "podSets": []}))}, CleanUp(("w2",), 0.0)),
     ("admitted long ago, lost just now: the time counts from the loss", workload("QuotaReserved", "Admitted", check="Ready", at=NOW - 9999, clusterName="w1"), {"w1": away(NOW - 1)}, Nothing("worker w1 cannot be reached; waiting for it", 899.0)),
     ("worker away for less than the timeout: wait for the rest", READY, {"w1": away(NOW - 100)}, Nothing("worker w1 cannot be reached; waiting for it", 800.0)),
-    ("worker away for too long: sent back", READY, {"w1": away(NOW - 901), "w2": up()}, SendBack('Admitting remote lost, Previously: "Ready"')),
-    ("the copy is gone from a reachable worker: sent back at once", READY, {"w1": up()}, SendBack('Admitting remote no longer exists, Previously: "Ready"')),
+    ("worker away for too long: sent back", READY, {"w1": away(NOW - 901), "w2": up()}, SendBack("WorkerLost", 'Admitting remote lost, Previously: "Ready"')),
+    ("the copy is gone from a reachable worker: sent back at once", READY, {"w1": up()}, SendBack("CopyGone", 'Admitting remote no longer exists, Previously: "Ready"')),
     (
         "ready without a cluster: sent back, with a request to report it",
         workload("QuotaReserved", "Admitted", check="Ready"),
         {"w1": up()},
         SendBack(
+            "NoCluster",
             "Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it"
-            ', Previously: "Ready"'
+            ', Previously: "Ready"',
         ),
     ),
     ("a stale copy on a returning worker is removed; the live run stays", READY, {"w1": up(ADMITTED_COPY), "w2": up(workload("Admitted", at=NOW - 999))}, CleanUp(("w2",), 0.0)),

@@ -25,7 +25,7 @@ _SET_UP_KINDS = ("MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck")
 """Objects that exist before the first step; whether they are written once more then is chance."""
 
 
-_REASON = re.compile(r": (worker\d?|[a-z]+): |cannot be reached|already exists|waits for the first")
+_REASON = re.compile(r": [-a-z0-9.]+(, [-a-z0-9.]+)*: |cannot be reached|already exists|waits for the first")
 """A reason for waiting, by worker."""
 STOPPING = "kueue.x-k8s.io/stopping"
 

@@ -57,7 +57,7 @@ def test_a_job_nobody_takes_gives_its_quota_back_and_is_tried_again_later() -> N
         assert conditions.is_false(held, "QuotaReserved")
         events = (await fleet.manager.client.list(EVENTS)).items
         (message,) = (event["message"] for event in events if event["reason"] == "HandedBack")
-        assert message.startswith("No worker took the workload within 20s: worker1: couldn't assign flavors")
+        assert message.startswith("No worker took the workload within 20s: worker1, worker2: couldn't assign flavors")
         for worker in fleet.workers.values():
             assert (await worker.client.list(WORKLOADS)).items == []
         await raise_quota(fleet.workers["worker2"])

@@ -115,6 +115,6 @@ def test_a_job_no_worker_could_ever_run_says_why_for_each() -> None:
         await asyncio.sleep(2)
         (item,) = (await fleet.manager.client.list(WORKLOADS)).items
         message = status_of(item)["admissionChecks"][0]["message"]
-        assert message == "worker1: can never give so much cpu; worker2: can never give so much cpu"
+        assert message == "worker1, worker2: can never give so much cpu"
 
     on_fleet(check, {"worker1": "4", "worker2": "4"})

@@ -1,4 +1,4 @@
-"""A worker that admits a Workload and then refuses its job does not keep it: another is asked, or it is handed back."""
+"""A worker that admits a Workload and then cannot have its job does not keep it: another is asked, or it is handed back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import asyncio
 import pytest
 from tests.dispatching import Script, run_on_fleet
 
+from corral.core import conditions
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Forbidden
-from corral.core.meta import Obj, labels_of, status_of
+from corral.core.meta import Obj, labels_of, status_of, uid_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, INCREMENTAL, LATE_BINDING
+from corral.decide.explain import Surroundings, explain
 from corral.kinds.batch import JOBS
 from corral.kinds.core import EVENTS
 from corral.kinds.kueue import WORKLOADS, names
@@ -51,9 +53,9 @@ def job() -> Obj:
     return {"metadata": metadata, "spec": {"suspend": True, "template": template}}
 
 
-def on_fleet(test: Script, dispatcher: str = ALL_AT_ONCE) -> None:
+def on_fleet(test: Script, dispatcher: str = ALL_AT_ONCE, **own: object) -> None:
     multikueue = {"workerLostTimeout": "60s", "gcInterval": "15s", "dispatcherName": dispatcher}
-    configuration = {"integrations": {"frameworks": ["batch/job"]}, "multiKueue": multikueue}
+    configuration = {"integrations": {"frameworks": ["batch/job"]}, "multiKueue": multikueue, "corral": own}
     run_on_fleet(test, configuration)
 
 
@@ -94,7 +96,7 @@ def test_a_job_nobody_accepts_is_handed_back_and_says_why() -> None:
         events = (await fleet.manager.client.list(EVENTS)).items
         told = [event["message"] for event in events if event["reason"] == "HandedBack"]
         assert told
-        assert told[0].startswith("No worker accepts the job: worker1: refuses the Job: ")
+        assert told[0].startswith("No worker accepts the job: worker1, worker2: refuses the Job: ")
         assert WORDS in told[0]
         for worker in fleet.workers.values():
             assert (await worker.client.list(WORKLOADS)).items == []
@@ -104,5 +106,76 @@ def test_a_job_nobody_accepts_is_handed_back_and_says_why() -> None:
             entry.on = False
         await asyncio.sleep(700)
         assert status_of(await the_workload(fleet))["clusterName"]
+
+    on_fleet(check)
+
+
+# A job of the same name which is not ours
+
+
+async def take_the_name(fleet: SimulatedFleet, *workers: str) -> dict[str, str]:
+    """Give workers a job of their own under the name the manager's has; their uids."""
+    foreign = {**job(), "metadata": {"name": "a", "namespace": "default"}}
+    return {name: uid_of(await fleet.workers[name].client.create(JOBS, foreign)) for name in workers}
+
+
+@pytest.mark.parametrize(
+    ("dispatcher", "own"),
+    [(LATE_BINDING, {}), (ALL_AT_ONCE, {"giveUpAfter": "1h"}), (INCREMENTAL, {"giveUpAfter": "1h"})],
+)
+def test_a_name_that_is_taken_on_one_worker_sends_the_job_to_another(dispatcher: str, own: Obj) -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        foreign = await take_the_name(fleet, "worker1")
+        await fleet.manager.client.create(JOBS, job())
+        await asyncio.sleep(20)
+        assert status_of(await the_workload(fleet))["clusterName"] == "worker2"
+        assert status_of(await fleet.manager.client.get(JOBS, "a", "default"))["active"] == 1
+        assert uid_of(await fleet.workers["worker1"].client.get(JOBS, "a", "default")) == foreign["worker1"]
+        taken = {"cluster": "worker1", "reason": "NameTaken"}
+        counted = fleet.manager.manager.metrics.registry.get_sample_value("corral_dispatch_redispatched_total", taken)
+        assert counted in (None, 1.0)  # worker1 may not have been the first to admit it
+
+    on_fleet(check, dispatcher, **own)
+
+
+def test_a_name_that_is_taken_everywhere_hands_the_job_back_until_it_is_free() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        foreign = await take_the_name(fleet, "worker1", "worker2")
+        await fleet.manager.client.create(JOBS, job())
+        await asyncio.sleep(20)
+        events = (await fleet.manager.client.list(EVENTS)).items
+        told = [event["message"] for event in events if event["reason"] == "HandedBack"]
+        why = "Job default/a already exists there and was not created by this manager"
+        assert told[0].startswith(f"No worker accepts the job: worker1, worker2: {why}")
+        assert conditions.is_false(await the_workload(fleet), "QuotaReserved")
+        for name, worker in fleet.workers.items():
+            assert uid_of(await worker.client.get(JOBS, "a", "default")) == foreign[name]
+        await fleet.workers["worker2"].client.delete(JOBS, "a", "default", propagation="Background")
+        await asyncio.sleep(700)
+        assert status_of(await the_workload(fleet))["clusterName"] == "worker2"
+
+    on_fleet(check, LATE_BINDING)
+
+
+def test_upstreams_dispatchers_wait_for_the_name_and_say_so() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        fleet.links["worker2"].set(cut=True)
+        await asyncio.sleep(30)
+        await take_the_name(fleet, "worker1")
+        await fleet.manager.client.create(JOBS, job())
+        await asyncio.sleep(20)
+        fleet.links["worker2"].set()
+        await asyncio.sleep(30)
+        workload = await the_workload(fleet)
+        why = "worker1: Job default/a already exists there and was not created by this manager"
+        (state,) = status_of(workload)["admissionChecks"]
+        assert (state["state"], state["message"].startswith(why)) == ("Pending", True)
+        events = (await fleet.manager.client.list(EVENTS)).items
+        assert any(event["reason"] == "WaitingForWorker" and event["message"].startswith(why) for event in events)
+        said = explain(workload, Surroundings())
+        assert "already exists there and was not created by this manager" in "\n".join([said.headline, *said.facts])
+        await fleet.workers["worker1"].client.delete(JOBS, "a", "default", propagation="Background")
+        await asyncio.sleep(20)
+        assert status_of(await the_workload(fleet))["clusterName"] == "worker1"
 
     on_fleet(check)

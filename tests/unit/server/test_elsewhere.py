@@ -13,8 +13,10 @@ from corral.client import kubeconfig
 from corral.client.http import HttpClient
 from corral.controllers.dispatch.pod_feed import Feed, History
 from corral.core.elsewhere import Forwarded, PodChange
-from corral.core.errors import Expired, Forbidden, NotFound
+from corral.core.errors import BadRequest, Expired, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, namespace_of
+from corral.core.streams import LogOptions
+from corral.decide.dispatch.kept import part_of
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.kinds.core import PODS
 
@@ -50,6 +52,7 @@ class Fake:
         self.history = History()
         self.history.start(0)
         self.pods: dict[str, Obj] = {}
+        self.kept: dict[str, dict[str, bytes]] = {}
         self.asked: list[tuple[str, str, dict[str, str]]] = []
 
     def put(self, new: Obj | None, name: str = "") -> None:
@@ -70,6 +73,10 @@ class Fake:
 
     async def follow(self, after: int) -> tuple[Sequence[Obj], Feed]:
         return ([] if after else list(self.pods.values())), self.history.follow(after or None)
+
+    def kept_log(self, pod: Obj, container: str, options: LogOptions) -> bytes | None:
+        kept = self.kept.get(name_of(pod))
+        return None if kept is None else part_of(kept.get(container, b""), options)
 
     async def forward(
         self, pod: Obj, method: str, target: str, headers: Mapping[str, str]
@@ -188,3 +195,22 @@ async def test_what_an_own_pod_waits_for_elsewhere_answers_from_there(world: Wor
     world.fake.put(pod("gated"))
     said = [chunk async for chunk in world.client.logs("gated", "default")]
     assert b"".join(said) == b"from elsewhere\n"
+
+
+async def test_what_is_kept_of_a_pods_log_is_read_like_a_log_and_nothing_else_is_left(world: World) -> None:
+    world.fake.put(pod("a", "Succeeded"))
+    lines = [f"2026-11-16T10:00:0{number}.000000000Z line {number}\n".encode() for number in range(5)]
+    world.fake.kept["a"] = {"c": b"".join(lines)}
+
+    async def said(**options: Any) -> bytes:
+        return b"".join([chunk async for chunk in world.client.logs("a", "default", **options)])
+
+    assert await said() == b"line 0\nline 1\nline 2\nline 3\nline 4\n"
+    assert await said(tail_lines=1) == b"line 4\n"
+    assert await said(tail_lines=1, timestamps=True) == lines[4]
+    assert await said(follow=True, tail_lines=2) == b"line 3\nline 4\n"
+    with pytest.raises(BadRequest, match="container x is not valid for pod a"):
+        await said(container="x")
+    with pytest.raises(BadRequest, match="pod a has ended and is gone"):
+        await world.client.raw("POST", "/api/v1/namespaces/default/pods/a/exec?command=true")
+    assert world.fake.asked == []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from corral.controllers.dispatch.admission_checks import MultiKueueChecks
 from corral.controllers.dispatch.clusters import Connect, MultiKueueClusters
 from corral.controllers.dispatch.garbage import CollectGarbage
+from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.quotas import QuotaAutomation
 from corral.controllers.dispatch.remote_pods import RemotePods
@@ -24,15 +25,22 @@ SERVING: tuple[JobAdapter, ...] = (StatefulSetJob(), LeaderWorkerSetJob())
 
 
 def set_up_dispatch(
-    manager: Manager, settings: DispatchSettings, connect: Connect, adapters: Sequence[JobAdapter]
+    manager: Manager,
+    settings: DispatchSettings,
+    connect: Connect,
+    adapters: Sequence[JobAdapter],
+    kept: KeptPods | None = None,
 ) -> Remotes:
-    """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops."""
+    """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops.
+
+    `kept` is for a manager whose own API shows what is left of finished jobs.
+    """
     remotes = Remotes()
     if not settings.enabled:
         return remotes
     adapters = [*adapters, *SERVING]
     metrics = DispatchMetrics(manager.metrics)
-    workloads = DispatchWorkloads(settings, remotes, adapters, metrics)
+    workloads = DispatchWorkloads(settings, remotes, adapters, metrics, kept)
     kinds = [adapter.resource for adapter in adapters]
     followers = [workloads.queues_changed] if settings.dispatcher == LATE_BINDING else []
     if settings.automates_quota:
@@ -58,9 +66,10 @@ def set_up_remote_pods(
     remotes: Remotes,
     adapters: Sequence[JobAdapter],
     revision: Callable[[], int],
+    kept: KeptPods | None = None,
 ) -> RemotePods:
     """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
     kinds = [adapter.resource for adapter in (*adapters, *SERVING)]
-    pods = RemotePods(remotes, kinds, settings.origin, revision)
+    pods = RemotePods(remotes, kinds, settings.origin, revision, kept)
     pods.setup(manager)
     return pods

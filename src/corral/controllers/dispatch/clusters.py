@@ -25,6 +25,8 @@ from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
 Connect = Callable[[Access], Client]
+CONNECTING = 100
+"""How many workers may be waited for at once: one for each a config can name, so that none waits for another."""
 REREAD_S = 10.0
 """How often a kubeconfig file is looked at for changes."""
 DEPRECATED_PATH = (
@@ -61,7 +63,7 @@ class MultiKueueClusters:
         self._manager = manager
         self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
         self._controller: Controller = manager.add(
-            self, watches=[Watch(MULTI_KUEUE_CLUSTERS, when=_spec_changed)], workers=4
+            self, watches=[Watch(MULTI_KUEUE_CLUSTERS, when=_spec_changed)], workers=CONNECTING
         )
         self._sources = Sources(self._settings)
         self._sources.setup(manager, self._controller.queue.add)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from corral.controllers.dispatch.admission_checks import config_name
+from corral.controllers.dispatch.errands import Errands
+from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.metrics import DispatchMetrics
-from corral.controllers.dispatch.refusals import Refusals
+from corral.controllers.dispatch.refusals import Refusals, Unwelcome
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.core.errors import ApiError
@@ -33,9 +35,18 @@ class Context:
     """One manager's dispatching."""
 
     def __init__(
-        self, manager: Manager, settings: DispatchSettings, remotes: Remotes, metrics: DispatchMetrics
+        self,
+        manager: Manager,
+        settings: DispatchSettings,
+        remotes: Remotes,
+        metrics: DispatchMetrics,
+        again: Callable[[Key, bool], None],
+        kept: KeptPods | None = None,
     ) -> None:
+        self.kept = kept
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
+        self.errands = Errands(manager.clock, again)
+        manager.run_task(self.errands.keep, "work on workers")
         self.refusals = Refusals(manager.clock)
         self.recorder = manager.recorder.named("kueue-workload-controller")
         self.workloads = manager.informer(WORKLOADS)
@@ -61,9 +72,19 @@ class Context:
             raise ApiError(f"cluster {cluster}: no remote client for nominated cluster")
         return remote
 
+    def current(self, workload: Obj) -> Obj:
+        """A Workload as it is now; others go on while we wait for a worker."""
+        return self.workloads.get(key_of(workload)) or workload
+
+    def note_refusal(self, workload: Obj, cluster: str, problem: Unwelcome) -> None:
+        """Do not ask a worker for a while that cannot have what a Workload needs there, and tell why."""
+        self.refusals.note(key_of(workload), cluster, problem.why)
+        self.metrics.redispatched(cluster, problem.reason)
+        self.manager.recorder.event(workload, "Warning", "RefusedByWorker", str(problem))
+
     async def explain(self, workload: Obj, check: str, message: str) -> None:
         """Show on the Workload and in an Event what keeps it waiting."""
-        workload = self.workloads.get(key_of(workload)) or workload
+        workload = self.current(workload)
         state = check_state(workload, check)
         if not message or state.get("state") != names.PENDING or state.get("message") == message:
             return

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 from corral.controllers.dispatch.mirror import remove
-from corral.controllers.dispatch.remotes import Remotes
+from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
-from corral.core.errors import ApiError
+from corral.core.errors import ApiError, ConnectionFailed
 from corral.core.meta import Key, is_deleting, key_of
 from corral.kinds.kueue import WORKLOADS
-from corral.runtime.controller import Manager
+from corral.runtime.controller import Manager, together
 
 log = logging.getLogger(__name__)
 
@@ -34,19 +34,19 @@ class CollectGarbage:
             await self.collect()
 
     async def collect(self) -> None:
-        """One walk over all connected workers."""
-        for remote in self._remotes.connected():
-            keys = {key_of(copy): None for copy in remote.workloads.list()}
-            keys.update(dict.fromkeys(_job_keys(remote.jobs_by_workload())))
-            for key in sorted(keys):
-                local = self._workloads.get(key)
-                if local is not None and not is_deleting(local):
-                    continue
-                try:
-                    await remove(remote, key, self._settings.origin)
-                except ApiError as error:
-                    log.info("garbage was not removed", extra={"cluster": remote.name, "error": str(error)})
+        """One walk over all connected workers, each at its own pace."""
+        await together(self._collect(remote) for remote in self._remotes.connected())
 
-
-def _job_keys(values: list[str]) -> list[Key]:
-    return [Key.parse(value) for value in values]
+    async def _collect(self, remote: Remote) -> None:
+        keys = {key_of(copy) for copy in remote.workloads.list()}
+        keys.update(Key.parse(value) for value in remote.jobs_by_workload())
+        for key in sorted(keys):
+            local = self._workloads.get(key)
+            if local is not None and not is_deleting(local):
+                continue
+            try:
+                await remove(remote, key, self._settings.origin)
+            except ConnectionFailed:
+                return  # the others wait for the end of this walk; it is tried again with the next
+            except ApiError as error:
+                log.info("garbage was not removed", extra={"cluster": remote.name, "error": str(error)})

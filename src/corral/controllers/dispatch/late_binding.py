@@ -44,7 +44,7 @@ class LateBinding:
     def _is_refused(self, cluster: str, key: Key) -> bool:
         """Whether a worker has looked at its copy and could not take it, or is gone."""
         remote = self._context.remotes.get(cluster)
-        if remote is None or not remote.connected:
+        if remote is None or not remote.connected or self._context.errands.is_silent(cluster, key):
             return True
         copy = remote.workload(key)
         return copy is not None and conditions.is_false(copy, names.QUOTA_RESERVED)
@@ -59,6 +59,8 @@ class LateBinding:
         remote = self._context.remotes.get(cluster)
         if remote is None or not remote.connected or remote.local_queues is None or remote.cluster_queues is None:
             return binding.WorkerView(cluster, connected=False)
+        if self._context.errands.is_silent(cluster, key_of(subject.workload)):
+            return binding.WorkerView(cluster, answers=False)
         queue = remote.local_queues.get(wl.local_queue_key(subject.workload))
         return worker_view(
             cluster,

@@ -40,4 +40,5 @@ class DispatchMetrics:
         self._seconds.labels(cluster).observe(seconds)
 
     def redispatched(self, cluster: str, reason: str) -> None:
-        self._redispatched.labels(cluster, reason.split('"')[0].strip(": ")).inc()
+        """A Workload was taken from a worker, or handed back by all of them (`cluster` is empty), for a one-word reason."""
+        self._redispatched.labels(cluster, reason).inc()

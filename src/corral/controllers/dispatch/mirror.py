@@ -9,9 +9,10 @@ import logging
 
 from corral.client.protocol import Client
 from corral.controllers.dispatch.components import is_shared
+from corral.controllers.dispatch.refusals import REFUSALS, NotOurs, Refused
 from corral.controllers.dispatch.remotes import Remote
 from corral.core import conditions
-from corral.core.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from corral.core.errors import AlreadyExists, Conflict, NotFound
 from corral.core.meta import (
     Key,
     Obj,
@@ -30,23 +31,6 @@ from corral.kinds.apps import DISPATCHED
 from corral.kinds.kueue import WORKLOADS, names
 
 log = logging.getLogger(__name__)
-
-
-class NotOurs(Exception):
-    """A worker has an object of that name which this manager did not make."""
-
-    def __init__(self, cluster: str, resource: Resource, key: Key) -> None:
-        super().__init__(
-            f"{resource.kind} {key} already exists on cluster {cluster} and was not created by this manager; "
-            "delete it there or submit the job under another name"
-        )
-
-
-class Refused(Exception):
-    """A worker does not accept the job, and will not until somebody changes something there."""
-
-    def __init__(self, cluster: str, resource: Resource, error: ApiError) -> None:
-        super().__init__(f"{cluster}: refuses the {resource.kind}: {error}")
 
 
 async def sync_job(
@@ -84,7 +68,7 @@ async def _create_job(remote: Remote, adapter: JobAdapter, job: Obj, workload: s
         return made
     except AlreadyExists:
         return await remote.client.get(adapter.resource, name_of(wanted), namespace_of(wanted))
-    except (Invalid, Forbidden, BadRequest, NotFound) as error:
+    except REFUSALS as error:
         raise Refused(remote.name, adapter.resource, error) from error
 
 
@@ -97,6 +81,8 @@ async def create_copy(remote: Remote, copy: Obj, origin: str) -> bool:
         if not is_ours(held, origin):
             raise NotOurs(remote.name, WORKLOADS, key_of(copy)) from None
         return False
+    except REFUSALS as error:
+        raise Refused(remote.name, WORKLOADS, error) from error
     return True
 
 
@@ -152,6 +138,6 @@ async def _delete(remote: Remote, resource: Resource, obj: Obj) -> None:
         pass
     except Conflict:
         log.info("object was replaced while being deleted", extra={"cluster": remote.name, "name": name_of(obj)})
-    except ApiError:
+    except BaseException:  # whatever it was, the object may still be there
         remote.forget_deleted(obj)
         raise

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container
+from functools import partial
 from math import ceil
+from typing import NamedTuple
 
 from corral.controllers.dispatch.components import Components
 from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.errands import SILENT_S, Late, unless_late
 from corral.controllers.dispatch.late_binding import LateBinding
-from corral.controllers.dispatch.mirror import NotOurs, create_copy
+from corral.controllers.dispatch.mirror import create_copy
+from corral.controllers.dispatch.refusals import Unwelcome
 from corral.controllers.dispatch.remotes import Remote
 from corral.controllers.dispatch.runs import Runs
 from corral.controllers.dispatch.together import Siblings
@@ -21,12 +25,20 @@ from corral.decide.dispatch import gates, model, nominate
 from corral.decide.dispatch.copy import remote_workload
 from corral.decide.dispatch.machine import check_state
 from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
+from corral.decide.dispatch.reasons import told
 from corral.jobs import statuses
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, together
 
 HAND_BACK_S = 60
 MAX_HAND_BACK_S = 3600
+
+
+class _Answer(NamedTuple):
+    """What keeps a worker from taking a Workload, if anything, and in how many seconds to ask again."""
+
+    why: str = ""
+    again: float | None = None
 
 
 class Nominations:
@@ -39,9 +51,8 @@ class Nominations:
         siblings: Siblings,
         components: Components,
         late: LateBinding,
-        retry: Callable[[Key], None],
     ) -> None:
-        self._context, self._runs, self._siblings, self._late, self._retry = context, runs, siblings, late, retry
+        self._context, self._runs, self._siblings, self._late = context, runs, siblings, late
         self._components = components
 
     async def nominate(self, subject: Subject) -> Result | None:
@@ -52,22 +63,11 @@ class Nominations:
             )
             return Result(silent)
         nomination = self._nomination(subject)
-        if nomination is None:
-            return None
         workload = await self._write_nomination(subject.workload, nomination)
         barred = self._context.refusals.barred(key_of(workload))
-        problems = list(barred.values())
-        following = []
-        for name in self._context.clusters_of(subject.check):
-            remote = self._context.remotes.get(name)
-            if remote is not None and remote.connected:
-                wanted = name in nomination.clusters and name not in barred
-                following.append(self._follow_nomination(subject, remote, wanted, problems))
-            elif name in nomination.clusters:
-                problems.append(f"{name}: cannot be reached")
-        await together(following)
-        problems += [f"{name}: {why}" if name else why for name, why in subject.rejected.items()]
-        waiting = self._waiting(key_of(workload), nomination.clusters, problems)
+        answers = await self._ask_all(subject, [name for name in nomination.clusters if name not in barred])
+        said = {name: answer.why for name, answer in answers.items() if answer.why}
+        waiting = told({**barred, **said, **subject.rejected})
         patience = self._patience(workload)
         if patience is not None and patience <= 0:
             limit = format_duration(self._context.settings.give_up_after or 0)
@@ -80,8 +80,8 @@ class Nominations:
             await self._context.explain(workload, subject.check, waiting)
         asked = self._context.refusals.soonest(key_of(workload))
         turn = await self._open_gate(key_of(workload)) if self._context.settings.orchestrates else None
-        again = [seconds for seconds in (nomination.again_after, patience, asked, turn) if seconds is not None]
-        return Result(min(again)) if again else None
+        later = (nomination.again_after, patience, asked, turn, *(answer.again for answer in answers.values()))
+        return Result(min((seconds for seconds in later if seconds is not None), default=None))
 
     async def _open_gate(self, key: Key) -> float | None:
         """Let the worker preempt whose turn it is; seconds until the next turn."""
@@ -90,7 +90,9 @@ class Nominations:
         opening = gates.next_opening(copies, self._context.manager.clock.now())
         if opening.cluster:
             copy = gates.opened(copies[opening.cluster], self._context.manager.clock.timestamp())
-            await statuses.write_admission(remotes[opening.cluster].client, copy)
+            await self._context.errands.run(
+                opening.cluster, key, partial(statuses.write_admission, remotes[opening.cluster].client, copy)
+            )
         return opening.again_after
 
     def _fenced_off(self, key: Key) -> float:
@@ -127,7 +129,7 @@ class Nominations:
         self._context.metrics.redispatched("", "HandedBack")
         self._context.manager.recorder.event(workload, "Warning", "HandedBack", message)
 
-    def _nomination(self, subject: Subject) -> Nomination | None:
+    def _nomination(self, subject: Subject) -> Nomination:
         workload, settings = subject.workload, self._context.settings
         barred = self._context.refusals.barred(key_of(workload))
         configured = [name for name in self._context.clusters_of(subject.check) if name not in barred]
@@ -168,33 +170,47 @@ class Nominations:
         status = {**status_of(workload), "nominatedClusterNames": list(nomination.clusters)}
         return await self._context.write(with_status(workload, status))
 
-    async def _follow_nomination(self, subject: Subject, remote: Remote, wanted: bool, problems: list[str]) -> None:
-        held = remote.workload(key_of(subject.workload))
-        if not wanted:
-            if held is not None:
-                await self._runs.remove_from(subject, remote.name)
-            return
-        if held is not None:
-            return
-        try:
-            copy = remote_workload(subject.workload, self._context.settings.origin)
-            if self._context.settings.orchestrates and self._components.nomination(subject) is None:
-                copy = gates.gated(copy)
-            if await create_copy(remote, copy, self._context.settings.origin):
-                self._context.metrics.copied(remote.name)
-        except NotOurs as problem:
-            problems.append(str(problem))
-        except ApiError as error:
-            problems.append(f"{remote.name}: {error}")
-            self._retry(key_of(subject.workload))
+    async def _ask_all(self, subject: Subject, wanted: Container[str]) -> dict[str, _Answer]:
+        """Let the copies follow the nomination on every worker at once; what each has to say."""
+        answers: dict[str, _Answer] = {}
 
-    def _waiting(self, key: Key, clusters: Iterable[str], problems: Sequence[str]) -> str:
-        """Why each asked worker has not taken the Workload, one sentence each."""
-        reasons = list(problems)
-        for name in clusters:
-            remote = self._context.remotes.get(name)
-            copy = remote.workload(key) if remote is not None else None
-            entry = conditions.find(copy, names.QUOTA_RESERVED) if copy else None
-            if entry is not None and entry.get("status") == "False" and entry.get("message"):
-                reasons.append(f"{name}: {entry['message']}")
-        return "; ".join(sorted(reasons))
+        async def ask(name: str) -> None:
+            answers[name] = await self._ask(subject, name) if name in wanted else await self._drop(subject, name)
+
+        await together(ask(name) for name in self._context.clusters_of(subject.check))
+        return answers
+
+    async def _drop(self, subject: Subject, cluster: str) -> _Answer:
+        remote = self._context.remotes.get(cluster)
+        if remote is not None and remote.workload(key_of(subject.workload)) is not None:
+            await unless_late(self._runs.remove_from(subject, cluster))
+        return _Answer()
+
+    async def _ask(self, subject: Subject, cluster: str) -> _Answer:
+        """Make the copy on a worker, or see why it is not taken there."""
+        remote, key = self._context.remotes.get(cluster), key_of(subject.workload)
+        if remote is None or not remote.connected:
+            return _Answer("cannot be reached")
+        held = remote.workload(key)
+        if held is not None:
+            entry = conditions.find(held, names.QUOTA_RESERVED) or {}
+            return _Answer(str(entry.get("message") or "") if entry.get("status") == "False" else "")
+        errands = self._context.errands
+        try:
+            await errands.run(cluster, key, partial(self._copy_to, subject, remote))
+        except Late:
+            return _Answer("does not answer" if errands.is_silent(cluster, key) else "", SILENT_S)
+        except Unwelcome as problem:
+            if self._context.settings.goes_elsewhere:
+                self._context.note_refusal(subject.workload, cluster, problem)
+            return _Answer(problem.why, errands.pause(cluster, key))
+        except ApiError as error:
+            return _Answer(str(error), errands.pause(cluster, key))
+        return _Answer()
+
+    async def _copy_to(self, subject: Subject, remote: Remote) -> None:
+        copy = remote_workload(subject.workload, self._context.settings.origin)
+        if self._context.settings.orchestrates and self._components.nomination(subject) is None:
+            copy = gates.gated(copy)
+        if await create_copy(remote, copy, self._context.settings.origin):
+            self._context.metrics.copied(remote.name)

@@ -1,4 +1,4 @@
-"""Workers that admitted a Workload and then did not accept its job: they are not asked again for a while, longer each time.
+"""Workers that cannot have a Workload or its job: they are not asked again for a while, longer each time.
 
 Kept in memory: a manager that was restarted asks once more and learns it again.
 """
@@ -7,11 +7,47 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from corral.core.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound
 from corral.core.meta import Key
+from corral.core.resource import Resource
 from corral.runtime.clock import Clock
 
 FIRST_S = 10.0
 MAX_S = 600.0
+
+
+REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
+"""Answers that trying again does not change."""
+
+
+class Unwelcome(Exception):
+    """A worker cannot have an object of ours, and will not until somebody changes something there."""
+
+    reason = ""
+    """What metrics count it as."""
+
+    def __init__(self, cluster: str, why: str) -> None:
+        super().__init__(f"{cluster}: {why}")
+        self.why = why
+
+
+class NotOurs(Unwelcome):
+    """A worker has an object of that name which this manager did not make."""
+
+    reason = "NameTaken"
+
+    def __init__(self, cluster: str, resource: Resource, key: Key) -> None:
+        mine = f"{resource.kind} {key} already exists there and was not created by this manager"
+        super().__init__(cluster, f"{mine}: delete it there or submit the job under another name")
+
+
+class Refused(Unwelcome):
+    """A worker does not accept the object."""
+
+    reason = "Refused"
+
+    def __init__(self, cluster: str, resource: Resource, error: ApiError) -> None:
+        super().__init__(cluster, f"refuses the {resource.kind}: {error}")
 
 
 class _Refusal(NamedTuple):

@@ -13,12 +13,14 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from corral.controllers.dispatch.ancestry import Ancestry
+from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.pod_feed import Feed, History
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.core.elsewhere import Forwarded, Forwards, PodChange
 from corral.core.errors import ServiceUnavailable
 from corral.core.meta import Key, Obj, is_owned_by, key_of, labels_of, namespace_of, status_of, uid_of, with_metadata
 from corral.core.resource import Resource
+from corral.core.streams import LogOptions
 from corral.decide.dispatch.shown import CLUSTER_LABEL, shown_pod
 from corral.jobs.adapter import prebuilt_workload
 from corral.kinds.core import PODS
@@ -35,6 +37,11 @@ READY_S = 5.0
 CHECK_S = 0.5
 
 
+KEPT = ""
+"""In place of a cluster: what was kept of a pod that is gone."""
+NO_WORKLOAD = Key("", "")
+
+
 class _Shown(NamedTuple):
     workload: Key
     pod: Obj
@@ -43,7 +50,15 @@ class _Shown(NamedTuple):
 class RemotePods:
     """`core.elsewhere.PodsElsewhere` over the workers of a manager."""
 
-    def __init__(self, remotes: Remotes, kinds: Sequence[Resource], origin: str, revision: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        remotes: Remotes,
+        kinds: Sequence[Resource],
+        origin: str,
+        revision: Callable[[], int],
+        kept: KeptPods | None = None,
+    ) -> None:
+        self._kept = kept
         self._revision = revision
         self._remotes = remotes
         self._kinds = kinds
@@ -58,6 +73,10 @@ class RemotePods:
         self._manager = manager
         self._workloads = manager.informer(WORKLOADS)
         self._jobs = {resource: manager.informer(resource) for resource in self._kinds}
+        if self._kept is not None:
+            self._kept.on_change(self._kept_changed)
+            for informer in self._jobs.values():
+                informer.on_change(self._job_changed)
         manager.run_task(self._keep, "pods on workers")
 
     # core.elsewhere.PodsElsewhere
@@ -88,12 +107,28 @@ class RemotePods:
             raise ServiceUnavailable(f"requests cannot be handed on to cluster {cluster}")
         return await client.forward(method, target, headers)
 
+    def kept_log(self, pod: Obj, container: str, options: LogOptions) -> bytes | None:
+        return self._kept.log(pod, container, options) if self._kept is not None else None
+
+    # What is left of finished jobs
+
+    def _kept_changed(self, key: Key, pod: Obj | None) -> None:
+        if self._used_at is not None:
+            self._see(KEPT, key, None if pod is None else _Shown(NO_WORKLOAD, pod))
+
+    def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
+        if self._kept is not None and old is not None and (new is None or uid_of(new) != uid_of(old)):
+            self._kept.forget(uid_of(old))
+
     # Watching workers while somebody looks
 
     async def _ready(self) -> None:
         """Look, and wait until every reachable worker has answered, but not for ever."""
         if self._used_at is None:
+            self._used_at = self._manager.clock.now()
             self._history.start(self._revision())
+            for key, pod in self._kept.all() if self._kept is not None else ():
+                self._kept_changed(key, pod)
         self._used_at = self._manager.clock.now()
         await self._align()
         waiting = [follower.caught_up() for follower in self._followers.values()]
@@ -180,7 +215,9 @@ class RemotePods:
             self._see(cluster, key, found)
 
     def _best(self, here: Mapping[str, _Shown]) -> Obj | None:
-        """Of pods with one name on several workers, the one where the Workload is now."""
+        """Of pods with one name on several workers, the one where the Workload is now; what is kept of it stays."""
+        if KEPT in here:
+            return here[KEPT].pod
         for cluster in sorted(here):
             held = self._workloads.get(here[cluster].workload)
             if held is not None and status_of(held).get("clusterName") == cluster:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.errands import unless_late
 from corral.controllers.dispatch.following import apply_changes
-from corral.controllers.dispatch.mirror import NotOurs, Refused, remove, sync_job
+from corral.controllers.dispatch.mirror import remove, sync_job
 from corral.controllers.dispatch.propagate import send_named, send_runtime
+from corral.controllers.dispatch.refusals import NotOurs, Unwelcome
 from corral.controllers.dispatch.remotes import Remote
 from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, name_of, status_of, with_status
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.machine import check_state
+from corral.decide.dispatch.model import SendBack
 from corral.jobs import lifecycle, statuses
+from corral.jobs import workload as wl
 from corral.jobs.adapter import JobAdapter
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, together
 
 DEFERRED_S = 2.0
 SOON_S = 0.01
+NAME_S = 10.0
+"""How often to see whether a name that was taken on a worker is free."""
 
 
 class Runs:
@@ -29,19 +36,36 @@ class Runs:
         self._context = context
 
     async def remove_everywhere(self, key: Key) -> None:
-        for remote in self._context.remotes.connected():
-            if remote.workloads.get(key) is not None or remote.jobs_of(key):
-                await remove(remote, key, self._context.settings.origin)
+        """Nothing is left of the Workload here, so nothing may be left of it there."""
+        holding = [
+            remote
+            for remote in self._context.remotes.connected()
+            if remote.workloads.get(key) is not None or remote.jobs_of(key)
+        ]
+        origin = self._context.settings.origin
+        await together(
+            unless_late(self._context.errands.run(remote.name, key, partial(remove, remote, key, origin)))
+            for remote in holding
+        )
 
     async def clean_up(self, subject: Subject, clusters: Sequence[str]) -> None:
-        await together(self.remove_from(subject, name) for name in clusters)
+        """Remove copies and jobs from workers; those that are slow are done with later."""
+        await together(unless_late(self.remove_from(subject, name)) for name in clusters)
 
     async def remove_from(self, subject: Subject, cluster: str) -> None:
         remote = self._context.remotes.get(cluster)
         if remote is not None and remote.connected:
-            await remove(
-                remote, key_of(subject.workload), self._context.settings.origin, subject.adapter, subject.job_key
-            )
+            key = key_of(subject.workload)
+            work = partial(self._remove, subject, remote)
+            await self._context.errands.run(cluster, key, work, stops=bool(remote.jobs_of(key)))
+
+    async def _remove(self, subject: Subject, remote: Remote) -> None:
+        if self._context.kept is not None and conditions.is_true(subject.workload, names.FINISHED):
+            await self._context.kept.keep(remote, key_of(subject.workload), subject.jobs)
+        await remove(remote, key_of(subject.workload), self._context.settings.origin, subject.adapter, subject.job_key)
+
+    async def sync_status(self, subject: Subject, cluster: str) -> Result | None:
+        return None if await self.sync(subject, cluster) else Result(DEFERRED_S)
 
     async def sync(self, subject: Subject, cluster: str, *, live: bool = False) -> bool:
         """Make or mirror the job on `cluster`; True when nothing is left to copy."""
@@ -74,20 +98,21 @@ class Runs:
 
     async def finish(self, subject: Subject, cluster: str, condition: Obj) -> None:
         await self.sync(subject, cluster, live=True)
+        workload = self._context.current(subject.workload)
         now = self._context.manager.clock.timestamp()
         reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
-        await self._context.write(lifecycle.finish(subject.workload, reason, message, now))
+        await self._context.write(lifecycle.finish(workload, reason, message, now))
         recorder = self._context.manager.recorder.named(f"{subject.adapter.framework}-kueue-controller")
         for job in subject.jobs:
             text = f"Workload '{key_of(subject.workload)}' is declared finished"
             recorder.event(job, "Normal", "FinishedWorkload", text)
 
-    async def send_back(self, subject: Subject, message: str, event_type: str, event_message: str) -> None:
-        alone = not event_type  # what a worker did is told by the one who admits
-        await self._context.set_check(subject.workload, subject.check, names.RETRY, message, alone=alone)
-        self._context.metrics.redispatched(status_of(subject.workload).get("clusterName") or "", message.split(",")[0])
-        if event_type:
-            self._context.recorder.event(subject.workload, event_type, "MultiKueue", event_message)
+    async def send_back(self, subject: Subject, step: SendBack) -> None:
+        alone = not step.event_type  # what a worker did is told by the one who admits
+        await self._context.set_check(subject.workload, subject.check, names.RETRY, step.message, alone=alone)
+        self._context.metrics.redispatched(status_of(subject.workload).get("clusterName") or "", step.reason)
+        if step.event_type:
+            self._context.recorder.event(subject.workload, step.event_type, "MultiKueue", step.event_message)
 
     async def deactivate(self, subject: Subject, cluster: str, message: str) -> Result | None:
         remote = self._context.connected(cluster)
@@ -96,7 +121,7 @@ class Runs:
             now = self._context.manager.clock.timestamp()
             target = lifecycle.deactivation_target(copy, "EvictedOnManagerCluster", message, now)
             await statuses.write_admission(remote.client, target)
-        return None if await self.sync(subject, cluster) else Result(DEFERRED_S)
+        return await self.sync_status(subject, cluster)
 
     async def settle(self, subject: Subject) -> None:
         """Say in the job's status that it has stopped, once queueing has suspended it."""
@@ -119,29 +144,29 @@ class Runs:
         await self.clean_up(subject, drop)
         try:
             done = await self.sync(subject, cluster)
-        except NotOurs as problem:
-            await self._context.explain(subject.workload, subject.check, str(problem))
-            raise
-        except Refused as problem:
+        except Unwelcome as problem:
+            if isinstance(problem, NotOurs) and not self._context.settings.goes_elsewhere:
+                await self._context.explain(subject.workload, subject.check, str(problem))
+                return Result(NAME_S)
             return await self._take_back(subject, cluster, problem)
-        state = check_state(subject.workload, subject.check)
-        if state.get("state") not in (names.RETRY, names.REJECTED):
-            await self._mark_ready(subject, cluster)
+        await self._mark_ready(subject, cluster)
         return Result(self._context.settings.worker_lost_timeout if done else DEFERRED_S)
 
-    async def _take_back(self, subject: Subject, cluster: str, problem: Refused) -> Result:
-        """A worker that admits a Workload but not its job must not keep it; the next look asks another."""
-        key = key_of(subject.workload)
-        self._context.refusals.note(key, cluster, str(problem))
-        self._context.metrics.redispatched(cluster, "Refused")
-        self._context.manager.recorder.event(subject.workload, "Warning", "RefusedByWorker", str(problem))
-        await self.remove_from(subject, cluster)
+    async def _take_back(self, subject: Subject, cluster: str, problem: Unwelcome) -> Result:
+        """A worker that admits a Workload but cannot have its job must not keep it; the next look asks another."""
+        self._context.note_refusal(subject.workload, cluster, problem)
+        await self._remove(subject, self._context.connected(cluster))
         return Result(SOON_S)
 
     async def _mark_ready(self, subject: Subject, cluster: str) -> None:
-        workload = self._context.workloads.get(key_of(subject.workload)) or subject.workload
+        workload = self._context.current(subject.workload)
         state = check_state(workload, subject.check)
-        if state.get("state") == names.READY and status_of(workload).get("clusterName") == cluster:
+        chosen = status_of(workload).get("clusterName")
+        if state.get("state") in (names.RETRY, names.REJECTED) or conditions.is_true(workload, names.EVICTED):
+            return
+        if not wl.has_quota(workload):
+            return
+        if chosen and (chosen != cluster or state.get("state") == names.READY):
             return
         message = f'The workload was admitted on "{cluster}"'
         status = {**status_of(workload), "clusterName": cluster}

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.core.meta import Obj
+from corral.core.quantity import value
 from corral.core.timestamps import parse_duration
-from corral.decide.dispatch.model import ALL_AT_ONCE
+from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
 from corral.decide.dispatch.nominate import DEFAULT_STEP, ROUND_S
 from corral.kinds.kueue.gates import FeatureGates
+
+KEEP_LOGS = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class DispatchSettings:
     """Hand a Workload back to the queue when no worker took it for so long; never when None."""
     keep_finished: float = 0.0
     """How long a finished job stays on its worker, so that its logs can still be read; upstream removes it at once."""
+    keep_logs: int = KEEP_LOGS
+    """How many bytes of the logs of finished jobs a manager that shows their pods keeps; none when 0."""
     say_why: bool = True
     """Show on the manager's Workload why each worker does not take it."""
     propagate: bool = False
@@ -55,6 +60,11 @@ class DispatchSettings:
     """Replace Workload statuses as a whole instead of applying parts of them, as upstream's gate of that purpose does."""
     fencing: bool = False
     """Tell workers to suspend copies when they lose this manager for longer than the lost timeout."""
+
+    @property
+    def goes_elsewhere(self) -> bool:
+        """Whether a name that is taken on one worker sends a job to another; upstream's dispatchers wait for the name."""
+        return self.dispatcher == LATE_BINDING or self.give_up_after is not None
 
 
 def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") -> DispatchSettings:
@@ -75,6 +85,7 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         batch_s=_seconds(own.get("remoteEventBatch"), 0.0),
         give_up_after=None if give_up is None else _seconds(give_up, 0.0),
         keep_finished=_seconds(own.get("keepFinished"), 0.0),
+        keep_logs=value(own.get("keepLogs", KEEP_LOGS)),
         say_why=bool(own.get("sayWhy", True)),
         propagate=bool(own.get("propagateDependencies", False)),
         profiles=gates["MultiKueueClusterProfile"],

@@ -6,16 +6,20 @@ manager's Workload, by the copies and jobs on the workers, or by a change of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from corral.controllers.dispatch.admission_checks import config_name
 from corral.controllers.dispatch.components import Components
 from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.errands import Late
+from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.late_binding import LateBinding
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.nominations import Nominations
 from corral.controllers.dispatch.remotes import Remotes, is_news
-from corral.controllers.dispatch.runs import DEFERRED_S, Runs
+from corral.controllers.dispatch.runs import Runs
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.together import Siblings
 from corral.core import conditions
@@ -44,6 +48,7 @@ from corral.jobs.paths import get_in
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
+T = TypeVar("T")
 BY_CHECK = "admissionCheck"
 REBIND_DELAY_S = 0.05
 QUOTA_FIRST_S = 1.0
@@ -61,18 +66,20 @@ class DispatchWorkloads:
         remotes: Remotes,
         adapters: Sequence[JobAdapter],
         metrics: DispatchMetrics,
+        kept: KeptPods | None = None,
     ) -> None:
-        self._settings, self._remotes, self._metrics = settings, remotes, metrics
+        self._settings, self._remotes, self._metrics, self._kept = settings, remotes, metrics, kept
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
 
     def setup(self, manager: Manager) -> None:
-        self._context = context = Context(manager, self._settings, self._remotes, self._metrics)
+        context = Context(manager, self._settings, self._remotes, self._metrics, self._again, self._kept)
+        self._context = context
         self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
         siblings = Siblings(manager)
         self._components = Components(context)
         self._runs = Runs(context)
         self._late = LateBinding(context)
-        self._nominations = Nominations(context, self._runs, siblings, self._components, self._late, self._retry)
+        self._nominations = Nominations(context, self._runs, siblings, self._components, self._late)
         context.workloads.add_index(BY_CHECK, lambda obj: [state["name"] for state in wl.check_states_of(obj)])
         self.controller: Controller = manager.add(
             self,
@@ -94,8 +101,9 @@ class DispatchWorkloads:
         settings = self._context.settings
         self.controller.queue.add_after(key, max(settings.batch_s, settings.progress_s if is_progress else 0.0))
 
-    def _retry(self, key: Key) -> None:
-        self.controller.queue.add_rate_limited(key)
+    def _again(self, key: Key, is_failed: bool) -> None:
+        """A worker that was late has answered."""
+        (self.controller.queue.add_rate_limited if is_failed else self.controller.queue.add)(key)
 
     def queues_changed(self, cluster: str) -> None:
         """A worker's queues have more or less room: whatever waits for a worker may be better off elsewhere."""
@@ -139,8 +147,16 @@ class DispatchWorkloads:
         if workload is None or is_deleting(workload):
             self._late.forget(key)
             self._context.refusals.forget(key)
+            self._context.errands.forget(key)
             await self._runs.remove_everywhere(key)
             return None
+        try:
+            return await self._reconcile(workload)
+        except Late:
+            return None  # it is looked at again when the worker has answered
+
+    async def _reconcile(self, workload: Obj) -> Result | None:
+        key = key_of(workload)
         if status_of(workload).get("clusterName"):
             self._late.forget(key)
         check = self._context.check_of(workload)
@@ -168,32 +184,45 @@ class DispatchWorkloads:
         return bool(since) and self._context.manager.clock.now() - parse_time(str(since)) < QUOTA_FIRST_S
 
     async def _act(self, subject: Subject, step: model.Step) -> Result | None:
+        runs = self._runs
         match step:
             case model.Nothing(_, again):
                 return Result(again) if again is not None else None
             case model.CleanUp(clusters, again):
-                await self._runs.clean_up(subject, clusters)
+                await runs.clean_up(subject, clusters)
                 return Result(again) if again else None
             case model.Finish(cluster, condition):
-                await self._runs.finish(subject, cluster, condition)
-                return None
-            case model.SendBack(message, event_type, event_message):
-                await self._runs.send_back(subject, message, event_type, event_message)
-                return None
+                return await self._on(cluster, subject, runs.finish, condition)
+            case model.SendBack():
+                await runs.send_back(subject, step)
             case model.SyncStatus(cluster):
-                return None if await self._runs.sync(subject, cluster) else Result(DEFERRED_S)
+                return await self._on(cluster, subject, runs.sync_status)
             case model.Deactivate(cluster, message):
-                return await self._runs.deactivate(subject, cluster, message)
+                return await self._on(cluster, subject, runs.deactivate, message)
             case model.Settle():
-                await self._runs.settle(subject)
-                return None
+                await runs.settle(subject)
             case model.UpdateSpec(cluster, spec):
-                await self._runs.update_spec(subject, cluster, spec)
-                return None
+                return await self._on(cluster, subject, runs.update_spec, spec)
             case model.Run(cluster, drop):
-                return await self._runs.run(subject, cluster, drop)
+                if self._is_stopped(subject, cluster):
+                    return await self._on(cluster, subject, runs.run, drop)
             case _:
-                return await self._nominations.nominate(subject)
+                if self._is_stopped(subject):
+                    return await self._nominations.nominate(subject)
+        return None
+
+    async def _on(
+        self, cluster: str, subject: Subject, work: Callable[..., Coroutine[None, None, T]], *more: object
+    ) -> T:
+        """Do something about a Workload on one worker, without waiting for it for long."""
+        return await self._context.errands.run(
+            cluster, key_of(subject.workload), partial(work, subject, cluster, *more)
+        )
+
+    def _is_stopped(self, subject: Subject, cluster: str = "") -> bool:
+        """Whether the job runs nowhere but on `cluster`, as far as is known: it must not run twice."""
+        is_there = bool(cluster) and status_of(subject.workload).get("clusterName") == cluster
+        return is_there or not self._context.errands.is_stopping(key_of(subject.workload))
 
     def _view(self, workload: Obj, check: str) -> model.DispatchView:
         key = key_of(workload)

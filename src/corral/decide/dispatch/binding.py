@@ -33,6 +33,7 @@ class WorkerView:
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     connected: bool = True
+    answers: bool = True
     serves_kind: bool = True
     queue_found: bool = True
     queue_active: bool = True
@@ -131,7 +132,9 @@ def _selector(text: str | None) -> Selector | None:
 
 
 def _reachable(wish: _Wish, worker: WorkerView) -> str:
-    return "" if worker.connected else "cannot be reached"
+    if not worker.connected:
+        return "cannot be reached"
+    return "" if worker.answers else "does not answer"
 
 
 def _serves(wish: _Wish, worker: WorkerView) -> str:

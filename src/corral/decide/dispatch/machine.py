@@ -114,7 +114,7 @@ def _finished(view: DispatchView, cluster: str) -> Step:
     message = (
         f'Remote workload on worker cluster "{cluster}" is out of sync with its user job, resetting for re-dispatch'
     )
-    return SendBack(message + _previously(view), "Warning", message)
+    return SendBack(OUT_OF_SYNC, message + _previously(view), "Warning", message)
 
 
 def _evicted(view: DispatchView, cluster: str) -> Step | None:
@@ -122,7 +122,7 @@ def _evicted(view: DispatchView, cluster: str) -> Step | None:
         return SyncStatus(cluster)
     if check_state(view.workload, view.check).get("state") == "Ready":
         message = f'Workload evicted on worker cluster: "{cluster}", resetting for re-admission. Previously: "Ready"'
-        return SendBack(message, "Normal", message)
+        return SendBack("EvictedOnWorker", message, "Normal", message)
     return None
 
 
@@ -195,14 +195,14 @@ def _lost(view: DispatchView) -> Step:
     cluster = status_of(view.workload).get("clusterName")
     if not cluster:
         message = "Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it"
-        return SendBack(message + _previously(view))
+        return SendBack("NoCluster", message + _previously(view))
     remote = view.remotes.get(cluster)
     if remote is not None and not remote.connected:
         left = remote.lost_since + view.worker_lost_timeout - view.now
         if left > 0:
             return Nothing(f"worker {cluster} cannot be reached; waiting for it", left)
-        return SendBack("Admitting remote lost" + _previously(view))
-    return SendBack("Admitting remote no longer exists" + _previously(view))
+        return SendBack("WorkerLost", "Admitting remote lost" + _previously(view))
+    return SendBack("CopyGone", "Admitting remote no longer exists" + _previously(view))
 
 
 def _unplaced(view: DispatchView) -> Step:

@@ -74,8 +74,9 @@ class Finish(Step):
 
 @dataclass(frozen=True, slots=True)
 class SendBack(Step):
-    """Set the check to Retry: the Workload is evicted, requeued and dispatched anew."""
+    """Set the check to Retry: the Workload is evicted, requeued and dispatched anew. `reason` is one word for metrics."""
 
+    reason: str
     message: str
     event_type: str = ""
     event_message: str = ""

@@ -1,0 +1,119 @@
+"""Work on workers, each piece a task of its own, so that a worker that is slow to answer holds up nobody else.
+
+A reconcile waits a moment for what it asked of a worker and then goes on without it; the Workload is looked at again when
+that is done. One thing is done at a time for a Workload on a worker, so what happens there keeps its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from corral.core.meta import Key
+from corral.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+PATIENCE_S = 0.2
+"""How long a reconcile waits for a worker; not at all while that worker keeps another one waiting."""
+SILENT_S = 5.0
+"""After how long without an answer a worker is said to be silent."""
+FIRST_PAUSE_S = 0.01
+MAX_PAUSE_S = 60.0
+
+
+class Late(Exception):
+    """A worker has not answered yet; the Workload is looked at again when it has."""
+
+
+class _Errand(NamedTuple):
+    task: asyncio.Task[Any]
+    since: float
+    stops: bool
+
+
+class Errands:
+    """What is being done on workers; `again` is called with a Workload and whether it failed, when a late piece is done."""
+
+    def __init__(self, clock: Clock, again: Callable[[Key, bool], None]) -> None:
+        self._clock, self._again = clock, again
+        self._running: dict[Key, dict[str, _Errand]] = {}
+        self._late: dict[str, int] = {}
+        self._failures: dict[Key, dict[str, int]] = {}
+
+    async def run(
+        self, cluster: str, key: Key, work: Callable[[], Coroutine[Any, Any, T]], *, stops: bool = False
+    ) -> T:
+        """Do it, or raise `Late` and let it go on; `stops` when a job that may be running there ends by it."""
+        here = self._running.setdefault(key, {})
+        if cluster in here:
+            raise Late(cluster)
+        task = asyncio.get_running_loop().create_task(work(), name=f"{cluster} {key}")
+        here[cluster] = _Errand(task, self._clock.now(), stops)
+        await asyncio.wait({task}, timeout=0.0 if self._late.get(cluster) else PATIENCE_S)
+        if not task.done():
+            self._late[cluster] = self._late.get(cluster, 0) + 1
+            task.add_done_callback(partial(self._done_late, cluster, key))
+            raise Late(cluster)
+        self._done(cluster, key, task)
+        return task.result()
+
+    async def keep(self) -> None:
+        """Let nothing outlive the manager; runs as long as it does."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tasks = [errand.task for here in self._running.values() for errand in here.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def is_stopping(self, key: Key) -> bool:
+        """Whether a job of this Workload is being removed somewhere, and may still run there."""
+        return any(errand.stops for errand in self._running.get(key, {}).values())
+
+    def is_silent(self, cluster: str, key: Key) -> bool:
+        """Whether a worker has left this Workload without an answer for long."""
+        errand = self._running.get(key, {}).get(cluster)
+        return errand is not None and self._clock.now() - errand.since >= SILENT_S
+
+    def pause(self, cluster: str, key: Key) -> float:
+        """Seconds until the next try after what has just failed, longer each time."""
+        return float(min(FIRST_PAUSE_S * 2.0 ** self._failures.get(key, {}).get(cluster, 0), MAX_PAUSE_S))
+
+    def forget(self, key: Key) -> None:
+        """The Workload is gone."""
+        self._failures.pop(key, None)
+
+    def _done(self, cluster: str, key: Key, task: asyncio.Task[Any]) -> None:
+        here = self._running[key]
+        del here[cluster]
+        if not here:
+            del self._running[key]
+        if task.cancelled() or task.exception() is not None:
+            failures = self._failures.setdefault(key, {})
+            failures[cluster] = failures.get(cluster, 0) + 1
+        elif cluster in (failures := self._failures.get(key, {})):
+            del failures[cluster]
+
+    def _done_late(self, cluster: str, key: Key, task: asyncio.Task[Any]) -> None:
+        self._late[cluster] -= 1
+        self._done(cluster, key, task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            log.info("late answer of a worker", extra={"cluster": cluster, "key": str(key), "error": str(error)})
+        self._again(key, error is not None)
+
+
+async def unless_late(work: Awaitable[None]) -> None:
+    """Do it, or let it be done later: nothing waits for it."""
+    try:
+        await work
+    except Late:
+        pass

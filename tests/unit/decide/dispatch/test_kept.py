@@ -1,0 +1,59 @@
+"""The part of a kept log that a reader asks for, and reasons of workers in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.core.streams import LogOptions
+from corral.core.timestamps import parse_time
+from corral.decide.dispatch.kept import part_of, pod_selector, tail
+from corral.decide.dispatch.reasons import told
+from corral.kinds.batch import JOBS
+from corral.kinds.ray import RAY_JOBS
+
+LOG = b"".join(b"2026-11-16T10:00:0%d.5Z line %d\n" % (number, number) for number in range(4))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (LogOptions(), b"line 0\nline 1\nline 2\nline 3\n"),
+        (LogOptions(tail_lines=2), b"line 2\nline 3\n"),
+        (LogOptions(tail_lines=0), b""),
+        (LogOptions(timestamps=True, tail_lines=1), b"2026-11-16T10:00:03.5Z line 3\n"),
+        (LogOptions(since=parse_time("2026-11-16T10:00:02Z")), b"line 2\nline 3\n"),
+        (LogOptions(limit_bytes=9), b"line 0\nli"),
+        (LogOptions(follow=True, tail_lines=1), b"line 3\n"),
+    ],
+)
+def test_the_part_a_reader_asks_for(options: LogOptions, expected: bytes) -> None:
+    assert part_of(LOG, options) == expected
+
+
+def test_lines_without_a_time_are_left_as_they_are() -> None:
+    assert part_of(b"no time here\n", LogOptions()) == b"no time here\n"
+
+
+def test_a_long_log_keeps_its_last_whole_lines() -> None:
+    assert tail(b"first\nsecond\nthird\n", 14) == b"second\nthird\n"
+    assert tail(b"short\n", 14) == b"short\n"
+    assert len(tail(b"x" * 100, 14)) == 14, "a line that has no end is cut"
+
+
+def test_pods_are_looked_for_by_what_they_have_in_common() -> None:
+    job = {"metadata": {"name": "a", "uid": "u"}}
+    assert pod_selector(JOBS, job) == "batch.kubernetes.io/controller-uid=u"
+    assert pod_selector(RAY_JOBS, job) == ""
+
+
+@pytest.mark.parametrize(
+    ("reasons", "line"),
+    [
+        ({}, ""),
+        ({"w1": "full"}, "w1: full"),
+        ({"w2": "full", "w1": "full", "w3": "away"}, "w1, w2: full; w3: away"),
+        ({"": "waits for the first pod"}, "waits for the first pod"),
+    ],
+)
+def test_workers_with_the_same_reason_are_named_together(reasons: dict[str, str], line: str) -> None:
+    assert told(reasons) == line
