@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
@@ -186,7 +187,7 @@ def _await_ready(folder: FleetFolder, supervisor: int) -> FleetStatus:
             raise click.ClickException(f"cluster {name} does not start: {_last_line(log)}\nIts log is {log}")
         ended, _ = os.waitpid(supervisor, os.WNOHANG)
         if ended:
-            why = _last_line(folder.supervisor_log).removeprefix("OSError: ") or f"see {folder.root / 'logs'}"
+            why = _last_line(folder.supervisor_log) or f"see {folder.root / 'logs'}"
             raise click.ClickException(f"the fleet did not start: {why}")
         time.sleep(0.02)
     os.kill(supervisor, signal.SIGTERM)
@@ -200,7 +201,8 @@ def _stop(supervisor: int) -> None:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return re.sub(r"^[\w.]*Error: ", "", last)  # what was raised is the program's business, why is the user's
 
 
 def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, status: FleetStatus, seconds: float) -> None:

@@ -15,6 +15,7 @@ import yaml
 
 from corral.core.names import check_label, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
+from corral.fleet.configuration import ConfigurationError, read_configuration
 from corral.operators.settings import FEATURES
 
 MANAGER = "manager"
@@ -104,6 +105,12 @@ def _with_files(fleet: FleetSpec, path: Path) -> FleetSpec:
         msgspec.structs.replace(cluster, config=found(cluster.config, f"cluster {cluster.name}: config"))
         for cluster in fleet.clusters
     ]
+    for cluster in clusters:
+        if cluster.config:
+            try:
+                read_configuration(Path(cluster.config))
+            except ConfigurationError as error:
+                raise FleetError(f"cluster {cluster.name}: config {error}") from error
     return msgspec.structs.replace(fleet, clusters=clusters, images=found(fleet.images, "images"))
 
 
