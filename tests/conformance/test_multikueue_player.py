@@ -124,6 +124,13 @@ def test_a_step_nobody_knows_is_said() -> None:
     assert said == "step 'dance': recorded None , here 400 the player of recordings does not know this step"
 
 
+@pytest.mark.parametrize(
+    "words", ["wait for nothing in particular", "verify that it runs", "10 s later", "sleep 2s", "check the state"]
+)
+def test_what_the_recorder_did_for_itself_is_no_step(words: str) -> None:
+    assert replay(changed(lambda recording: recording["steps"].append({"t": 500, "do": words}))) == ""
+
+
 def test_a_kind_nobody_knows_is_said() -> None:
     said = replay(changed(lambda recording: recording["setup"][0]["object"].update(kind="Nonsense")))
     assert "there is no kind 'Nonsense' here" in said

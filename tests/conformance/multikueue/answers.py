@@ -123,6 +123,8 @@ def _same(recorded: Any, here: Any) -> bool:
             return False
         return all(_same(value, here.get(name)) for name, value in recorded.items())
     if isinstance(recorded, list):
+        if recorded and all(isinstance(item, str) for item in (*recorded, *(here or ()))):
+            recorded, here = sorted(recorded), sorted(here or ())
         if not isinstance(here, list) or len(recorded) != len(here):
             return False
         if recorded and isinstance(recorded[0], dict):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from multikueue.facts import Obj, State, masked
+from multikueue.words import losing
 
 MANAGER = "manager"
 MANAGED_BY = "kueue.x-k8s.io/multikueue"
@@ -273,9 +274,8 @@ def _clusters_without_kind(states: list[State]) -> Iterator[str]:
 
 def _clusters_losing_kind(steps: list[Obj]) -> Iterator[str]:
     for step in steps:
-        lost = re.match(r"remove CRD \S+ on (\S+)", str(step["do"]))
-        if lost:
-            yield lost[1]
+        if lost := losing(step):
+            yield lost
 
 
 def _without_lost_kinds(states: list[State], clusters: frozenset[str]) -> list[State]:

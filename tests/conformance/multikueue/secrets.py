@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
+from typing import Any
 
 import yaml
 
 from corral.client import kubeconfig
-from corral.core.errors import NotFound
-from corral.core.meta import Key, namespace_of, spec_of
+from corral.core.errors import AlreadyExists, NotFound
+from corral.core.meta import Key, name_of, spec_of
 from corral.kinds.core import SECRETS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS
 from multikueue.facts import Obj
@@ -19,26 +20,38 @@ from multikueue.world import WRONG_TOKEN, World
 NAMESPACE = "kueue-system"
 
 
+def tells_of_secret(words: str) -> bool:
+    return re.match(r"(the )?(Secret|kubeconfig)\b", words) is not None
+
+
 async def write_secret(world: World, words: str, recording: Obj) -> None:
-    """Bring the kubeconfig Secret of the first MultiKueueCluster into the state `words` describe."""
+    """Bring the kubeconfig Secret the words name, else that of the first MultiKueueCluster, into the state they describe."""
     client = world.clusters["manager"].client
-    (cluster, *_) = (await client.list(MULTI_KUEUE_CLUSTERS)).items
-    name = str(spec_of(cluster)["clusterSource"]["kubeConfig"]["location"])
-    key = Key(NAMESPACE, name)
-    if re.search(r"does not exist$|deleted", words) and "context" not in words:
+    clusters = (await client.list(MULTI_KUEUE_CLUSTERS)).items
+    named = [cluster for cluster in clusters if re.search(rf"\b{re.escape(name_of(cluster))}\b", words)]
+    source = spec_of((named or clusters)[0])["clusterSource"]["kubeConfig"]
+    key = Key(NAMESPACE, str(source["location"]))
+    if re.search(r"does not exist$|deleted|removed", words) and "context" not in words:
         try:
             await client.delete(SECRETS, key.name, key.namespace)
         except NotFound:
             pass
         return
-    data = {} if "without the key" in words else {"kubeconfig": _encoded(_text(words, _worker(recording)))}
+    worker = world.behind(key.name) if named else _worker(recording)
+    data = {} if "without the key" in words else {"kubeconfig": _encoded(_text(words, worker))}
     secret: Obj = {"metadata": {"name": key.name, "namespace": key.namespace}, "data": data or {"other": ""}}
     try:
         await client.create(SECRETS, secret)
-    except Exception:
+    except AlreadyExists:
         held = await client.get(SECRETS, key.name, key.namespace)
         await client.update(SECRETS, {**held, "data": secret["data"]})
-    assert namespace_of(secret) == NAMESPACE
+
+
+def with_kubeconfig(world: World, patch: Any, secret: str, words: str) -> Any:
+    """A patch of a Secret with the kubeconfig that was blanked in it: a good one, unless the words tell otherwise."""
+    if not isinstance(patch, dict) or not str((patch.get("data") or {}).get("kubeconfig", "")).startswith("<"):
+        return patch
+    return {**patch, "data": {**patch["data"], "kubeconfig": _encoded(_text(words, world.behind(secret)))}}
 
 
 def _worker(recording: Obj) -> str:

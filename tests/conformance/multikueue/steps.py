@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corral.core.errors import ApiError, BadRequest, NotFound
-from corral.core.meta import name_of
-from corral.core.resource import Resource
+from corral.core.errors import ApiError
 from corral.kinds.kueue.shapes import MAX_CLUSTERS
-from corral.kinds.registry import native_kinds
-from corral.simulate.link import LinkState
+from multikueue.corrected import MANAGER
 from multikueue.facts import Obj
-from multikueue.secrets import write_secret
-from multikueue.world import BY_KIND, World
+from multikueue.faults import fault
+from multikueue.secrets import tells_of_secret, with_kubeconfig, write_secret
+from multikueue.targets import deleted, patched
+from multikueue.world import World
 
 _CLUSTER_LISTS = {"spec.clusters", "status.nominatedClusterNames"}
 _PATCH_KINDS = {"application/json-patch+json": "json", "application/strategic-merge-patch+json": "strategic"}
@@ -64,73 +63,57 @@ def _plain(text: str) -> str:
 
 
 async def _act(world: World, step: Obj, recording: Obj) -> None:
-    words, cluster = str(step["do"]), step.get("cluster")
-    if cluster and "manifest" in step:
-        await world.create(cluster, step["manifest"])
-    elif cluster and "patch" in step:
+    words, cluster = str(step["do"]), str(step.get("cluster") or MANAGER)
+    if "manifest" in step:
+        await _write(world, cluster, step)
+    elif "patch" in step:
         await _patch(world, cluster, step, recording)
-    elif cluster and re.match(r"delete\b", words):
-        await _delete(world, cluster, words, recording)
-    elif words.startswith("Secret: "):
-        await write_secret(world, words.removeprefix("Secret: "), recording)
+    elif step.get("cluster") and re.match(r"(delete|remove)\b", words):
+        target = await deleted(world, cluster, step, recording)
+        propagation = step.get("propagationPolicy") or "Background"
+        await world.clusters[cluster].client.delete(*target, propagation=propagation)
+    elif tells_of_secret(words):
+        await write_secret(world, words, recording)
     else:
-        await _fault(world, words)
+        await fault(world, words)
 
 
-async def _fault(world: World, words: str) -> None:
-    """What was done to a cluster from outside. Words that only tell what the recorder did itself are fine."""
-    worker = next((name for name in world.links if re.search(rf"\b{re.escape(name)}\b", words)), "")
-    definition = re.match(r"(remove|install) CRD (\S+)", words)
-    if worker and "API server" in words and re.search(r"kill|start|stop|goes on", words):
-        _break(world.links[worker], words)
-    elif worker and definition:
-        await _definition(world, definition[1], definition[2], worker)
-    elif not re.match(r"(wait|state|read|look|note|observe|nothing)", words):
-        raise BadRequest("the player of recordings does not know this step")
-
-
-def _break(link: LinkState, words: str) -> None:
-    if words.startswith("kill"):
-        link.set(cut=True)
-    elif words.startswith("stop"):
-        link.set(hung=True)
-    else:
-        link.set()
-
-
-async def _definition(world: World, action: str, name: str, worker: str) -> None:
-    registry = world.clusters[worker].api.registry
-    kind = next((kind for kind in native_kinds() if f"{kind.plural}.{kind.group}" == name), None)
-    if kind is None:
-        raise NotFound(f"there is no CustomResourceDefinition {name!r} here")
-    if action == "remove":
-        registry.remove(kind.group, kind.plural)
-        world.links[worker].break_streams()
-    else:
-        registry.add(kind)
+async def _write(world: World, cluster: str, step: Obj) -> None:
+    """Create what a step shows, or put it in the place of what is there."""
+    manifests = step["manifest"] if isinstance(step["manifest"], list) else [step["manifest"]]
+    for manifest in manifests:
+        if re.match(r"(update|replace|put)\b", str(step["do"])) or step.get("status") == 200:
+            await world.replace(cluster, manifest)
+        else:
+            await world.create(cluster, manifest)
 
 
 async def _patch(world: World, cluster: str, step: Obj, recording: Obj) -> None:
-    resource, name, namespace = await _target(world, cluster, step, recording)
+    resource, name, namespace = await patched(world, cluster, step, recording)
     client = world.clusters[cluster].client
     content = step.get("contentType", "")
     manager = step.get("fieldManager", "kubectl-patch")
     patch = _with_times(world, cluster, _as_told(step))
+    if resource.kind == "Secret":
+        patch = with_kubeconfig(world, patch, name, str(step["do"]))
     if "apply" in content:
-        body = {**patch, "metadata": {"name": name, "namespace": namespace}}
-        await client.apply(resource, body, manager=manager, force=False, subresource=step.get("subresource") or "")
+        body = {**patch, "metadata": {**(patch.get("metadata") or {}), "name": name, "namespace": namespace}}
+        force = bool(step.get("force")) or "force" in str(step["do"])
+        await client.apply(resource, body, manager=manager, force=force, subresource=step.get("subresource") or "")
         return
-    kind: Any = _PATCH_KINDS.get(content, "merge")
+    kind: Any = _PATCH_KINDS.get(content, "json" if isinstance(patch, list) else "merge")
     await client.patch(
         resource, name, namespace, patch, kind=kind, subresource=step.get("subresource") or "", manager=manager
     )
 
 
-def _as_told(step: Obj) -> Obj:
+def _as_told(step: Obj) -> Any:
     """The patch of a step. Some recorded patches were changed after they were sent; what was read afterwards tells."""
-    patch: Obj = step["patch"]
+    patch = step["patch"]
     after = step.get("after")
-    if isinstance(after, list) and step.get("status") == 200 and "nominatedClusterNames" in (patch.get("status") or {}):
+    if not isinstance(patch, dict) or not isinstance(after, list) or step.get("status") != 200:
+        return patch
+    if "nominatedClusterNames" in (patch.get("status") or {}):
         return {**patch, "status": {"nominatedClusterNames": after}}
     return patch
 
@@ -144,73 +127,3 @@ def _with_times(world: World, cluster: str, value: Any) -> Any:
     if isinstance(value, str) and re.fullmatch(r"T[+-]\d+s", value):
         return world.clusters[cluster].clock.timestamp()
     return value
-
-
-async def _target(world: World, cluster: str, step: Obj, recording: Obj) -> tuple[Resource, str, str]:
-    """The object a patch is for: named in the words, else the only one of the kind whose shape the patch has."""
-    patch, words = step["patch"], str(step["do"])
-    kind = str(patch.get("kind") or _kind_of(patch, words))
-    resource = BY_KIND.get(kind)
-    if resource is None or cluster not in world.clusters:
-        raise NotFound(f"there is no kind {kind!r} on {cluster!r}")
-    items = (await world.clusters[cluster].client.list(resource)).items
-    refused = ((step.get("response") or {}).get("details") or {}).get("name")
-    changed = _changed_in(recording, cluster, kind, step)
-    mentioned = [item for item in items if name_of(item) in (refused, changed)]
-    mentioned += [item for item in items if re.search(rf"(?<![\w-]){re.escape(name_of(item))}(?![\w-])", words)]
-    if not items:
-        raise NotFound(f"there is no {kind} to patch on {cluster}")
-    chosen = (mentioned or items)[0]
-    return resource, name_of(chosen), str(chosen["metadata"].get("namespace") or "")
-
-
-def _changed_in(recording: Obj, cluster: str, kind: str, step: Obj) -> str:
-    """The object that shows the patched values in the recording right after the step."""
-    patch = step["patch"]
-    for entry in recording["log"]:
-        if not step["t"] <= entry["t"] <= step["t"] + 1000 or (entry["cluster"], entry["kind"]) != (cluster, kind):
-            continue
-        if entry["event"] == "MODIFIED" and _shows(entry["object"], patch):
-            return str(entry["object"]["metadata"]["name"])
-    return ""
-
-
-def _shows(value: Any, patch: Any) -> bool:
-    if isinstance(patch, dict):
-        return isinstance(value, dict) and all(_shows(value.get(name), part) for name, part in patch.items())
-    if isinstance(patch, list):
-        return isinstance(value, list) and len(value) == len(patch) and all(map(_shows, value, patch))
-    return value == patch or (isinstance(patch, str) and re.fullmatch(r"T[+-]\d+s", patch) is not None)
-
-
-def _kind_of(patch: Obj, words: str) -> str:
-    named = re.search(r"\bpatch (\w+) ", words)
-    if named and named[1] in BY_KIND:
-        return named[1]
-    spec, status = patch.get("spec") or {}, patch.get("status") or {}
-    shapes = (
-        ("ClusterQueue", {"resourceGroups", "admissionChecksStrategy", "stopPolicy"} & spec.keys()),
-        ("MultiKueueConfig", {"clusters"} & spec.keys()),
-        ("MultiKueueCluster", {"clusterSource", "kubeConfig"} & spec.keys()),
-        ("AdmissionCheck", {"parameters", "controllerName"} & spec.keys()),
-        ("PyTorchJob", {"runPolicy"} & spec.keys()),
-        ("Workload", {"active", "priority"} & spec.keys()),
-        ("Workload", {"nominatedClusterNames", "clusterName", "admissionChecks"} & status.keys()),
-        ("AdmissionCheck", {"conditions"} & status.keys()),
-        ("Workload", "status" in patch),
-        ("Secret", "data" in patch),
-    )
-    return next((kind for kind, matches in shapes if matches), "Job")
-
-
-async def _delete(world: World, cluster: str, words: str, recording: Obj) -> None:
-    kind = next((word for word in re.findall(r"[A-Z]\w+", words) if word in BY_KIND), "Job")
-    resource = BY_KIND[kind]
-    client = world.clusters[cluster].client
-    items = (await client.list(resource)).items
-    mentioned = [item for item in items if name_of(item) in words]
-    if not items:
-        raise NotFound(f"there is no {kind} to delete on {cluster}")
-    chosen = (mentioned or items)[0]
-    namespace = str(chosen["metadata"].get("namespace") or "")
-    await client.delete(resource, name_of(chosen), namespace, propagation="Background")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from functools import partial
 from typing import Any
 
@@ -129,28 +128,36 @@ class World:
     # What a recording's steps do
 
     async def create(self, cluster: str, manifest: Obj) -> Obj:
+        resource = self._resource(cluster, manifest)
         manifest = self._with_kubeconfig(manifest)
+        return await self.clusters[cluster].client.create(resource, manifest, manager="kubectl-create")
+
+    async def replace(self, cluster: str, manifest: Obj) -> Obj:
+        """Put an object in the place of the one of its name."""
+        resource = self._resource(cluster, manifest)
+        client = self.clusters[cluster].client
+        held = await client.get(resource, name_of(manifest), namespace_of(manifest))
+        version = {"resourceVersion": held["metadata"]["resourceVersion"]}
+        changed = {**self._with_kubeconfig(manifest), "metadata": {**manifest["metadata"], **version}}
+        return await client.update(resource, changed, manager="kubectl-replace")
+
+    def _resource(self, cluster: str, manifest: Obj) -> Resource:
         resource = BY_KIND.get(str(manifest.get("kind")))
         if resource is None:
             raise NotFound(f"there is no kind {manifest.get('kind')!r} here")
         if cluster not in self.clusters:
             raise NotFound(f"there is no cluster {cluster!r}")
-        return await self.clusters[cluster].client.create(resource, manifest, manager="kubectl-create")
+        return resource
 
     def _with_kubeconfig(self, manifest: Obj) -> Obj:
         """Blanked kubeconfigs are filled in with one of the cluster they are for."""
         if manifest["kind"] != "Secret" or "kubeconfig" not in (manifest.get("data") or {}):
             return manifest
-        name = self._secrets.get(name_of(manifest)) or name_of(manifest).removesuffix("-secret")
-        return {**manifest, "data": {"kubeconfig": kubeconfig_data(name)}}
+        return {**manifest, "data": {"kubeconfig": kubeconfig_data(self.behind(name_of(manifest)))}}
 
-    async def real_name(self, cluster: str, resource: Resource, name: str, namespace: str) -> str:
-        """The name an object has here: masked hashes are found by what stands before them."""
-        if "<" not in name:
-            return name
-        pattern = re.compile(re.sub(r"<h\d+>", "[a-z0-9]+", name) + r"\Z")
-        items = (await self.clusters[cluster].client.list(resource, namespace)).items
-        return next(name_of(item) for item in items if pattern.match(name_of(item)))
+    def behind(self, secret: str) -> str:
+        """The cluster a kubeconfig Secret leads to."""
+        return self._secrets.get(secret) or secret.removesuffix("-secret")
 
 
 def _event(obj: Obj) -> Obj:
