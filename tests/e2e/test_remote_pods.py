@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,39 @@ def test_logs_are_followed_to_the_end_and_a_pod_is_waited_for(fleet: Path) -> No
     assert said == "step 0\nstep 1\nstep 2\nstep 3\n"
 
 
+def test_logs_of_a_finished_job_are_still_there_when_its_pods_are_gone(fleet: Path) -> None:
+    script = "import sys\nfor i in range(3): print('epoch', i, flush=True)\nprint('oops', file=sys.stderr)"
+    client(fleet).create(JOBS, job("done", ["python", "-c", script]))
+    eventually(lambda: is_complete(fleet, "done"))
+    eventually(lambda: not worker_pods(fleet, "done"))
+    (pod,) = client(fleet).list(PODS, "default", labels="batch.kubernetes.io/job-name=done")["items"]
+    said = "epoch 0\nepoch 1\nepoch 2\noops\n"
+    assert kubectl(fleet, "logs", "job/done").stdout == said
+    assert kubectl(fleet, "logs", "-f", "job/done").stdout == said
+    assert kubectl(fleet, "logs", name_of(pod), "--tail", "1").stdout == "oops\n"
+    assert "Completed" in kubectl(fleet, "get", "pod", name_of(pod)).stdout
+    for target in ("job/done", f"pod/{name_of(pod)}"):
+        command = [sys.executable, "-m", "corral.cli.main", "logs", target, "--kubeconfig", str(fleet / "kubeconfig")]
+        shown = subprocess.run([*command, "--context", "corral-manager"], capture_output=True, text=True, check=False)
+        assert shown.stdout == said, shown.stderr
+    refused = kubectl(fleet, "exec", name_of(pod), "--", "true", check=False).stderr
+    assert "completed pod" in refused or "has ended and is gone" in refused
+    kubectl(fleet, "delete", "job", "done")
+    eventually(lambda: "not found" in kubectl(fleet, "logs", name_of(pod), check=False).stderr)
+
+
+def is_complete(state: Path, name: str) -> bool:
+    held = status_of(client(state).get(JOBS, name, "default")).get("conditions") or []
+    return any((entry["type"], entry["status"]) == ("Complete", "True") for entry in held)
+
+
+def worker_pods(state: Path, name: str) -> list[Obj]:
+    """The pods of a job where they run."""
+    selector = f"batch.kubernetes.io/job-name={name}"
+    workers = ("corral-worker1", "corral-worker2")
+    return [pod for worker in workers for pod in client(state, worker).list(PODS, "default", labels=selector)["items"]]
+
+
 def test_exec_carries_streams_and_exit_codes(fleet: Path, server: str) -> None:
     assert kubectl(fleet, "exec", "job/web", "--", "sh", "-c", "echo out; echo err >&2").stdout == "out\n"
     assert kubectl(fleet, "exec", server, "--", "sh", "-c", "exit 7", check=False).returncode == 7
@@ -174,6 +208,8 @@ def test_a_watch_shows_pods_come_and_go(fleet: Path, server: str) -> None:
     try:
         read_until("ADDED", server)
         client(fleet).create(JOBS, job("brief", ["python", "-c", "import time; time.sleep(2)"]))
+        eventually(lambda: is_complete(fleet, "brief"))
+        kubectl(fleet, "delete", "job", "brief")
         read_until("DELETED", "brief-")
     finally:
         watch.terminate()
