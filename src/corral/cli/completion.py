@@ -29,9 +29,9 @@ def completion(shell: str) -> None:
 
 def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Jobs that are or were queued, as KIND/NAME; nothing where no cluster answers."""
-    from corral.cli.lookup import WORKLOADS
     from corral.cli.options import client_of, namespace_of
     from corral.core.meta import owner_references_of
+    from corral.fleet.lookup import WORKLOADS
 
     try:
         client = client_of(ctx.params.get("kubeconfig_path"), ctx.params.get("context") or "")

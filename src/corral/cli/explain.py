@@ -8,16 +8,17 @@ import click
 
 from corral.cli.completion import complete_target
 from corral.cli.describe_queue import describe_queue
-from corral.cli.lookup import PODS, events_of, object_named, pods_of, shortened, workload_of
+from corral.cli.lookup import object_named, shortened
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.placed import member_client, placements_of
-from corral.cli.surroundings import surroundings_of
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.explain import explain as explain_workload
+from corral.fleet.lookup import PODS, events_of, pods_of, workload_of
+from corral.fleet.surroundings import surroundings_of
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 PRIORITY_CLASSES = Resource("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from corral.cli.groups import Commands
-from corral.cli.lookup import events_of, get_named, shortened
+from corral.cli.lookup import get_named, shortened
 from corral.cli.options import client_of, cluster_options
 from corral.cli.printing import age, print_table
 from corral.client.sync import SyncClient
@@ -18,6 +18,7 @@ from corral.core.errors import Conflict, Forbidden
 from corral.core.meta import Obj, is_deleting, labels_of, name_of, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time, parse_time
+from corral.fleet.lookup import events_of
 from corral.fleet.membership import MEMBER_CLUSTERS, NAMESPACE, join_member
 from corral.kinds.tables import human_duration
 from corral.runtime.clock import WallClock

@@ -12,7 +12,7 @@ import click
 import yaml
 
 from corral.cli.completion import complete_target
-from corral.cli.lookup import PODS, object_named, pods_of, workload_of
+from corral.cli.lookup import object_named
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.placed import member_client, placements_of
 from corral.client import kubeconfig
@@ -21,6 +21,7 @@ from corral.core import conditions
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
+from corral.fleet.lookup import PODS, pods_of, workload_of
 
 MULTI_KUEUE_CLUSTERS = Resource(
     "kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", namespaced=False

@@ -10,7 +10,7 @@ import click
 import yaml
 
 from corral.cli.groups import Commands
-from corral.cli.lookup import events_of, get_named, instead_of, shortened
+from corral.cli.lookup import get_named, instead_of, shortened
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.printing import age, print_table
 from corral.client.sync import SyncClient
@@ -18,6 +18,7 @@ from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
+from corral.fleet.lookup import events_of
 from corral.runtime.clock import WallClock
 
 GROUP = "kueue.x-k8s.io"

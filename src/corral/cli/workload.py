@@ -7,16 +7,7 @@ from pathlib import Path
 import click
 
 from corral.cli.groups import Commands
-from corral.cli.lookup import (
-    HOW_TO_NAME,
-    PODS,
-    WORKLOADS,
-    get_named,
-    object_named,
-    pods_of,
-    resource_named,
-    workload_of,
-)
+from corral.cli.lookup import HOW_TO_NAME, get_named, object_named, resource_named
 from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.printing import age, print_table
 from corral.cli.queue import now, print_description
@@ -26,6 +17,7 @@ from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, is_owned_by, labels_of, name_of, owner_references_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
+from corral.fleet.lookup import PODS, WORKLOADS, pods_of, workload_of
 from corral.jobs import workload as wl
 from corral.kinds.tables import human_duration
 

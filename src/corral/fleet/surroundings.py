@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from corral.cli.lookup import WORKLOADS, events_of
 from corral.client.sync import SyncClient
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, owner_references_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.explain import Surroundings
+from corral.fleet.lookup import WORKLOADS, events_of
 
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
