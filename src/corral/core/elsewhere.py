@@ -13,6 +13,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from corral.core.meta import Obj
 from corral.core.streams import LogOptions
 
+CLUSTER_LABEL = "corral.dev/cluster"
+"""On a pod that is shown but runs elsewhere: the cluster that runs it."""
+
 
 class Forwarded(Protocol):
     """Another server's answer to a request that was handed on. After a 101 the bytes go through `receive` and `send`."""
@@ -65,6 +68,10 @@ class PodsElsewhere(Protocol):
         ...
 
     async def get(self, namespace: str, name: str) -> Obj | None: ...
+
+    def known(self, namespace: str, name: str) -> Obj | None:
+        """What is known of a pod without asking anybody."""
+        ...
 
     async def follow(self, after: int) -> tuple[Sequence[Obj], PodFeed]:
         """The changes since a list of revision `after`, or, if that is 0, all pods and the changes from now on.

@@ -1,6 +1,7 @@
 """Pods that run on other clusters, served next to the cluster's own: read, listed, watched, and reached.
 
-An own pod hides one of the same name elsewhere. They cannot be written here: who wants them gone deletes the job.
+They cannot be written here: who wants them gone deletes the job. An own pod hides one of the same name elsewhere, unless it
+only waits behind its gate while the other runs: then it is shown with the other's status.
 """
 
 from __future__ import annotations
@@ -8,9 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from corral.core.elsewhere import Forwarded, PodChange, PodFeed, PodsElsewhere
+from corral.core.elsewhere import CLUSTER_LABEL, Forwarded, PodChange, PodFeed, PodsElsewhere
 from corral.core.errors import Forbidden, ServiceUnavailable
-from corral.core.meta import Obj, labels_of, name_of, namespace_of, resource_version_of
+from corral.core.meta import (
+    Obj,
+    labels_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    spec_of,
+    status_of,
+    with_metadata,
+)
 from corral.core.streams import LogOptions
 from corral.runtime.tasks import until_one_ends
 from corral.server.http.message import Answer, Headers, RawStream, Request, Response, Stream, Upgrade, Writer
@@ -47,8 +57,16 @@ class Elsewhere:
             return listing
         selection = Selection(served, options.namespace, options.labels, options.fields)
         found = await self._pods.list(options.namespace, int(listing.resource_version))
-        items = [stored for pod in found if self._is_seen(stored := _stored(served, pod), selection)]
-        return listing._replace(items=[*listing.items, *items])
+        seen = {stored.key: stored for pod in found if (stored := self._seen(_stored(served, pod))) is not None}
+        shown = [*(seen.pop(stored.key, stored) for stored in listing.items), *seen.values()]
+        return listing._replace(items=[stored for stored in shown if _matches(selection, stored)])
+
+    async def as_it_runs(self, own: Stored) -> Stored:
+        """An own pod as it is shown."""
+        if not _waits(own.obj):
+            return own
+        pod = await self._pods.get(own.key.namespace, own.key.name)
+        return _standing_in(own, pod) if pod is not None else own
 
     async def watch(self, served: Served, options: WatchOptions, watch: Watch) -> JoinedWatch:
         """A watch of the own pods and those elsewhere."""
@@ -59,16 +77,21 @@ class Elsewhere:
         current, feed = await self._pods.follow(since)
         if since == 0 and options.send_initial_events is False:
             current = []
-        first = [self._event(served, selection, PodChange(None, pod)) for pod in current]
+        others = [pod for pod in current if self._store.head(_stored(served, pod).key) is None]
+        first = [self._event(served, selection, PodChange(None, pod)) for pod in others]
         return JoinedWatch(
-            watch, feed, [event for event in first if event], lambda change: self._event(served, selection, change)
+            watch,
+            feed,
+            [event for event in first if event],
+            lambda change: self._event(served, selection, change),
+            self._own_event,
         )
 
     async def refuse_write(self, namespace: str, name: str) -> None:
         """Say why a pod that is shown cannot be written; nothing when there is none."""
         pod = await self._pods.get(namespace, name)
         if pod is not None:
-            cluster = labels_of(pod).get("corral.dev/cluster")
+            cluster = labels_of(pod).get(CLUSTER_LABEL)
             raise Forbidden(
                 f'pods "{name}" is forbidden: it runs on cluster {cluster} and is only shown here; change its job instead'
             )
@@ -110,22 +133,30 @@ class Elsewhere:
 
         return Stream(produce, content_type, _of_a_body(passed))
 
-    def _is_seen(self, stored: Stored, selection: Selection) -> bool:
-        if selection.namespace and stored.key.namespace != selection.namespace:
-            return False
-        if self._store.head(stored.key) is not None:
-            return False
-        return selection.match is None or selection.match(stored)
+    def _seen(self, other: Stored) -> Stored | None:
+        """What is shown for a pod elsewhere; None when an own one hides it."""
+        own = self._store.get(other.key)
+        if own is None:
+            return other
+        return _standing_in(own, other.obj) if _waits(own.obj) else None
 
     def _event(self, served: Served, selection: Selection, change: PodChange) -> Event | None:
-        """A change as this selection sees it."""
-        old = _stored(served, change.old) if change.old is not None else None
-        new = _stored(served, change.new) if change.new is not None else None
-        was, now = old is not None and self._is_seen(old, selection), new is not None and self._is_seen(new, selection)
-        if now:
-            assert new is not None
-            return Event("MODIFIED" if was else "ADDED", new, old)
+        """A change elsewhere as this selection sees it."""
+        pods = [_stored(served, pod) if pod is not None else None for pod in change]
+        own = self._store.get(next(pod.key for pod in pods if pod is not None))
+        # An own pod is there before one elsewhere stands for it, and stays when that is gone.
+        old, new = (self._seen(pod) if pod is not None else own for pod in pods)
+        was, now = (pod is not None and _matches(selection, pod) for pod in (old, new))
+        if now and new is not None:
+            return Event("MODIFIED" if was else "ADDED", new, old) if new is not old else None
         return Event("DELETED", old, old) if was and old is not None else None
+
+    def _own_event(self, event: Event) -> Event:
+        """A change of an own pod, as it is shown."""
+        if event.type not in ("ADDED", "MODIFIED") or not _waits(event.stored.obj):
+            return event
+        pod = self._pods.known(event.stored.key.namespace, event.stored.key.name)
+        return Event(event.type, _standing_in(event.stored, pod), event.previous) if pod is not None else event
 
 
 _Translate = Callable[[PodChange], Event | None]
@@ -134,8 +165,16 @@ _Translate = Callable[[PodChange], Event | None]
 class JoinedWatch:
     """A watch of own pods with changes elsewhere put in between. What came first elsewhere also goes out first."""
 
-    def __init__(self, own: Watch, feed: PodFeed, first: Sequence[Event], translate: _Translate) -> None:
+    def __init__(
+        self,
+        own: Watch,
+        feed: PodFeed,
+        first: Sequence[Event],
+        translate: _Translate,
+        own_event: Callable[[Event], Event],
+    ) -> None:
         self._own = own
+        self._own_event = own_event
         self._feed = feed
         self._first = list(first)
         self._translate = translate
@@ -160,7 +199,7 @@ class JoinedWatch:
                 batch = task.result()
                 if not batch:
                     raise StopAsyncIteration
-                return [*self._elsewhere(), *batch]
+                return [*self._elsewhere(), *map(self._own_event, batch)]
 
     def _elsewhere(self) -> list[Event]:
         first, self._first = self._first, []
@@ -200,6 +239,23 @@ def _passed_on(request: Request) -> dict[str, str]:
 
 def _of_a_body(headers: Headers) -> Headers:
     return tuple((name, value) for name, value in headers if name not in ("upgrade", "audit-id"))
+
+
+def _matches(selection: Selection, stored: Stored) -> bool:
+    if selection.namespace and stored.key.namespace != selection.namespace:
+        return False
+    return selection.match is None or selection.match(stored)
+
+
+def _waits(pod: Obj) -> bool:
+    """Whether a pod is held back by a gate; that of a dispatched job is for good."""
+    return bool(spec_of(pod).get("schedulingGates")) and not spec_of(pod).get("nodeName")
+
+
+def _standing_in(own: Stored, pod: Obj) -> Stored:
+    """An own pod with the status of the one that runs for it, and the name of the cluster that runs that."""
+    labels = {**labels_of(own.obj), CLUSTER_LABEL: labels_of(pod).get(CLUSTER_LABEL, "")}
+    return Stored(own.key, own.revision, obj={**with_metadata(own.obj, labels=labels), "status": status_of(pod)})
 
 
 def _stored(served: Served, pod: Obj) -> Stored:

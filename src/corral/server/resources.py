@@ -167,6 +167,9 @@ class Resources:
             subresource=info.subresource,
             resource_version=query.get("resourceVersion"),
         )
+        elsewhere = self._elsewhere_of(call.served)
+        if elsewhere is not None and not info.subresource:
+            stored = await elsewhere.as_it_runs(stored)
         return self._answer(call, stored, 200)
 
     async def _put(self, call: Call) -> Answer:

@@ -225,7 +225,12 @@ class ApiServer:
             timestamp=api.clock.timestamp,
             fallback=self.aggregation.answer,
             audit=self._audit,
-            virtual=frozenset((kind.group, kind.plural) for kind in extra_kinds),
+            virtual=frozenset(
+                [
+                    *((kind.group, kind.plural) for kind in extra_kinds),
+                    *([("", "pods")] if elsewhere is not None else []),
+                ]
+            ),
         )
 
     def _paths(self, discovery: Discovery) -> list[str]:

@@ -10,10 +10,10 @@ import pytest
 from corral.controllers.dispatch import set_up_remote_pods
 from corral.controllers.dispatch.remote_pods import IDLE_S, RemotePods
 from corral.controllers.dispatch.settings import DispatchSettings
+from corral.core.elsewhere import CLUSTER_LABEL
 from corral.core.errors import Expired, ServiceUnavailable
 from corral.core.meta import Obj, labels_of, name_of, owner_references_of, status_of, uid_of
 from corral.core.resource import Resource
-from corral.decide.dispatch.shown import CLUSTER_LABEL
 from corral.jobs.registry import ADAPTERS, adapters
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS

@@ -71,6 +71,9 @@ class Fake:
     async def get(self, namespace: str, name: str) -> Obj | None:
         return self.pods.get(name) if namespace == "default" else None
 
+    def known(self, namespace: str, name: str) -> Obj | None:
+        return self.pods.get(name)
+
     async def follow(self, after: int) -> tuple[Sequence[Obj], Feed]:
         return ([] if after else list(self.pods.values())), self.history.follow(after or None)
 
@@ -214,3 +217,48 @@ async def test_what_is_kept_of_a_pods_log_is_read_like_a_log_and_nothing_else_is
     with pytest.raises(BadRequest, match="pod a has ended and is gone"):
         await world.client.raw("POST", "/api/v1/namespaces/default/pods/a/exec?command=true")
     assert world.fake.asked == []
+
+
+def waiting(name: str) -> Obj:
+    held = own(name)
+    held["spec"]["schedulingGates"] = [{"name": "example.com/dispatched"}]
+    return held
+
+
+async def test_a_pod_behind_its_gate_is_shown_as_the_one_that_runs_for_it(world: World) -> None:
+    made = await world.client.create(PODS, waiting("member-0"))
+    listed = await world.client.list(PODS, "default")
+    stream = world.client.watch(PODS, "default", resource_version=listed.resource_version)
+    world.fake.put(pod("member-0"))
+    assert await next_events(stream, 1) == [("MODIFIED", "member-0")]
+    shown = await world.client.get(PODS, "member-0", "default")
+    assert (shown["status"]["phase"], shown["metadata"]["labels"]) == ("Running", {"corral.dev/cluster": "w1"})
+    assert shown["spec"] == made["spec"]
+    assert [shown["metadata"][field] for field in ("uid", "resourceVersion")] == [
+        made["metadata"][field] for field in ("uid", "resourceVersion")
+    ]
+    for labels in ("", "corral.dev/cluster=w1"):
+        (again,) = (await world.client.list(PODS, "default", labels=labels)).items
+        assert again["status"]["phase"] == "Running"
+    assert (await world.api.client.get(PODS, "member-0", "default"))["status"]["phase"] == "Pending"
+    await world.client.patch(PODS, "member-0", "default", {"metadata": {"labels": {"a": "b"}}})
+    assert await next_events(stream, 1) == [("MODIFIED", "member-0")]
+    world.fake.put(None, "member-0")
+    assert await next_events(stream, 1) == [("MODIFIED", "member-0")]
+    shown = await world.client.get(PODS, "member-0", "default")
+    assert (shown["status"]["phase"], shown["metadata"]["labels"]) == ("Pending", {"a": "b"})
+    await world.client.delete(PODS, "member-0", "default", grace=0)
+    assert await next_events(stream, 1) == [("DELETED", "member-0")]
+    await stream.aclose()
+
+
+async def test_a_watch_begins_with_a_gated_pod_once_as_it_runs(world: World) -> None:
+    await world.client.create(PODS, waiting("member-0"))
+    world.fake.put(pod("member-0"))
+    stream = world.client.watch(PODS, "default")
+    async with asyncio.timeout(10):
+        event = await anext(stream)
+    assert (event.type, event.obj["status"]["phase"]) == ("ADDED", "Running")
+    await world.client.create(PODS, own("next"))
+    assert await next_events(stream, 1) == [("ADDED", "next")]
+    await stream.aclose()

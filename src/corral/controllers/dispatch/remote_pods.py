@@ -16,12 +16,12 @@ from corral.controllers.dispatch.ancestry import Ancestry
 from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.pod_feed import Feed, History
 from corral.controllers.dispatch.remotes import Remote, Remotes
-from corral.core.elsewhere import Forwarded, Forwards, PodChange
+from corral.core.elsewhere import CLUSTER_LABEL, Forwarded, Forwards, PodChange
 from corral.core.errors import ServiceUnavailable
 from corral.core.meta import Key, Obj, is_owned_by, key_of, labels_of, namespace_of, status_of, uid_of, with_metadata
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
-from corral.decide.dispatch.shown import CLUSTER_LABEL, shown_pod
+from corral.decide.dispatch.shown import shown_pod
 from corral.jobs.adapter import prebuilt_workload
 from corral.kinds.core import PODS
 from corral.kinds.kueue import WORKLOADS
@@ -88,6 +88,9 @@ class RemotePods:
 
     async def get(self, namespace: str, name: str) -> Obj | None:
         await self._ready()
+        return self._shown.get(Key(namespace, name))
+
+    def known(self, namespace: str, name: str) -> Obj | None:
         return self._shown.get(Key(namespace, name))
 
     async def follow(self, after: int) -> tuple[Sequence[Obj], Feed]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from corral.core.elsewhere import CLUSTER_LABEL
 from corral.core.meta import Obj, labels_of, metadata_of, owner_ref, uid_of
-
-CLUSTER_LABEL = "corral.dev/cluster"
-"""On a pod that is shown but runs elsewhere: the cluster that runs it."""
 
 
 def shown_pod(pod: Obj, remote_job: Obj, local_job: Obj, cluster: str) -> Obj:
