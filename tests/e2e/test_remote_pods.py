@@ -24,6 +24,7 @@ pytestmark = [
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 PODS = Resource("", "v1", "pods", "Pod")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
@@ -234,6 +235,23 @@ def test_plain_pods_are_reached_through_their_own_object(fleet: Path) -> None:
     assert eventually(lambda: kubectl(fleet, "logs", "alone", check=False).stdout) == "first line\n"
     assert kubectl(fleet, "exec", "alone", "--", "echo", "here").stdout == "here\n"
     kubectl(fleet, "delete", "pod", "alone", "--wait=false")
+
+
+def test_pods_of_a_stateful_set_are_shown_as_they_run(fleet: Path) -> None:
+    container = {"name": "main", "image": "python", "command": ["python", "-c", LISTEN.replace("8080", "0")]}
+    container["resources"] = {"requests": {"cpu": "500m"}}
+    labels = {"app": "member"}
+    template = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}}
+    metadata = {"name": "member", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "user-queue"}}
+    spec = {"replicas": 2, "serviceName": "member", "selector": {"matchLabels": labels}, "template": template}
+    client(fleet).create(STATEFUL_SETS, {"metadata": metadata, "spec": spec})
+    kubectl(fleet, "wait", "--for=create", "pod/member-1", "--timeout=30s")
+    kubectl(fleet, "wait", "--for=condition=Ready", "pod", "-l", "app=member", "--timeout=30s")
+    lines = kubectl(fleet, "get", "pods", "-l", "app=member", "-L", CLUSTER, "--no-headers").stdout.splitlines()
+    assert [line.split()[:3] for line in lines] == [["member-0", "1/1", "Running"], ["member-1", "1/1", "Running"]]
+    assert {line.split()[-1] for line in lines} <= {"worker1", "worker2"}
+    assert client(fleet).get(PODS, "member-0", "default")["spec"]["schedulingGates"], "it is the manager's own pod"
+    kubectl(fleet, "delete", "statefulset", "member")
 
 
 def test_rights_on_the_manager_are_the_rights_on_the_pod(fleet: Path, server: str) -> None:
