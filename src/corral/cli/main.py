@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "explain": ("corral.cli.explain", "explain", "Say why a job waits or where it went."),
     "clusters": ("corral.cli.clusters", "clusters", "Add, list, drain and remove worker clusters."),
     "fleet": ("corral.cli.fleet", "fleet", "Members and placements."),
+    "dashboard": ("corral.dashboard.command", "dashboard", "Serve a web page over a cluster."),
     "completion": ("corral.cli.completion", "completion", "Print the completion script of a shell."),
     "controllers": ("corral.cli.controllers", "controllers", "Run the controllers over real Kubernetes clusters."),
 }

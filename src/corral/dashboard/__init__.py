@@ -1,1 +1,1 @@
-"""The web page and the small API behind it."""
+"""The web page over a cluster: queues, clusters, jobs, why each waits, and logs. It only reads."""

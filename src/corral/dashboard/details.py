@@ -1,0 +1,52 @@
+"""One job in full: why it waits or where it runs, with the evidence, its pods and what they write."""
+
+from __future__ import annotations
+
+from corral.client.sync import SyncClient
+from corral.core.errors import ApiError
+from corral.core.meta import Obj, labels_of, name_of, owner_references_of, spec_of, status_of
+from corral.decide.explain import explain
+from corral.fleet.lookup import PODS, WORKLOADS, find_resource, pods_of
+from corral.fleet.surroundings import surroundings_of
+
+TAIL_LINES = 1000
+
+
+def details(client: SyncClient, namespace: str, workload: str) -> Obj:
+    """What is known of the job of a Workload."""
+    found = client.get(WORKLOADS, workload, namespace)
+    told = explain(found, surroundings_of(client, found, namespace))
+    return {
+        "headline": told.headline,
+        "facts": list(told.facts),
+        "advice": told.advice,
+        "pods": [_pod(pod) for pod in _pods(client, found, namespace)],
+    }
+
+
+def _pods(client: SyncClient, workload: Obj, namespace: str) -> list[Obj]:
+    for owner in owner_references_of(workload)[:1]:
+        group = str(owner.get("apiVersion") or "").rpartition("/")[0]
+        resource = find_resource(client, f"{owner['kind']}.{group}" if group else str(owner["kind"]))
+        if resource is not None:
+            try:
+                return pods_of(client, resource, {"metadata": {"name": owner["name"]}}, namespace)
+            except ApiError:
+                return []  # a pod that is gone, or not ours to see
+    return []
+
+
+def _pod(pod: Obj) -> Obj:
+    return {
+        "name": name_of(pod),
+        "phase": str(status_of(pod).get("phase") or "Unknown"),
+        "cluster": labels_of(pod).get("corral.dev/cluster", ""),
+        "node": str(spec_of(pod).get("nodeName") or ""),
+        "containers": [str(one["name"]) for one in spec_of(pod).get("containers") or ()],
+    }
+
+
+def logs(client: SyncClient, namespace: str, pod: str, container: str) -> bytes:
+    """The end of what a container has written."""
+    query = {"tailLines": str(TAIL_LINES), "container": container}
+    return b"".join(client.lines(PODS.path(namespace, pod, "log"), query))

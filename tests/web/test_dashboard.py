@@ -1,0 +1,169 @@
+"""The dashboard over a served cluster: what its questions are answered with, and to whom."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.conformance.served_cli import JOBS, Run, job, serve, until
+
+from corral.cli.main import corral
+from corral.client import kubeconfig
+from corral.core.meta import Obj
+from corral.dashboard.serve import make_server
+from corral.fleet.embedded_api import EmbeddedApi
+from corral.kinds.core import PODS
+
+Get = Callable[..., Awaitable[tuple[int, str]]]
+
+
+async def with_page(tmp_path: Path, scenario: Callable[[EmbeddedApi, Run, Get], Awaitable[None]]) -> None:
+    async def served(embedded: EmbeddedApi, run: Run) -> None:
+        access = kubeconfig.access(kubeconfig.load(tmp_path / "kubeconfig"))
+        server = make_server(access, "127.0.0.1", 0)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+
+        def ask(path: str, host: str) -> tuple[int, str]:
+            connection = HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+            connection.request("GET", path, headers={"Host": host} if host else {})
+            answer = connection.getresponse()
+            assert answer.headers["Cache-Control"] == "no-store"
+            text = answer.read().decode()
+            connection.close()
+            return answer.status, text
+
+        async def get(path: str, host: str = "") -> tuple[int, str]:
+            return await asyncio.to_thread(ask, path, host)
+
+        try:
+            await scenario(embedded, run, get)
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    await serve(tmp_path, served)
+
+
+async def overview_when(get: Get, test: Callable[[Obj], bool]) -> Obj:
+    found: Obj = {}
+
+    async def holds() -> bool:
+        nonlocal found
+        code, text = await get("/api/overview")
+        assert code == 200, text
+        found = json.loads(text)
+        return test(found)
+
+    await until(holds)
+    return found
+
+
+async def test_queues_show_their_quota_and_jobs_why_they_wait(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--cohort", "all", "--nominal-quota", "default:cpu=2")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await embedded.client.create(JOBS, job("first", "1500m"))
+        await overview_when(get, lambda found: found["jobs"] and found["jobs"][0]["state"] == "admitted")
+        await embedded.client.create(JOBS, job("second", "1"))
+        await embedded.client.create(JOBS, job("lost", "1", "nowhere"))
+
+        def is_settled(found: Obj) -> bool:
+            return found["queues"][0]["pending"] == 1 and any("more needed" in one["why"] for one in found["jobs"])
+
+        found = await overview_when(get, is_settled)
+        (queue,) = found["queues"]
+        assert (queue["name"], queue["cohort"], queue["active"], queue["localQueues"]) == (
+            "team",
+            "all",
+            True,
+            ["default/lq"],
+        )
+        assert queue["quotas"] == [
+            {"flavor": "default", "resource": "cpu", "quota": "2", "used": "1500m", "borrowed": "0", "share": 0.75}
+        ]
+        by_name = {one["name"]: one for one in found["jobs"]}
+        assert [by_name[name]["state"] for name in ("first", "second", "lost")] == ["admitted", "pending", "pending"]
+        assert by_name["second"]["ahead"] == 0
+        assert by_name["lost"]["why"] == "Waiting: LocalQueue nowhere does not exist in namespace default."
+        assert found["jobs"][-1]["name"] == "first", "what waits comes first"
+        assert (found["clusters"], found["members"], found["left_off"]) == ([], [], 0)
+
+    await with_page(tmp_path, scenario)
+
+
+async def test_a_job_is_shown_with_its_evidence_and_its_pods(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=2")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        made = await embedded.client.create(JOBS, job("train", "1"))
+        found = await overview_when(get, lambda found: found["jobs"] and found["jobs"][0]["state"] == "admitted")
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": made["metadata"]["uid"]}
+        pod = {
+            "metadata": {"name": "train-x", "namespace": "default", "ownerReferences": [owner]},
+            "spec": {"containers": [{"name": "main", "image": "i"}]},
+        }
+        await embedded.client.create(PODS, pod)
+        code, text = await get(f"/api/job?namespace=default&workload={found['jobs'][0]['workload']}")
+        told = json.loads(text)
+        assert code == 200
+        assert told["headline"] == "Admitted, pods are starting on this cluster with quota of team."
+        assert any("Quota reserved in ClusterQueue team" in fact for fact in told["facts"])
+        shown = {"name": "train-x", "phase": "Pending", "cluster": "", "node": "", "containers": ["main"]}
+        assert told["pods"] == [shown]
+
+    await with_page(tmp_path, scenario)
+
+
+async def test_what_is_wrong_with_a_question_is_said_in_a_sentence(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
+        assert await get("/api/job") == (400, "the question lacks 'namespace'\n")
+        code, text = await get("/api/job?namespace=default&workload=nope")
+        assert (code, text) == (404, 'workloads.kueue.x-k8s.io "nope" not found\n')
+        assert (await get("/api/logs?namespace=default&pod=nope"))[0] == 404
+        assert await get("/etc/passwd") == (404, "there is no such page\n")
+
+    await with_page(tmp_path, scenario)
+
+
+async def test_other_sites_cannot_reach_it_under_a_name_of_theirs(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
+        assert (await get("/api/overview", "evil.example:8470"))[0] == 403
+        assert (await get("/", "localhost:8470"))[0] == 200
+        for path in ("/", "/page.mjs", "/page.css"):
+            assert (await get(path))[0] == 200
+
+    await with_page(tmp_path, scenario)
+
+
+def test_a_port_that_is_taken_is_said_before_anything_else(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            words = ["dashboard", "--port", str(taken.getsockname()[1]), "--kubeconfig", str(tmp_path / "kubeconfig")]
+            result = await asyncio.to_thread(CliRunner().invoke, corral, words)
+        assert result.exit_code == 1
+        assert "Address already in use" in result.output
+
+    asyncio.run(serve(tmp_path, scenario))
+
+
+@pytest.mark.parametrize("name", ["page.html", "page.mjs", "page.css"])
+def test_the_page_is_small_and_asks_nobody_else(name: str) -> None:
+    from importlib.resources import files
+
+    text = files("corral.dashboard").joinpath(name).read_text()
+    assert len(text) < 20_000
+    assert "://" not in text
+    assert "innerHTML" not in text
