@@ -160,7 +160,8 @@ def _edit(document: Json, path: list[str], how: str, value: Json) -> Json:
 
 def _put(container: Json, token: str, how: str, value: Json) -> Json:
     if isinstance(container, dict):
-        if how != "add" and token not in container:
+        # Replacing what is not there adds it, as the library behind the Kubernetes API server does.
+        if how == "remove" and token not in container:
             raise PatchError(f"the path has no member {token!r}")
         result = dict(container)
         if how == "remove":

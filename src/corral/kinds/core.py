@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 from corral.core.meta import Obj, spec_of, status_of
 from corral.core.names import check_label, check_label_1035, check_path_segment
-from corral.kinds import core_printing, event_rules, network_rules, pod_printing, quota_rules, service_rules
+from corral.kinds import (
+    core_printing,
+    event_rules,
+    network_rules,
+    persistent_volume_rules,
+    pod_printing,
+    quota_rules,
+    service_rules,
+)
 from corral.kinds import core_rules as rules
 from corral.kinds.apps_defaults import default_claim, default_replication_controller
 from corral.kinds.apps_validation import (
@@ -193,7 +201,8 @@ PERSISTENT_VOLUME = kind(
     status=True,
     default=rules.default_volume,
     prepare_create=rules.prepare_volume,
-    validate_update=rules.check_metadata_only_update,
+    validate=persistent_volume_rules.check_volume,
+    validate_update=persistent_volume_rules.check_volume_update,
     validate_status=rules.check_metadata_only_update,
 )
 PERSISTENT_VOLUME_CLAIM = kind(

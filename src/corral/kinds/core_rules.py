@@ -50,7 +50,7 @@ def check_config_map(config_map: Obj) -> list[Cause]:
     for key in sorted(binary):
         causes += check_all(f"binaryData[{key}]", key, names.check_config_key(key))
     size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
-    return [*causes, too_long("", MAX_DATA)] if size > MAX_DATA else causes
+    return [*causes, too_long("[]", MAX_DATA)] if size > MAX_DATA else causes
 
 
 def _check_frozen(new: Obj, old: Obj, fields: tuple[str, ...]) -> list[Cause]:

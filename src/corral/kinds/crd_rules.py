@@ -231,8 +231,11 @@ def _check_conversion(conversion: Obj | None, path: str) -> list[Cause]:
     if strategy not in ("None", "Webhook"):
         return [not_supported(f"{path}.strategy", strategy, ("None", "Webhook"))]
     if strategy == "None":
+        if webhook is None:
+            return []
         detail = "should not be set when strategy is not set to Webhook"
-        return [] if webhook is None else [forbidden(f"{path}.webhookClientConfig", detail)]
+        given = (("webhookClientConfig", "clientConfig"), ("conversionReviewVersions", "conversionReviewVersions"))
+        return [forbidden(f"{path}.{shown}", detail) for shown, field in given if webhook.get(field)]
     config = (webhook or {}).get("clientConfig")
     where = f"{path}.webhookClientConfig"
     causes = (
@@ -240,8 +243,21 @@ def _check_conversion(conversion: Obj | None, path: str) -> list[Cause]:
         if config is None
         else check_client_config(config, where)
     )
-    if not (webhook or {}).get("conversionReviewVersions"):
-        causes.append(required(f"{path}.conversionReviewVersions"))
+    return causes + _check_review_versions((webhook or {}).get("conversionReviewVersions"), path)
+
+
+def _check_review_versions(versions: list[str] | None, path: str) -> list[Cause]:
+    path = f"{path}.conversionReviewVersions"
+    if not versions:
+        return [required(path)]
+    causes: list[Cause] = []
+    for position, version in enumerate(versions):
+        if version in versions[:position]:
+            causes.append(invalid(f"{path}[{position}]", version, "duplicate version"))
+        else:
+            causes += [invalid(f"{path}[{position}]", version, why) for why in names.check_label_1035(version)]
+    if not {"v1", "v1beta1"}.intersection(versions):
+        causes.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
     return causes
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from corral.core.meta import Obj
 from corral.kinds import core_printing
 from corral.kinds.builtin import kind
 from corral.kinds.core import EVENT_FIELDS
+from corral.kinds.definition import Column
 from corral.kinds.event_rules import check_new_event, check_new_event_update
 
 _TO_CORE = {
@@ -18,6 +21,7 @@ _TO_CORE = {
     "deprecatedCount": "count",
 }
 _FROM_CORE = {core: new for new, core in _TO_CORE.items()}
+_OPTIONAL = ("reportingComponent", "reportingInstance")  # always there in core/v1
 
 
 def to_core(event: Obj) -> Obj:
@@ -27,7 +31,15 @@ def to_core(event: Obj) -> Obj:
 
 def from_core(event: Obj) -> Obj:
     """A core/v1 event as events.k8s.io/v1 spells it."""
-    return {**{_FROM_CORE.get(key, key): value for key, value in event.items()}, "apiVersion": "events.k8s.io/v1"}
+    shown = {_FROM_CORE.get(key, key): value for key, value in event.items() if value != "" or key not in _OPTIONAL}
+    return {**shown, "apiVersion": "events.k8s.io/v1"}
+
+
+def _as_in_core(column: Column) -> Column:
+    """A column of core/v1 for events in this version."""
+    cell = column.cell
+    assert cell is not None
+    return replace(column, cell=lambda event, now: cell(to_core(event), now))
 
 
 def _convert(event: Obj, version: str) -> Obj:
@@ -39,7 +51,7 @@ EVENT = kind(
     "events",
     group="events.k8s.io",
     short_names=("ev",),
-    columns=core_printing.EVENT,
+    columns=tuple(_as_in_core(column) for column in core_printing.EVENT),
     allow_create_on_update=True,
     convert=_convert,
     validate=check_new_event,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from corral.core.errors import Cause
-from corral.core.meta import Obj, annotations_of, name_of
+from corral.core.meta import Obj, annotations_of, name_of, spec_of
 from corral.core.names import check_qualified_name
 from corral.core.validation import (
     check_metadata,
@@ -68,9 +69,28 @@ def default_csi_driver(driver: Obj) -> None:
     spec.setdefault("volumeLifecycleModes", ["Persistent"])
 
 
+def _flag(field: str, default: bool) -> Callable[[Obj, float], Cell]:
+    return lambda obj, now: bool(spec_of(obj).get(field, default))
+
+
+def _audiences(obj: Obj, now: float) -> Cell:
+    requests = spec_of(obj).get("tokenRequests")
+    return ",".join(each.get("audience") or "" for each in requests) if requests else "<unset>"
+
+
 CSI_DRIVER = kind(
     "storage.v1.CSIDriver",
     "csidrivers",
+    columns=(
+        NAME,
+        Column("AttachRequired", type="boolean", cell=_flag("attachRequired", True)),
+        Column("PodInfoOnMount", type="boolean", cell=_flag("podInfoOnMount", False)),
+        Column("StorageCapacity", type="boolean", cell=_flag("storageCapacity", False)),
+        Column("TokenRequests", cell=_audiences),
+        Column("RequiresRepublish", type="boolean", cell=_flag("requiresRepublish", False)),
+        Column("Modes", cell=lambda obj, now: ",".join(spec_of(obj).get("volumeLifecycleModes") or ["<none>"])),
+        AGE,
+    ),
     allow_unconditional_update=False,
     default=default_csi_driver,
     **_OPTIONS,

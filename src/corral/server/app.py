@@ -21,7 +21,7 @@ from corral.server.discovery import Discovery
 from corral.server.endpoints import Endpoints
 from corral.server.http.message import TEXT, Answer, Request, Response, Stream
 from corral.server.methods import not_served
-from corral.server.negotiation import JSON, PROTOBUF
+from corral.server.negotiation import JSON, PROTOBUF, YAML
 from corral.server.openapi import OpenApi
 from corral.server.options import Warnings
 from corral.server.paths import RequestInfo
@@ -104,6 +104,7 @@ class App:
         info = paths.parse("GET", request.path)
         if (
             not info.named
+            or info.verb != "get"
             or info.subresource
             or self._audit is not None
             or (info.group, info.resource) in self._virtual
@@ -206,5 +207,6 @@ class App:
         headers = warning_headers(list(warnings.messages))
         if isinstance(error, Forbidden) and "cannot" in error.message:
             headers = (*headers, *_NOSNIFF)
-        media = PROTOBUF if request.header("accept").strip() == PROTOBUF else JSON
+        accept = request.header("accept").strip()
+        media = accept if accept in (PROTOBUF, YAML) else JSON
         return error_response(error, headers, media)

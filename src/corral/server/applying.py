@@ -29,7 +29,7 @@ class Applier:
     async def apply(self, writing: Writing, config: Obj) -> tuple[Stored, bool]:
         """The object after the configuration was applied, and whether that created it."""
         self._check(writing, config)
-        writing = replace(writing, options=replace(writing.options, owned=False))
+        writing = replace(writing, options=replace(writing.options, owned=False), patched=True)
         for _ in range(ATTEMPTS):
             current = self._store.head(writing.key)
             if writing.served.asks:

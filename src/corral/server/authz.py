@@ -33,11 +33,12 @@ Subject = tuple[str, ...]
 class Grants:
     """The rules one user holds: everywhere, and per namespace."""
 
-    __slots__ = ("everywhere", "inside")
+    __slots__ = ("bound", "everywhere", "inside")
 
     def __init__(self) -> None:
         self.everywhere: list[Obj] = []
         self.inside: dict[str, list[Obj]] = {}
+        self.bound: list[tuple[str, str, list[Obj]]] = []  # (namespace, which binding, its rules)
 
     def rules(self, namespace: str) -> list[Obj]:
         return [*self.everywhere, *self.inside.get(namespace, ())] if namespace else list(self.everywhere)
@@ -50,7 +51,7 @@ class Authorizer:
         self._store = store
         self._seen = -1
         self._watches: list[StoreWatch] = []
-        self._bindings: dict[Subject, list[tuple[str, Obj]]] = {}
+        self._bindings: dict[Subject, list[tuple[str, str, Obj]]] = {}
         self._grants: dict[tuple[str, tuple[str, ...]], Grants] = {}
         self._decisions: dict[tuple[str, tuple[str, ...], Attributes], bool] = {}
 
@@ -70,6 +71,16 @@ class Authorizer:
         """Forbidden, in the words of a real server, unless `user` may."""
         if not self.allowed(user, wanted):
             raise refusal(user, wanted)
+
+    def why(self, user: UserInfo, wanted: Attributes) -> str:
+        """Which binding allows this; empty when none is needed."""
+        if MASTERS in user.groups:
+            return ""
+        self._refresh()
+        for namespace, binding, rules in self._grants_of(user).bound:
+            if namespace in ("", wanted.namespace) and any(rbac.allows(rule, wanted) for rule in rules):
+                return f"RBAC: allowed by {binding}"
+        return ""
 
     def rules(self, user: UserInfo, namespace: str) -> list[Obj]:
         """All rules that hold for `user` in a namespace ("" for cluster scope)."""
@@ -103,8 +114,10 @@ class Authorizer:
     def _collect(self, user: UserInfo) -> Grants:
         grants = Grants()
         for subject in _subjects_of(user):
-            for namespace, reference in self._bindings.get(subject, ()):
+            for namespace, binding, reference in self._bindings.get(subject, ()):
                 rules = self._rules_of(reference, namespace) or []
+                shown = f'{binding} of {reference.get("kind")} "{reference.get("name")}" to {_shown(subject)}'
+                grants.bound.append((namespace, shown, rules))
                 if namespace:
                     grants.inside.setdefault(namespace, []).extend(rules)
                 else:
@@ -140,14 +153,15 @@ class Authorizer:
         except Compacted:
             return True
 
-    def _index(self) -> dict[Subject, list[tuple[str, Obj]]]:
-        index: dict[Subject, list[tuple[str, Obj]]] = {}
+    def _index(self) -> dict[Subject, list[tuple[str, str, Obj]]]:
+        index: dict[Subject, list[tuple[str, str, Obj]]] = {}
         for kind in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
             for stored in self._store.scan(kind):
                 binding = stored.obj
                 namespace = namespace_of(binding)
+                shown = f'{"RoleBinding" if namespace else "ClusterRoleBinding"} "{_path(stored.key)}"'
                 for subject in binding.get("subjects") or ():
-                    index.setdefault(_subject(subject, namespace), []).append((namespace, binding["roleRef"]))
+                    index.setdefault(_subject(subject, namespace), []).append((namespace, shown, binding["roleRef"]))
         return index
 
 
@@ -156,6 +170,19 @@ def _subject(subject: Obj, binding_namespace: str) -> Subject:
     if kind == "ServiceAccount":
         return ("User", f"system:serviceaccount:{subject.get('namespace') or binding_namespace}:{name}")
     return (kind, name)
+
+
+def _path(key: ObjectKey) -> str:
+    return f"{key.name}/{key.namespace}" if key.namespace else key.name
+
+
+def _shown(subject: Subject) -> str:
+    """A subject as a real server names it in a reason."""
+    kind, name = subject
+    if name.startswith("system:serviceaccount:"):
+        _, _, namespace, account = name.split(":", 3)
+        return f'ServiceAccount "{account}/{namespace}"'
+    return f'{kind} "{name}"'
 
 
 def _subjects_of(user: UserInfo) -> Iterable[Subject]:

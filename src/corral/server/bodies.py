@@ -73,7 +73,7 @@ def decode_yaml(body: bytes) -> Any:
         _check_nesting(body)
         value = yaml.load(body, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        raise ValueError(f"yaml: {error.problem or error}") from error
+        raise ValueError(f"yaml: {_line_of(error)}{error.problem or error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(f"yaml: {str(error).partition(chr(10))[0].removeprefix('yaml: ')}") from error
     try:
@@ -82,6 +82,16 @@ def decode_yaml(body: bytes) -> Any:
         return _decode(_encode(_with_string_keys(value)))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise ValueError(f"error converting YAML to JSON: {error}") from error
+
+
+def _line_of(error: yaml.MarkedYAMLError) -> str:
+    """Where the parser gave up, counted as Go's does."""
+    line = error.problem_mark.line if error.problem_mark is not None else 0
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    if not line and error.context_mark is not None:
+        line = error.context_mark.line
+    return f"line {line}: " if line else ""
 
 
 def _check_nesting(body: bytes) -> None:
@@ -206,7 +216,8 @@ def _decode_protobuf(body: bytes, resource: Resource) -> Obj:
 def duplicates(body: bytes, value: Obj) -> list[str]:
     """The paths of fields given more than once in a JSON body that decoded to `value`."""
     again = _encode(value)
-    if body.count(b'"') - body.count(b'\\"') == again.count(b'"') - again.count(b'\\"'):
+    filled_in = any(body.count(name) != again.count(name) for name in (b'"kind"', b'"apiVersion"'))
+    if not filled_in and body.count(b'"') - body.count(b'\\"') == again.count(b'"') - again.count(b'\\"'):
         return []
     found: list[str] = []
     _find_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", found)

@@ -7,6 +7,7 @@ collector removes when it has dealt with the dependents.
 from __future__ import annotations
 
 from corral.core import errors
+from corral.core.conditions import is_true
 from corral.core.errors import Conflict
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time, parse_time
@@ -18,6 +19,8 @@ from corral.store import Stale, Store, Stored, StoreError
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _PROPAGATION = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"  # holds a definition until its objects are gone
 _ATTEMPTS = 20
 _JOBS_ORPHAN = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
@@ -103,6 +106,9 @@ class Deleter:
         """The object with deletion under way: its time, its grace and the finalizers that keep it."""
         metadata = dict(obj["metadata"])
         finalizers = _finalizers(metadata, options, writing.served.kind.default_propagation)
+        is_new = not metadata.get("deletionTimestamp")
+        if is_new and writing.served.bucket == _DEFINITIONS and is_true(obj, "Established"):
+            finalizers = [*finalizers, CRD_CLEANUP] if CRD_CLEANUP not in finalizers else finalizers
         if finalizers:
             metadata["finalizers"] = finalizers
         else:

@@ -12,6 +12,7 @@ from corral.core.admission import AdmissionRequest, UserInfo
 from corral.core.errors import BadRequest, Cause, Conflict
 from corral.core.meta import Obj
 from corral.core.names import check_path_segment
+from corral.kinds.pod_validation import check_ephemeral_update
 from corral.server.options import WriteOptions
 from corral.server.serving import Served
 from corral.server.shape import Shape
@@ -286,14 +287,16 @@ def check_changed(writing: Writing, obj: Obj, old: Obj) -> list[Cause]:
     """Everything wrong with a changed object."""
     metadata = obj["metadata"]
     causes = validation.check_metadata_update(metadata, old["metadata"])
-    if causes:
+    finalizers = metadata.get("finalizers")
+    is_odd = finalizers != old["metadata"].get("finalizers") and validation.check_finalizers("", finalizers)
+    if causes or (is_odd and writing.served.kind.builtin):
         # A real server checks the metadata of a changed object twice, and says everything twice.
         namespaced = writing.served.kind.namespaced
         causes = validation.check_metadata(metadata, namespaced=namespaced, check_name=check_path_segment) + causes
     if writing.subresource == "status":
         return causes + writing.shape.check_status(obj, old)
     if writing.subresource == "ephemeralcontainers":
-        return causes  # the one thing of a pod's spec that may be added to, and nothing else can have changed
+        return check_ephemeral_update(obj, old)
     return causes + writing.shape.check_update(obj, old)
 
 

@@ -44,7 +44,7 @@ def _check_subresource(method: str, info: RequestInfo, served: Served) -> None:
         return
     declared = next((sub for sub in served.kind.subresources if sub.name == name), None)
     if declared is None:
-        if name == "scale" and not served.kind.builtin:
+        if not served.kind.builtin and method in ("GET", "HEAD", "PUT", "PATCH"):
             raise errors.not_found(served.resource, info.name)
         raise not_served()
     if info.verb not in declared.verbs:

@@ -15,9 +15,9 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
-_OFFERED = ", ".join(
-    (JSON, YAML, PROTOBUF, JSON + ";stream=watch", PROTOBUF + ";stream=watch")
-)  # the words of a real server's 406
+# The words of a real server's 406.
+_OFFERED_ONE = f"{JSON}, {YAML}, {PROTOBUF}"
+_OFFERED = f"{_OFFERED_ONE}, {JSON};stream=watch, {PROTOBUF};stream=watch"
 
 
 class Representation(NamedTuple):
@@ -64,8 +64,8 @@ def _quality(text: str) -> float:
 
 
 @lru_cache(maxsize=512)
-def choose(accept: str, protobuf: bool = False) -> Representation:
-    """The representation of objects for an Accept header; NotAcceptable when none fits."""
+def choose(accept: str, protobuf: bool = False, streams: bool = True) -> Representation:
+    """The representation of objects for an Accept header; NotAcceptable when none fits. Collections have `streams`."""
     if not accept or accept in (JSON, "*/*"):
         return PLAIN
     for clause in clauses(accept):
@@ -83,7 +83,8 @@ def choose(accept: str, protobuf: bool = False) -> Representation:
     named = "protobuf" in accept or "as=" in accept.replace(" ", "")
     if named:
         raise NotAcceptable(f"only the following media types are accepted: {JSON}, {YAML}, {PROTOBUF}")
-    raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}", details={})
+    offered = _OFFERED if streams else _OFFERED_ONE
+    raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {offered}", details={})
 
 
 def _offered(media: str) -> str:

@@ -39,7 +39,7 @@ class Patcher:
 
     async def patch(self, writing: Writing, patch_type: str, patch: Any) -> Stored:
         change = _change(writing, patch_type, patch)
-        writing = replace(writing, options=replace(writing.options, owned=False))
+        writing = replace(writing, options=replace(writing.options, owned=False), patched=True)
         for _ in range(ATTEMPTS):
             current = self._store.head(writing.key)
             if current is None:
@@ -61,13 +61,19 @@ class Patcher:
             assert paths is not None
             patched = change(scale_of(seen, paths))
             if isinstance(patched, dict):
-                patched = scaled(writing, seen.obj, paths, patched)
+                try:
+                    patched = scaled(writing, seen.obj, paths, patched)
+                except BadRequest as error:
+                    if "cannot be handled" not in error.message:
+                        raise
+                    raise _bad_patch(patched, error.message.partition(": ")[2]) from None
         else:
             patched = change(seen.obj)
         if not isinstance(patched, dict):
             raise _unprocessable()
         obj = read_patched(writing, patched)
         intake.check_name(writing, obj["metadata"])
+        intake.namespace_of_new(writing, obj["metadata"])
         return obj
 
 

@@ -25,6 +25,7 @@ class RequestInfo(NamedTuple):
     subresource: str = ""
     rest: str = ""  # what follows a subresource, as in .../services/web/proxy/index.html
     named: bool = False  # the path itself names an object; otherwise `name` may come from a field selector
+    watched: bool = False  # by the old path, /watch/...
 
 
 def parse(method: str, path: str, *, watch: bool = False, selected_name: str = "") -> RequestInfo:
@@ -40,7 +41,8 @@ def parse(method: str, path: str, *, watch: bool = False, selected_name: str = "
 def _resource(
     method: str, path: str, group: str, version: str, parts: list[str], watch: bool, selected_name: str
 ) -> RequestInfo:
-    if parts[0] == "watch" and len(parts) > 1:
+    watched = parts[0] == "watch" and len(parts) > 1
+    if watched:
         watch, parts = True, parts[1:]
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
@@ -55,7 +57,7 @@ def _resource(
     if not named and verb in ("list", "watch", "deletecollection"):
         name = selected_name
     rest = "/".join(parts[3:])
-    return RequestInfo(verb, path, True, group, version, namespace, resource, name, subresource, rest, named)
+    return RequestInfo(verb, path, True, group, version, namespace, resource, name, subresource, rest, named, watched)
 
 
 def _verb(method: str, name: str, watch: bool) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from corral.core import errors, validation
 from corral.core.admission import UserInfo
-from corral.core.errors import TooManyRequests
+from corral.core.errors import BadRequest, TooManyRequests
 from corral.core.meta import Obj, labels_of, spec_of, status_of
 from corral.core.selectors import from_label_selector
 from corral.kinds.core import PODS
@@ -53,6 +53,8 @@ class PodPosts:
 
     async def evict(self, user: UserInfo, namespace: str, name: str, body: Obj, options: WriteOptions) -> Obj:
         """Delete a pod unless a disruption budget forbids it."""
+        if ((body.get("metadata") or {}).get("name") or name) != name:
+            raise BadRequest("name in URL does not match name in Eviction object")
         pod = (await self._api.get(user, PODS, namespace, name)).obj
         if status_of(pod).get("phase") not in ("Succeeded", "Failed", "Pending"):
             self._check_budgets(namespace, pod)

@@ -34,7 +34,13 @@ class Reader:
         return served.view(stored)
 
     async def list(self, served: Served, options: ListOptions) -> Listing:
-        revisions.check_match(options.resource_version, options.resource_version_match, watch=False, initial=None)
+        revisions.check_match(
+            options.resource_version,
+            options.resource_version_match,
+            watch=False,
+            initial=None,
+            continued=bool(options.continue_token),
+        )
         selection = Selection(served, options.namespace, options.labels, options.fields)
         if served.asks and selection.reads:
             # Which objects are wanted shows only after their conversion.

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from corral.core.errors import ApiError
+from corral.core.errors import ApiError, BadRequest
 from corral.core.meta import Obj, metadata_of, resource_version_of
+from corral.core.validation import invalid
 from corral.kinds import tables
 from corral.server.http.message import JSON, Headers, Response
 from corral.server.negotiation import PROTOBUF, YAML, Representation
@@ -58,7 +59,7 @@ def error_response(error: ApiError, headers: Headers = (), media: str = JSON) ->
 def encode_as(obj: Obj, media: str) -> tuple[bytes, str]:
     """An object in one of the media types, and the Content-Type it got."""
     if media == YAML:
-        return yaml.dump(obj, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True).encode(), YAML
+        return yaml.dump(obj, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True).encode(), YAML
     if media == PROTOBUF:
         from corral.kinds import protobuf
 
@@ -108,7 +109,7 @@ class Views:
             shown = self.table(listing.items, served, wanted, include, metadata)
         elif wanted.view:
             version = f"meta.k8s.io/{wanted.version}"
-            items = [{"metadata": metadata_of(stored.obj)} for stored in listing.items]
+            items = [partial(stored.obj, wanted.version) for stored in listing.items]
             shown = {"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": metadata, "items": items}
         else:
             shown = {
@@ -124,6 +125,9 @@ class Views:
         self, items: Sequence[Stored], served: Served, wanted: Representation, include: str, metadata: Obj
     ) -> Obj:
         """The printed view of objects; `include` says how much of each object its row carries."""
+        if include not in ("", "Metadata", "Object", "None"):
+            why = "must be 'Metadata', 'Object', 'None', or empty"
+            raise BadRequest(f"Unable to convert to Table as requested: {invalid('includeObject', include, why)}")
         now = self._now()
         rows = []
         for stored in items:
@@ -132,6 +136,7 @@ class Views:
             conditions = tables.row_conditions(served.kind, obj)
             if conditions:
                 row["conditions"] = conditions
+            row["object"] = None
             if include != "None":
                 row["object"] = obj if include == "Object" else partial(obj, wanted.version)
             rows.append(row)

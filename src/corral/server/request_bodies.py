@@ -38,6 +38,20 @@ def posted_resource(served: Served, subresource: str) -> Resource:
     return Resource(declared.group or served.kind.group, declared.version or served.version.name, "", declared.kind)
 
 
+def check_posted(served: Served, posted: Resource, body: Obj) -> None:
+    """Refuse a body of another kind or version than the subresource takes."""
+    kind, version = body.get("kind") or posted.kind, body.get("apiVersion") or posted.api_version
+    if kind == posted.kind and version in (posted.api_version, f"{posted.group}/v1beta1"):
+        return
+    if served.registry.find(version, kind) is not None:
+        package = posted.group.partition(".")[0] or "core"
+        name = version.rpartition("/")[2]
+        why = f"converting ({name}.{kind}) to ({package}.{posted.kind}): unknown conversion"
+    else:
+        why = f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    raise BadRequest(f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a {posted.kind}: {why}')
+
+
 def read_object(request: Request, resource: Resource, options: WriteOptions, *, typed: bool = True) -> Obj:
     """The object in the body; duplicate fields are refused or warned about, as the client wishes."""
     content_type = request.headers.get("content-type", "")
@@ -60,11 +74,18 @@ def read_options(request: Request) -> Obj | None:
         return None
     resource = Resource("", "v1", "deleteoptions", "DeleteOptions")
     try:
-        return bodies.decode_object(request.body, request.headers.get("content-type", ""), resource)
+        options = bodies.decode_object(request.body, request.headers.get("content-type", ""), resource)
     except BadRequest as error:
         # Options are refused without the words that frame an object's refusal.
         why = error.message.partition("(must be of type DeleteOptions): ")[2].rpartition(" (")[0]
         raise BadRequest(why or error.message) from error
+    kind, version = options.get("kind") or "DeleteOptions", options.get("apiVersion") or "v1"
+    if kind != "DeleteOptions":
+        # Every group registers the options, none of them another kind.
+        raise BadRequest(
+            f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
+    return options
 
 
 def read_patch(body: bytes, kind: str) -> Any:
@@ -75,6 +96,7 @@ def read_patch(body: bytes, kind: str) -> Any:
         except ValueError as error:
             why = str(error).removeprefix("error converting YAML to JSON: ")
             raise BadRequest(f"error decoding YAML: error converting YAML to JSON: {why}") from error
+        patch = {} if patch is None else patch
         if not isinstance(patch, dict):
             why = f"json: cannot unmarshal {type_name(patch)} into Go value of type map[string]interface {{}}"
             raise BadRequest(f"error decoding YAML: {why}")

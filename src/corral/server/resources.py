@@ -23,6 +23,7 @@ from corral.server.paths import RequestInfo
 from corral.server.representations import Views, error_frame, plain, warning_headers
 from corral.server.request_bodies import (
     PATCHES,
+    check_posted,
     posted_resource,
     read_object,
     read_options,
@@ -110,15 +111,17 @@ class Resources:
         post = self._api.posts.get((served.kind.group_resource, info.subresource))
         if post is not None and request.method == "POST" and info.named:
             options = parameters.write_options(request.query, "CreateOptions", default_manager(request), warnings)
-            body = read_object(request, posted_resource(served, info.subresource), options)
+            posted = posted_resource(served, info.subresource)
+            body = read_object(request, posted, options)
+            check_posted(served, posted, body)
             done = await post(user, info.namespace, info.name, body, options)
             return plain(done, 201, warning_headers(list(warnings.messages)))
         check_method(request.method, info, served)
         extra = self._extras.get((info.group, info.resource))
         if extra is not None:
             return await self._read_extra(extra, request, info, user, served)
-        call = Call(request, info, user, served, _representation(request, served), warnings)
-        if not info.named:
+        call = Call(request, info, user, served, _representation(request, served, info), warnings)
+        if not info.named or info.watched:
             return await self._collection(call)
         try:
             return await self._named(call)
@@ -284,7 +287,7 @@ class Resources:
             labels,
             request.query.values,
         )
-        wanted = _representation(request, served)
+        wanted = _representation(request, served, info)
         include = request.query.get("includeObject")
         if info.named:
             obj = await extra.get(asked)
@@ -333,5 +336,5 @@ def _watched_fields(query: Query, info: RequestInfo) -> FieldSelector | None:
     return fields
 
 
-def _representation(request: Request, served: Served) -> Representation:
-    return negotiation.choose(request.headers.get("accept", ""), served.kind.builtin)
+def _representation(request: Request, served: Served, info: RequestInfo) -> Representation:
+    return negotiation.choose(request.headers.get("accept", ""), served.kind.builtin, streams=not info.named)

@@ -110,7 +110,8 @@ class Reviews:
 
     def _decide(self, user: UserInfo, wanted: Attributes) -> Obj:
         if self._authorizer.allowed(user, wanted):
-            return {"allowed": True}
+            why = self._authorizer.why(user, wanted)
+            return {"allowed": True, "reason": why} if why else {"allowed": True}
         return {"allowed": False, "reason": ""} if not wanted.resource else {"allowed": False}
 
     async def rules(self, user: UserInfo, namespace: str, review: Obj) -> Obj:

@@ -55,7 +55,9 @@ def too_old_watch(wanted: int, oldest: int) -> Expired:
     return Expired(f"too old resource version: {wanted} ({oldest})")
 
 
-def check_match(resource_version: str, match: str, *, watch: bool, initial: bool | None) -> None:
+def check_match(
+    resource_version: str, match: str, *, watch: bool, initial: bool | None, continued: bool = False
+) -> None:
     """Refuse combinations that mean nothing."""
     causes: list[Cause] = []
     path = "resourceVersionMatch"
@@ -73,6 +75,8 @@ def check_match(resource_version: str, match: str, *, watch: bool, initial: bool
         if match and match != "NotOlderThan":
             causes.append(validation.not_supported(path, match, ["NotOlderThan"]))
     elif match:
+        if continued:
+            causes.append(validation.forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
         if not resource_version:
             causes.append(
                 validation.forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided")

@@ -8,8 +8,9 @@ from corral.core import errors, validation
 from corral.core.errors import BadRequest
 from corral.core.meta import Obj
 from corral.core.selectors import from_label_selector
+from corral.kinds.decoding import DecodeError, decoder_of
 from corral.kinds.definition import ScalePaths
-from corral.server.intake import Writing
+from corral.server.intake import Writing, check_name
 from corral.store import Stored
 
 API_VERSION = "autoscaling/v1"
@@ -31,17 +32,16 @@ def scale_of(stored: Stored, paths: ScalePaths) -> Obj:
 
 def scaled(writing: Writing, obj: Obj, paths: ScalePaths, scale: Obj) -> Obj:
     """`obj` with the replica count and the preconditions of `scale`."""
+    try:
+        scale = decoder_of("autoscaling/v1.Scale")(scale, [])
+    except DecodeError as error:
+        raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {error}') from None
     kind, version = scale.get("kind") or "Scale", scale.get("apiVersion") or API_VERSION
     if (kind, version) != ("Scale", API_VERSION):
         raise BadRequest(f"wrong object passed to Scale update: {version}, Kind={kind}")
     metadata = scale.get("metadata") or {}
-    if (metadata.get("name") or writing.name) != writing.name:
-        raise BadRequest(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({writing.name})"
-        )
+    check_name(writing, metadata)
     replicas = (scale.get("spec") or {}).get("replicas") or 0
-    if type(replicas) is not int:
-        raise BadRequest('Scale in version "v1" cannot be handled as a Scale: spec.replicas must be a whole number')
     if replicas < 0:
         cause = validation.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.invalid("Scale", writing.name, [cause], group="autoscaling")

@@ -7,7 +7,7 @@ copy, so what a caller passed in is never touched and later steps may work in pl
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -18,8 +18,10 @@ from corral.core.schema.gate import gate_of
 from corral.core.schema.prune import unknown_fields as pruned_fields
 from corral.core.schema.resource import ResourceSchema
 from corral.core.schema.structural import compile_schema
+from corral.core.validation import invalid
 from corral.kinds.decoding import DecodeError, Decoder, decoder_of, unknown_fields
-from corral.kinds.definition import KindDef, VersionDef
+from corral.kinds.definition import KindDef, ScalePaths, VersionDef
+from corral.server.gojson import type_name
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -70,11 +72,15 @@ class Shape:
                 complaints = unknown_fields(self._go_type, obj) if met else []
             else:
                 result = obj if owned else private_copy(obj)
-                metadata = result.get("metadata") or {}
+                metadata = result.get("metadata")
+                if not isinstance(metadata, dict | None):
+                    why = f"json: cannot unmarshal {type_name(metadata)} into Go value of type v1.ObjectMeta"
+                    raise self.unreadable(why)
+                metadata = metadata or {}
                 result["metadata"] = self._decoder(metadata, met)
                 complaints = [f"metadata.{path}" for path in sorted(unknown_fields(_METADATA, metadata))] if met else []
                 result, unknown = self._clean(result)
-                complaints = unknown + complaints
+                complaints = sorted(unknown + complaints)
         except DecodeError as error:
             raise self.unreadable(str(error)) from None
         return result, [f'unknown field "{path}"' for path in complaints]
@@ -107,12 +113,12 @@ class Shape:
 
     def check(self, obj: Obj) -> list[Cause]:
         """What is wrong with a new object, after its metadata."""
-        causes = [] if self._go_type else self.schema.validate(obj)
+        causes = [] if self._go_type else check_scale(obj, self.version.scale) + self.schema.validate(obj)
         return causes or self.kind.validate(obj)
 
     def check_update(self, obj: Obj, old: Obj) -> list[Cause]:
         """What is wrong with a changed object, after its metadata."""
-        causes = [] if self._go_type else self.schema.validate(obj, old)
+        causes = [] if self._go_type else check_scale(obj, self.version.scale) + self.schema.validate(obj, old)
         return causes or self.kind.validate_update(obj, old)
 
     def check_status(self, obj: Obj, old: Obj) -> list[Cause]:
@@ -123,6 +129,30 @@ class Shape:
     def unreadable(self, why: str) -> BadRequest:
         kind = self.kind.kind
         return BadRequest(f'{kind} in version "{self.version.name}" cannot be handled as a {kind}: {why}')
+
+
+def check_scale(obj: Obj, scale: ScalePaths | None) -> list[Cause]:
+    """What is wrong with the replica count that the scale subresource of a custom kind would show."""
+    if scale is None:
+        return []
+    path, value = scale.spec_replicas, cast(Any, obj)
+    for field in path.strip(".").split("."):
+        if not isinstance(value, dict):
+            why = f"{_go_shown(value)}, expected map[string]interface{{}}"
+            return [invalid(path, 0, f"{path} accessor error: {why}")]
+        value = value.get(field)
+        if value is None:
+            return []
+    if type(value) is not int:
+        return [invalid(path, 0, f"{path} accessor error: {_go_shown(value)}, expected int64")]
+    return [invalid(path, value, "should be a non-negative integer")] if value < 0 else []
+
+
+def _go_shown(value: Any) -> str:
+    names = {str: "string", bool: "bool", float: "float64", list: "[]interface {}", int: "int64"}
+    kind = names.get(type(value), "map[string]interface {}")
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{shown} is of the type {kind}"
 
 
 def _go_type(definition: str) -> str:

@@ -42,7 +42,7 @@ def choose_container(pod: Obj, wanted: str) -> str:
     default = annotations_of(pod).get("kubectl.kubernetes.io/default-container")
     if default in main:
         return str(default)
-    if len(main) == 1 and not inits and not debug:
+    if len(main) == 1:
         return main[0]
     extra = f" or one of the init containers: [{' '.join(inits)}]" if inits else ""
     raise BadRequest(f"a container name must be specified for pod {name}, choose one of: [{' '.join(main)}]{extra}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
-from corral.core import errors, names
+from corral.core import errors, names, validation
 from corral.core.errors import ApiError, Cause
 from corral.core.meta import Obj
 from corral.server import intake, revisions
@@ -212,6 +212,8 @@ class Writer:
         uid = current.obj["metadata"].get("uid") or ""
         if metadata.get("uid") and metadata["uid"] != uid:
             await self._store.settled()
+            if writing.patched:
+                raise invalid(served, writing.name, validation.immutable("metadata.uid", metadata["uid"], uid) * 2)
             raise intake.uid_conflict(writing, metadata["uid"], uid)
         try:
             wanted = revisions.parse(version)

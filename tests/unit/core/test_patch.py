@@ -40,6 +40,10 @@ def test_operations(operation: dict[str, Any], expected: dict[str, Any]) -> None
     assert before == DOCUMENT
 
 
+def test_replacing_what_is_not_there_adds_it_as_a_real_server_does() -> None:
+    assert json_patch({"a": 1}, [{"op": "replace", "path": "/b", "value": 2}]) == {"a": 1, "b": 2}
+
+
 @pytest.mark.parametrize(
     "operation",
     [
@@ -52,7 +56,7 @@ def test_operations(operation: dict[str, Any], expected: dict[str, Any]) -> None
         {"op": "add", "path": "b", "value": 1},
         {"op": "add", "path": "/b~2", "value": 1},
         {"op": "add", "value": 1},
-        {"op": "replace", "path": "/nope", "value": 1},
+        {"op": "replace", "path": "/nope/deeper", "value": 1},
         {"op": "remove", "path": "/nope"},
         {"op": "remove", "path": ""},
         {"op": "remove", "path": "/list/-"},

@@ -180,7 +180,7 @@ IMMUTABLE = "field is immutable when `immutable` is set"
             "v1",
             "ConfigMap",
             {"data": {"k": "x" * 1048577}},
-            [("", "Too long: may not be more than 1048576 bytes")],
+            [("[]", "Too long: may not be more than 1048576 bytes")],
             id="config map too large",
         ),
         pytest.param(

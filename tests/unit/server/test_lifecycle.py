@@ -214,7 +214,7 @@ async def test_a_definition_is_established_served_and_removed_with_its_objects(c
     assert conditions.is_true(crd, "Established")
     assert conditions.is_true(crd, "NamesAccepted")
     assert crd["status"]["storedVersions"] == ["v1"]
-    assert crd["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    assert "finalizers" not in crd["metadata"]  # it is held back only once it is deleted, as on a real server
     await cluster.create(WIDGETS, {"metadata": {"name": "w", "namespace": "ns"}, "spec": {"size": 1, "bogus": 2}})
     stored = await cluster.api.get(ADMIN, WIDGETS, "ns", "w")
     assert stored.obj["spec"] == {"size": 1}

@@ -14,19 +14,19 @@ from corral import __version__
 from corral.core import conditions
 from corral.core.conditions import condition, is_true
 from corral.core.errors import ApiError, Conflict, NotFound
-from corral.core.meta import Key, Obj, finalizers_of, is_deleting, spec_of, status_of, with_finalizer
+from corral.core.meta import Key, Obj, finalizers_of, is_deleting, spec_of, status_of
 from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.crd import crd_manifest, kind_from_crd
 from corral.kinds.definition import KindDef
 from corral.kinds.registry import native_kinds
 from corral.runtime.controller import Manager, Result
 from corral.server.api import Api, ListOptions
+from corral.server.deletion import CRD_CLEANUP as CLEANUP
 from corral.server.intake import in_order
 from corral.server.lifecycle.identity import system_user
 from corral.store import Event, ObjectKey, Stale, Stored
 
 BUCKET = "customresourcedefinitions.apiextensions.k8s.io"
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 SHIPPED = "corral.dev/shipped-with"  # label: the release whose own declaration this definition repeats, unchanged
 _RECHECK_S = 1.0
 _ATTEMPTS = 5
@@ -91,7 +91,7 @@ class Definitions:
     # -- accepting ----------------------------------------------------------------------------------------------------
 
     def _accepted(self, crd: Obj) -> Obj:
-        """The definition with finalizer, accepted names, stored versions and conditions as they should be."""
+        """The definition with accepted names, stored versions and conditions as they should be."""
         spec, status = spec_of(crd), status_of(crd)
         now = self._api.clock.timestamp()
         clash = self._clash(crd)
@@ -114,7 +114,7 @@ class Definitions:
         if storage not in versions:
             versions = [*versions, storage]
         new = {**status, "conditions": found, "acceptedNames": accepted, "storedVersions": versions}
-        return with_finalizer({**crd, "status": new}, CLEANUP)
+        return {**crd, "status": new}
 
     def _clash(self, crd: Obj) -> Obj | None:
         """The condition that says which name another kind of the group already has."""

@@ -22,6 +22,9 @@ _COUNTED_BARE = frozenset(
 )
 
 
+_BY_CLASS = ".storageclass.storage.k8s.io/"
+
+
 class ResourceQuota(BuiltinPlugin):
     """Refuses what would take a namespace over one of its quotas."""
 
@@ -101,7 +104,29 @@ def usage_of(resource: Resource, obj: Obj) -> Usage:
         if status_of(obj).get("phase") in ("Succeeded", "Failed"):
             return {}
         usage.update(_pod_usage(obj))
+    elif resource.plural == "persistentvolumeclaims" and not resource.group:
+        usage.update(_claim_usage(obj))
+    elif resource.plural == "services" and not resource.group:
+        usage.update(_service_usage(obj))
     return usage
+
+
+def _claim_usage(claim: Obj) -> Usage:
+    spec = spec_of(claim)
+    asked = Quantity.parse(((spec.get("resources") or {}).get("requests") or {}).get("storage") or 0)
+    name = spec.get("storageClassName") or ""
+    by_class = {f"{name}{_BY_CLASS}requests.storage": asked, f"{name}{_BY_CLASS}persistentvolumeclaims": _ONE}
+    return {"requests.storage": asked, **(by_class if name else {})}
+
+
+def _service_usage(service: Obj) -> Usage:
+    spec = spec_of(service)
+    kind = spec.get("type") or "ClusterIP"
+    ports = Quantity.parse(len(spec.get("ports") or ()))
+    if kind == "LoadBalancer":
+        with_ports = spec.get("allocateLoadBalancerNodePorts") is not False
+        return {"services.loadbalancers": _ONE, "services.nodeports": ports if with_ports else _ZERO}
+    return {"services.nodeports": ports} if kind == "NodePort" else {}
 
 
 def _pod_usage(pod: Obj) -> Usage:
@@ -136,6 +161,10 @@ def usage_in(store: Store, namespace: str, names: Iterable[str], quota: Obj) -> 
 def bucket_of(name: str) -> str:
     if name.startswith("count/"):
         return name.removeprefix("count/")
+    if name == "requests.storage" or _BY_CLASS in name:
+        return "persistentvolumeclaims"
+    if name.startswith("services."):
+        return "services"
     return name if name in _COUNTED_BARE else "pods"
 
 

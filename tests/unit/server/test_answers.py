@@ -1,0 +1,135 @@
+"""Answers of the API that a real server was seen to give: eviction, quotas of storage, definitions, reviews."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from corral.fleet.embedded_api import EmbeddedApi
+
+PODS = "/api/v1/namespaces/default/pods"
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+
+
+class Api:
+    def __init__(self, cluster: EmbeddedApi, session: aiohttp.ClientSession) -> None:
+        self._cluster, self._session = cluster, session
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        sent = {"Authorization": f"Bearer {self._cluster.server.admin_token}", **headers}
+        async with self._session.request(method, self._cluster.server.url + path, json=body, headers=sent) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    cluster = EmbeddedApi(None)
+    await cluster.start()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+        yield Api(cluster, session)
+    await cluster.stop()
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+async def test_an_eviction_must_name_its_pod_and_be_one(api: Api) -> None:
+    await api.ask("POST", PODS, pod("p"))
+    status, answer = await api.ask("POST", f"{PODS}/p/eviction", {"metadata": {"name": "q"}})
+    assert (status, answer["message"]) == (400, "name in URL does not match name in Eviction object")
+    status, answer = await api.ask("POST", f"{PODS}/p/eviction", {"apiVersion": "v1", "kind": "Pod"})
+    assert (status, answer["message"]) == (
+        400,
+        'Pod in version "v1" cannot be handled as a Eviction: converting (v1.Pod) to (policy.Eviction): unknown conversion',
+    )
+    assert (await api.ask("GET", f"{PODS}/p"))[0] == 200
+
+
+async def test_ephemeral_containers_may_only_be_added(api: Api) -> None:
+    await api.ask("POST", PODS, pod("p"))
+    kind = {"Content-Type": "application/strategic-merge-patch+json"}
+    path = f"{PODS}/p/ephemeralcontainers"
+    added = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox"}]}}
+    assert (await api.ask("PATCH", path, added, **kind))[0] == 200
+    changed = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "other"}]}}
+    status, answer = await api.ask("PATCH", path, changed, **kind)
+    assert status == 422
+    assert 'existing ephemeral containers "debug" may not be changed' in answer["message"]
+    taken = {"spec": {"ephemeralContainers": [{"name": "c", "image": "x"}]}}
+    status, answer = await api.ask("PATCH", path, taken, **kind)
+    assert (status, answer["details"]["causes"][0]["field"]) == (422, "spec.ephemeralContainers[0].name")
+
+
+async def test_duplicate_fields_are_found_in_objects_that_leave_out_what_they_are(api: Api) -> None:
+    body = '{"metadata":{"name":"x","name":"y"},"data":{"a":"1","a":"2"}}'
+    url = "/api/v1/namespaces/default/configmaps?fieldValidation=Strict"
+    sent = {"Authorization": f"Bearer {api._cluster.server.admin_token}", "Content-Type": "application/json"}
+    async with api._session.post(api._cluster.server.url + url, data=body, headers=sent) as answer:
+        said = await answer.json()
+    assert said["message"].endswith('strict decoding error: duplicate field "metadata.name", duplicate field "data.a"')
+
+
+async def test_a_quota_counts_what_claims_and_services_ask_for(api: Api) -> None:
+    hard = {"requests.storage": "3Gi", "gold.storageclass.storage.k8s.io/requests.storage": "2Gi"}
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {**hard, "services.nodeports": "1"}}}
+    assert (await api.ask("POST", "/api/v1/namespaces/default/resourcequotas", quota))[0] == 201
+
+    async def claim(name: str, size: str, kind: str = "") -> int:
+        spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+        body = {"metadata": {"name": name}, "spec": {**spec, **({"storageClassName": kind} if kind else {})}}
+        return (await api.ask("POST", "/api/v1/namespaces/default/persistentvolumeclaims", body))[0]
+
+    assert await claim("a", "2Gi", "gold") == 201
+    assert await claim("b", "1Gi", "gold") == 403
+    assert await claim("c", "2Gi") == 403
+    assert await claim("d", "1Gi") == 201
+    ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
+    service = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}
+    assert (await api.ask("POST", "/api/v1/namespaces/default/services", service))[0] == 403
+
+
+async def test_a_review_says_which_binding_allows(api: Api) -> None:
+    group = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    await api.ask("POST", f"{group}/roles", {"metadata": {"name": "r"}, "rules": [rule]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+    subject = {"kind": "ServiceAccount", "name": "sa", "namespace": "default"}
+    binding = {"metadata": {"name": "rb"}, "roleRef": reference, "subjects": [subject]}
+    await api.ask("POST", f"{group}/rolebindings", binding)
+    asked = {"verb": "get", "resource": "pods", "namespace": "default"}
+    spec = {"user": "system:serviceaccount:default:sa", "resourceAttributes": asked}
+    _, answer = await api.ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+    assert answer["status"] == {
+        "allowed": True,
+        "reason": 'RBAC: allowed by RoleBinding "rb/default" of Role "r" to ServiceAccount "sa/default"',
+    }
+
+
+async def test_tables_carry_what_was_asked_for(api: Api) -> None:
+    await api.ask("POST", PODS, pod("p"))
+    _, none = await api.ask("GET", f"{PODS}/p?includeObject=None", Accept=TABLE)
+    assert none["rows"][0]["object"] is None
+    status, wrong = await api.ask("GET", f"{PODS}/p?includeObject=Some", Accept=TABLE)
+    assert status == 400
+    assert "must be 'Metadata', 'Object', 'None', or empty" in wrong["message"]
+
+
+async def test_the_old_watch_path_of_one_object_watches(api: Api) -> None:
+    await api.ask("POST", PODS, pod("p"))
+    status, event = await api.ask("GET", "/api/v1/watch/namespaces/default/pods/p?timeoutSeconds=1")
+    assert (status, event["type"], event["object"]["metadata"]["name"]) == (200, "ADDED", "p")
+
+
+async def test_volumes_and_registrations_are_checked(api: Api) -> None:
+    status, answer = await api.ask("POST", "/api/v1/persistentvolumes", {"metadata": {"name": "v"}, "spec": {}})
+    fields = [cause["field"] for cause in answer["details"]["causes"]]
+    assert (status, fields) == (422, ["spec.accessModes", "spec.capacity", "spec.capacity", "spec"])
+    spec = {"group": "g.example.com", "version": "v1", "groupPriorityMinimum": 0, "versionPriority": 5}
+    registration = {"metadata": {"name": "x"}, "spec": spec}
+    status, answer = await api.ask("POST", "/apis/apiregistration.k8s.io/v1/apiservices", registration)
+    fields = [cause["field"] for cause in answer["details"]["causes"]]
+    assert (status, fields) == (422, ["metadata.name", "spec.groupPriorityMinimum"])
