@@ -58,6 +58,8 @@ class Expectations:
                 self._owner_of.pop(uid, None)
 
     def _observe(self, old: Obj | None, new: Obj | None) -> None:
+        if not self._owner_of:
+            return
         if new is not None:
             self._settle(self._created, uid_of(new))
             if self._gone(new):

@@ -46,6 +46,7 @@ BATCH = 64
 """Requests on their way at once; the API commits them together."""
 LABEL_NAME = "batch.kubernetes.io/job-name"
 LABEL_UID = "batch.kubernetes.io/controller-uid"
+OWNING_JOB = owner_key("Job", "batch")
 
 
 def _spec_changed(old: Obj | None, new: Obj | None) -> bool:
@@ -84,7 +85,7 @@ class JobController:
         self._pods = manager.informer(PODS)
         index_by_controller(self._pods)
         self._pods.add_index("job-strays", lambda pod: map(str, _stray_key(pod)))
-        self._pods.add_index("job-owner", lambda pod: map(str, owner_key("Job", "batch")(pod)))
+        self._pods.add_index("job-owner", lambda pod: map(str, OWNING_JOB(pod)))
         self._pods.on_change(self._note_released)
         self._recorder = manager.recorder.named("job-controller")
         self._children = Children(self._client, self._recorder, PODS, MANAGER)
@@ -94,7 +95,7 @@ class JobController:
             watches=[
                 Watch(JOBS, when=_spec_changed),
                 Watch(JOBS, when=_only_status_changed, delay=POD_BATCH_S),
-                Watch(PODS, map=owner_key("Job", "batch"), delay=POD_BATCH_S),
+                Watch(PODS, map=OWNING_JOB, delay=POD_BATCH_S),
                 Watch(PODS, map=_stray_key),
             ],
             workers=16,
@@ -102,9 +103,11 @@ class JobController:
 
     def _note_released(self, old: Obj | None, new: Obj | None) -> None:
         """The cache shows a pod without the finalizer, or no longer shows it."""
+        if not self._released:
+            return
         for pod in (old, new):
             if pod is not None and (new is None or uid_of(new) != uid_of(pod) or not is_tracked(new)):
-                for key in (*owner_key("Job", "batch")(pod), *_labelled_key(pod)):
+                for key in (*OWNING_JOB(pod), *_labelled_key(pod)):
                     self._forget_release(key, uid_of(pod))
 
     def _forget_release(self, key: Key, uid: str) -> None:

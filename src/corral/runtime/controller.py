@@ -53,18 +53,26 @@ def own_key(obj: Obj) -> Iterable[Key]:
     return (key_of(obj),)
 
 
-def owner_key(kind: str, group: str | None = None) -> KeyMap:
-    """The key of the controlling owner, when it is of `kind` (and API group, if given)."""
+@dataclass(frozen=True, slots=True)
+class OwnerKey:
+    """The key of the controlling owner, when it is of `kind` (and API group, if given).
 
-    def owner(obj: Obj) -> Iterable[Key]:
+    Informers know a watch for such owners by its kind, and leave it alone when somebody else's children change.
+    """
+
+    kind: str
+    group: str | None = None
+
+    def __call__(self, obj: Obj) -> Iterable[Key]:
         reference = controller_of(obj)
-        if reference is None or reference.get("kind") != kind:
+        if reference is None or reference.get("kind") != self.kind:
             return ()
-        if group is not None and str(reference.get("apiVersion", "")).rpartition("/")[0] != group:
+        if self.group is not None and str(reference.get("apiVersion", "")).rpartition("/")[0] != self.group:
             return ()
         return (Key(namespace_of(obj), str(reference["name"])),)
 
-    return owner
+
+owner_key = OwnerKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +98,17 @@ class Controller:
     def trigger(self, watch: Watch) -> Callable[[Obj | None, Obj | None], None]:
         """The informer handler that makes keys due for `watch`."""
 
+        when, keys_of, delay, add = watch.when, watch.map, watch.delay, self.queue.add_after
+
         def handler(old: Obj | None, new: Obj | None) -> None:
-            if watch.when is not None and not watch.when(old, new):
+            if when is not None and not when(old, new):
                 return
-            for obj in (old, new):
-                if obj is not None:
-                    for key in watch.map(obj):
-                        self.queue.add_after(key, watch.delay)
+            if old is not None and (keys_of is not own_key or new is None):
+                for key in keys_of(old):
+                    add(key, delay)
+            if new is not None:
+                for key in keys_of(new):
+                    add(key, delay)
 
         return handler
 
@@ -193,7 +205,8 @@ class Manager:
         controller = Controller(reconciler, self, workers)
         self.controllers.append(controller)
         for watch in watches:
-            self.informer(watch.resource).on_change(controller.trigger(watch))
+            owner = watch.map.kind if isinstance(watch.map, OwnerKey) else ""
+            self.informer(watch.resource).on_change(controller.trigger(watch), owner=owner)
         if self._started:
             self._start_workers(controller)
         return controller

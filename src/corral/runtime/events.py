@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 EVENTS = Resource("", "v1", "events", "Event")
 MAX_PENDING = 10_000
 BATCH = 32
+WRITERS = 8
 MAX_REMEMBERED = 4096
 MAX_MESSAGE = 1024
 
@@ -84,7 +85,20 @@ class Recorder:
             await self._wake.wait()
             self._wake.clear()
             while self._pending:
-                await asyncio.gather(*(self._try(*entry) for entry in self._batch()))
+                await self._write_together(self._batch())
+
+    async def _write_together(self, batch: list[tuple[_Identity, Obj, str]]) -> None:
+        """Write several events, a few at a time, so that the API can commit them together."""
+        todo = iter(batch)
+
+        async def writer() -> None:
+            for entry in todo:
+                await self._try(*entry)
+
+        if len(batch) == 1:
+            await writer()
+        else:
+            await asyncio.gather(*(writer() for _ in range(min(WRITERS, len(batch)))))
 
     def _batch(self) -> list[tuple[_Identity, Obj, str]]:
         """The next events, to be written together; a repeat waits, because it counts up what the first one made."""

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from corral.client.protocol import Client, WatchEvent
 from corral.core.errors import ApiError, Expired, NotFound
-from corral.core.meta import Key, Obj, key_of, resource_version_of
+from corral.core.meta import Key, Obj, controller_of, key_of, resource_version_of
 from corral.core.resource import Resource
 from corral.runtime.clock import Clock
 from corral.runtime.random import Random
@@ -61,9 +61,9 @@ class Informer:
         self._labels = labels
         self._fields = fields
         self._objects: dict[Key, Obj] = {}
-        self._index_functions: dict[str, IndexFunction] = {}
-        self._indexes: dict[str, dict[str, dict[Key, None]]] = {}
+        self._indexes: dict[str, _Index] = {}
         self._handlers: list[ChangeHandler] = []
+        self._owner_handlers: dict[str, list[ChangeHandler]] = {}
         self._version = 0
         self._synced = asyncio.Event()
         self.optional = False
@@ -86,11 +86,13 @@ class Informer:
 
     def by_index(self, name: str, value: str) -> Objects:
         """Objects whose index `name` yields `value`, ordered by key."""
-        keys = self._indexes[name].get(value)
-        return [self._objects[key] for key in sorted(keys)] if keys else []
+        keys = self._indexes[name].keys.get(value)
+        if not keys:
+            return []
+        return [self._objects[key] for key in (sorted(keys) if len(keys) > 1 else keys)]
 
     def index_values(self, name: str) -> Sequence[str]:
-        return sorted(self._indexes[name])
+        return sorted(self._indexes[name].keys)
 
     # Set-up
 
@@ -98,15 +100,17 @@ class Informer:
         """Index objects by the strings `function` yields; the same name twice keeps the first."""
         if name in self._indexes:
             return
-        self._index_functions[name] = function
-        entries = self._indexes[name] = {}
+        index = self._indexes[name] = _Index(function)
         for key, obj in self._objects.items():
-            for value in function(obj):
-                entries.setdefault(value, {})[key] = None
+            index.put(key, obj)
 
-    def on_change(self, handler: ChangeHandler) -> None:
-        """Call `handler` for every change; objects held already are replayed as additions."""
-        self._handlers.append(handler)
+    def on_change(self, handler: ChangeHandler, *, owner: str = "") -> None:
+        """Call `handler` for every change; objects held already are replayed as additions.
+
+        With `owner` it hears, apart from the replay, only of objects that are or were controlled by one of that kind.
+        """
+        handlers = self._owner_handlers.setdefault(owner, []) if owner else self._handlers
+        handlers.append(handler)
         for obj in tuple(self._objects.values()):
             handler(None, obj)
 
@@ -214,28 +218,64 @@ class Informer:
         old = self._objects.get(key)
         if old is None and new is None:
             return
-        for name, function in self._index_functions.items():
-            self._reindex(self._indexes[name], function, key, old, new)
         if new is None:
             del self._objects[key]
+            for index in self._indexes.values():
+                index.drop(key)
         else:
             self._objects[key] = new
+            for index in self._indexes.values():
+                index.put(key, new)
         for handler in self._handlers:
             handler(old, new)
+        if self._owner_handlers:
+            for kind in _owner_kinds(old, new):
+                for handler in self._owner_handlers.get(kind, ()):
+                    handler(old, new)
 
-    @staticmethod
-    def _reindex(
-        entries: dict[str, dict[Key, None]], function: IndexFunction, key: Key, old: Obj | None, new: Obj | None
-    ) -> None:
-        before = set(function(old)) if old is not None else set()
-        after = set(function(new)) if new is not None else set()
-        for value in sorted(before - after):
-            keys = entries[value]
-            del keys[key]
+
+def _owner_kinds(old: Obj | None, new: Obj | None) -> Iterable[str]:
+    """The kinds that control, or controlled, an object: mostly the same one before and after."""
+    after = controller_of(new) if new is not None else None
+    before = controller_of(old) if old is not None else None
+    if before is not None and (after is None or after.get("kind") != before.get("kind")):
+        yield str(before.get("kind"))
+    if after is not None:
+        yield str(after.get("kind"))
+
+
+class _Index:
+    """Keys by the values a function finds in their objects. What it found last is kept: most changes change none of it."""
+
+    __slots__ = ("_function", "_values", "keys")
+
+    def __init__(self, function: IndexFunction) -> None:
+        self._function = function
+        self._values: dict[Key, tuple[str, ...]] = {}
+        self.keys: dict[str, dict[Key, None]] = {}
+
+    def put(self, key: Key, obj: Obj) -> None:
+        after = tuple(self._function(obj))
+        before = self._values.get(key, ())
+        if after == before:
+            return
+        self._remove(key, before)
+        for value in after:
+            self.keys.setdefault(value, {})[key] = None
+        if after:
+            self._values[key] = after
+        else:
+            del self._values[key]
+
+    def drop(self, key: Key) -> None:
+        self._remove(key, self._values.pop(key, ()))
+
+    def _remove(self, key: Key, values: Iterable[str]) -> None:
+        for value in values:
+            keys = self.keys.get(value, {})
+            keys.pop(key, None)
             if not keys:
-                del entries[value]
-        for value in sorted(after - before):
-            entries.setdefault(value, {})[key] = None
+                self.keys.pop(value, None)
 
 
 def _number(obj: Obj) -> int:
