@@ -55,7 +55,7 @@ RULES: list[Obj] = [
     {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads", "workloads/status"], "verbs": _WRITE},
     {
         "apiGroups": ["kueue.x-k8s.io"],
-        "resources": ["clusterqueues", "localqueues", "cohorts", "resourceflavors"],
+        "resources": ["clusterqueues", "localqueues", "cohorts", "resourceflavors", "topologies"],
         "verbs": _READ,
     },
 ]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, status_of
 from corral.kinds.batch import JOBS
-from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, WORKLOADS
+from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet, make_queue
 
@@ -118,3 +118,83 @@ def test_a_job_no_worker_could_ever_run_says_why_for_each() -> None:
         assert message == "worker1, worker2: can never give so much cpu"
 
     on_fleet(check, {"worker1": "4", "worker2": "4"})
+
+
+def gpu_group(*flavors: tuple[str, str]) -> Obj:
+    resources = [
+        {"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": "64Gi"}]}
+        for name, cpu in flavors
+    ]
+    return {"coveredResources": ["cpu", "memory"], "flavors": resources}
+
+
+async def give(fleet: SimulatedFleet, worker: str, *flavors: tuple[str, str, Obj]) -> None:
+    """Replace the flavors of a worker's queue, or of the manager's."""
+    client = fleet.workers[worker].client if worker in fleet.workers else fleet.manager.client
+    for name, _, spec in flavors:
+        await client.create(RESOURCE_FLAVORS, {"metadata": {"name": name}, "spec": spec})
+    groups = [gpu_group(*((name, cpu) for name, cpu, _ in flavors))]
+    await client.patch(CLUSTER_QUEUES, "cluster-queue", "", {"spec": {"resourceGroups": groups}})
+
+
+def test_a_job_goes_where_one_flavor_has_room_for_it_not_where_several_have_together() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await give(fleet, "worker1", ("small-a", "3", {}), ("small-b", "3", {}))
+        await asyncio.sleep(1)
+        await fleet.manager.client.create(JOBS, job("a", cpu="4"))
+        await asyncio.sleep(2)
+        assert await where(fleet) == {"a": "worker2"}
+
+    on_fleet(check, {"worker1": "6", "worker2": "4"})
+
+
+def test_a_job_goes_where_a_flavor_has_the_nodes_it_selects() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await give(fleet, "worker1", ("a100", "8", {"nodeLabels": {"gpu": "a100"}}))
+        await give(fleet, "worker2", ("h100", "8", {"nodeLabels": {"gpu": "h100"}}))
+        await asyncio.sleep(1)
+        selective = job("a", cpu="2")
+        selective["spec"]["template"]["spec"]["nodeSelector"] = {"gpu": "h100"}
+        await fleet.manager.client.create(JOBS, selective)
+        await asyncio.sleep(2)
+        assert await where(fleet) == {"a": "worker2"}
+
+    on_fleet(check, {"worker1": "8", "worker2": "8"})
+
+
+def test_a_job_that_asks_for_a_topology_goes_where_a_flavor_has_it() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        level = "kubernetes.io/hostname"
+        levels = [{"nodeLabel": "example.com/rack"}, {"nodeLabel": level}]
+        topology = {"metadata": {"name": "racks"}, "spec": {"levels": levels}}
+        placed: Obj = {"nodeLabels": {"example.com/pool": "gpu"}, "topologyName": "racks"}
+        for cluster in (fleet.manager, fleet.workers["worker2"]):
+            await cluster.client.create(TOPOLOGIES, topology)
+            await give(fleet, cluster.name, ("placed", "8", placed))
+        await asyncio.sleep(1)
+        wanting = job("a", cpu="2")
+        wanting["spec"]["template"]["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"] = level
+        await fleet.manager.client.create(JOBS, wanting)
+        await asyncio.sleep(2)
+        (item,) = (await fleet.manager.client.list(WORKLOADS)).items
+        assert status_of(item)["nominatedClusterNames"] == ["worker2"]
+        message = status_of(item)["admissionChecks"][0]["message"]
+        assert "worker1: has no flavor with the topology its pods ask for" in message
+
+    on_fleet(check, {"worker1": "8", "worker2": "8"})
+
+
+def test_a_worker_that_does_not_take_what_should_fit_is_left_for_one_that_may() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        # Its nodes are too small, which nobody can know from its queues.
+        topology = {"metadata": {"name": "hosts"}, "spec": {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}}
+        await fleet.workers["worker1"].client.create(TOPOLOGIES, topology)
+        placed: Obj = {"nodeLabels": {"example.com/pool": "none"}, "topologyName": "hosts"}
+        await give(fleet, "worker1", ("placed", "8", placed))
+        await asyncio.sleep(1)
+        await fleet.manager.client.create(JOBS, job("a", cpu="2"))
+        await asyncio.sleep(5)
+        assert await where(fleet) == {"a": "worker2"}
+        assert (await fleet.workers["worker1"].client.list(WORKLOADS)).items == []
+
+    on_fleet(check, {"worker1": "8", "worker2": "4"})

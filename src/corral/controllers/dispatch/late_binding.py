@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from corral.controllers.dispatch.capacity import worker_view
+from corral.controllers.dispatch.capacity import WorkerQueues, usage_mark
 from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.remotes import Remote
 from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, labels_of, metadata_of
 from corral.decide.dispatch import binding, nominate
 from corral.decide.dispatch.nominate import Nomination
+from corral.decide.dispatch.room import asks_of
+from corral.decide.dispatch.room import total as total_of
 from corral.jobs import workload as wl
 from corral.kinds.kueue import names
 
@@ -22,11 +25,13 @@ class LateBinding:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._binding: dict[Key, str] = {}
+        self._refused: dict[Key, dict[str, object]] = {}
         context.workloads.add_index(BY_NOMINATION, nominate.nominated)
 
     def forget(self, key: Key) -> None:
         """The Workload is gone or has its cluster."""
         self._binding.pop(key, None)
+        self._refused.pop(key, None)
 
     def bind(self, subject: Subject, configured: Sequence[str], barred: Container[str] = ()) -> Nomination:
         """The one worker that can start the Workload now or soonest; it stays where a worker has reserved quota for it."""
@@ -34,6 +39,8 @@ class LateBinding:
         current = next((name for name in nominate.nominated(workload) if name not in barred), "")
         if current and not self._is_refused(current, key_of(workload)):
             return Nomination((current,))
+        if current:
+            self._note_refusal(current, workload)
         views = [self._worker_view(name, subject) for name in configured]
         choice = binding.choose(workload, subject.jobs[0] if subject.jobs else None, views)
         chosen = binding.rebind(choice, current)
@@ -57,19 +64,36 @@ class LateBinding:
     def _worker_view(self, cluster: str, subject: Subject) -> binding.WorkerView:
         described = self._context.clusters.get(Key("", cluster))
         remote = self._context.remotes.get(cluster)
-        if remote is None or not remote.connected or remote.local_queues is None or remote.cluster_queues is None:
+        queues = _queues(remote)
+        if remote is None or queues is None:
             return binding.WorkerView(cluster, connected=False)
         if self._context.errands.is_silent(cluster, key_of(subject.workload)):
             return binding.WorkerView(cluster, answers=False)
-        queue = remote.local_queues.get(wl.local_queue_key(subject.workload))
-        return worker_view(
+        queue = self._queue(cluster, subject.workload)
+        refused = self._refused.get(key_of(subject.workload), {}).get(cluster)
+        return queues.view(
             cluster,
             labels_of(described) if described else {},
             queue,
-            remote.cluster_queues,
             serves=remote.supports(subject.adapter.resource),
             promised=self._promised(cluster, subject.workload),
+            refused=queue is not None and refused == usage_mark(queue),
         )
+
+    def _queue(self, cluster: str, workload: Obj) -> Obj | None:
+        """The ClusterQueue that a worker has for a Workload."""
+        remote = self._context.remotes.get(cluster)
+        queues = _queues(remote)
+        if remote is None or remote.local_queues is None or queues is None:
+            return None
+        return queues.behind(remote.local_queues.get(wl.local_queue_key(workload)))
+
+    def _note_refusal(self, cluster: str, workload: Obj) -> None:
+        """Remember what a worker's usage was when it did not take a Workload: as long as it stays, asking again is no use."""
+        remote, queue = self._context.remotes.get(cluster), self._queue(cluster, workload)
+        copy = remote.workload(key_of(workload)) if remote is not None else None
+        if queue is not None and copy is not None and conditions.is_false(copy, names.QUOTA_RESERVED):
+            self._refused.setdefault(key_of(workload), {})[cluster] = usage_mark(queue)
 
     def _promised(self, cluster: str, workload: Obj) -> dict[str, int]:
         """What was bound to a worker and does not show in its usage yet.
@@ -84,7 +108,7 @@ class LateBinding:
                 continue
             if is_bound and _age(other) > _age(workload):
                 continue
-            for resource, amount in binding.requests_of(other).items():
+            for resource, amount in total_of(asks_of(other)).items():
                 total[resource] = total.get(resource, 0) + amount
         return total
 
@@ -93,6 +117,15 @@ class LateBinding:
         written = [key_of(other) for other in self._context.workloads.by_index(BY_NOMINATION, cluster)]
         kept = [key for key in written if self._binding.get(key, cluster) == cluster]
         return list(dict.fromkeys((*kept, *(key for key, name in self._binding.items() if name == cluster))))
+
+
+def _queues(remote: Remote | None) -> WorkerQueues | None:
+    """The queues of a worker that can be reached."""
+    if remote is None or not remote.connected:
+        return None
+    if remote.cluster_queues is None or remote.flavors is None or remote.topologies is None:
+        return None
+    return WorkerQueues(remote.cluster_queues, remote.flavors, remote.topologies)
 
 
 def _age(workload: Obj) -> tuple[str, Key]:

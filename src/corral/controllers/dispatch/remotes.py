@@ -30,7 +30,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.jobs.adapter import prebuilt_workload
 from corral.jobs.components import component_workloads
-from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, names
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS, names
 from corral.runtime.clock import Clock
 from corral.runtime.informer import Informer
 from corral.runtime.random import Random
@@ -85,6 +85,8 @@ class Remote:
         self.jobs: dict[Resource, Informer] = {}
         self.cluster_queues: Informer | None = None
         self.local_queues: Informer | None = None
+        self.flavors: Informer | None = None
+        self.topologies: Informer | None = None
 
     # Reading
 
@@ -202,11 +204,13 @@ class Remote:
 
     def _follow_queues(self) -> list[Informer]:
         """Watch the worker's queues too, for a dispatcher that wants to know what is free."""
-        self.cluster_queues = Informer(self.client, CLUSTER_QUEUES, self._clock, self._random)
-        self.local_queues = Informer(self.client, LOCAL_QUEUES, self._clock, self._random)
-        for informer in (self.cluster_queues, self.local_queues):
+        self.cluster_queues, self.local_queues, self.flavors, self.topologies = followed = [
+            Informer(self.client, resource, self._clock, self._random)
+            for resource in (CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES)
+        ]
+        for informer in followed:
             informer.on_change(lambda old, new: self._queues_changed(self.name) if self._queues_changed else None)
-        return [self.cluster_queues, self.local_queues]
+        return followed
 
     def _informer(self, resource: Resource) -> Informer:
         return Informer(self.client, resource, self._clock, self._random, labels=self._selector)

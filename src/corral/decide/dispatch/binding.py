@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from corral.core.meta import Obj, annotations_of, labels_of, spec_of
-from corral.core.quantity import milli
+from corral.core.meta import Obj, annotations_of, labels_of
 from corral.core.selectors import Selector, parse_label_selector
+from corral.decide.dispatch.room import Ask, Group, asks_of, lacking, most, now, own, summed, total, unsuitable
 
 AFFINITY = "corral.dev/cluster-affinity"
 ANTI_AFFINITY = "corral.dev/cluster-anti-affinity"
@@ -24,10 +24,10 @@ DATA_LABEL_PREFIX = "data.corral.dev/"
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker's side of a queue. Amounts are milli-units by resource, summed over flavors.
+    """One worker's side of a queue.
 
-    `free` is what is unused of its own quota, `borrowable` what its cohort would lend on top, `capacity` the most it could
-    ever give, `promised` what was bound there and does not show in its usage yet, `waiting` how many workloads queue.
+    `promised` is what was bound there and does not show in its usage yet, `waiting` how many workloads queue, `refused` that
+    it has looked at this Workload since its usage last changed and did not take it.
     """
 
     name: str
@@ -37,11 +37,10 @@ class WorkerView:
     serves_kind: bool = True
     queue_found: bool = True
     queue_active: bool = True
-    free: Mapping[str, int] = field(default_factory=dict)
-    borrowable: Mapping[str, int] = field(default_factory=dict)
-    capacity: Mapping[str, int] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
     promised: Mapping[str, int] = field(default_factory=dict)
     waiting: int = 0
+    refused: bool = False
 
 
 class Ranked(NamedTuple):
@@ -64,20 +63,6 @@ class Choice(NamedTuple):
         return self.ranked[0] if self.ranked else None
 
 
-def requests_of(workload: Obj) -> dict[str, int]:
-    """What all pods of a Workload ask for together, in milli-units by resource, pods included."""
-    total: dict[str, int] = {}
-    for pod_set in spec_of(workload).get("podSets") or []:
-        count = int(pod_set.get("count") or 0)
-        total["pods"] = total.get("pods", 0) + count * 1000
-        for container in ((pod_set.get("template") or {}).get("spec") or {}).get("containers") or []:
-            resources = container.get("resources") or {}
-            wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-            for resource, amount in wanted.items():
-                total[resource] = total.get(resource, 0) + milli(amount) * count
-    return total
-
-
 def choose(workload: Obj, job: Obj | None, workers: Sequence[WorkerView]) -> Choice:
     """Rank the workers for a Workload."""
     wish = _Wish.of(workload, job)
@@ -88,9 +73,9 @@ def choose(workload: Obj, job: Obj | None, workers: Sequence[WorkerView]) -> Cho
         if why_not:
             rejected[worker.name] = why_not
             continue
-        now = starts_now(wish, worker)
+        is_now = starts_now(wish, worker)
         score = tuple(rank(wish, worker) for rank in SCORES)
-        ranked.append(Ranked(worker.name, score, now, _why(wish, worker, now)))
+        ranked.append(Ranked(worker.name, score, is_now, _why(wish, worker, is_now)))
     ranked.sort(key=lambda entry: (entry.score, entry.name))
     return Choice(tuple(ranked), rejected)
 
@@ -108,7 +93,7 @@ def rebind(choice: Choice, current: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    requests: Mapping[str, int]
+    asks: tuple[Ask, ...]
     affinity: Selector | None
     anti_affinity: Selector | None
     data: tuple[str, ...]
@@ -117,7 +102,7 @@ class _Wish:
     def of(cls, workload: Obj, job: Obj | None) -> _Wish:
         notes = {**labels_of(workload), **annotations_of(workload), **(annotations_of(job) if job else {})}
         return cls(
-            requests_of(workload),
+            asks_of(workload),
             _selector(notes.get(AFFINITY)),
             _selector(notes.get(ANTI_AFFINITY)),
             tuple(part.strip() for part in notes.get(DATA, "").split(",") if part.strip()),
@@ -156,12 +141,7 @@ def _wanted(wish: _Wish, worker: WorkerView) -> str:
 
 
 def _large_enough(wish: _Wish, worker: WorkerView) -> str:
-    for resource, amount in wish.requests.items():
-        if resource in worker.capacity and amount > worker.capacity[resource]:
-            return f"can never give so much {resource}"
-        if resource not in worker.capacity and resource != "pods":
-            return f"has no quota for {resource}"
-    return ""
+    return unsuitable(wish.asks, worker.groups)
 
 
 FILTERS: tuple[Callable[[_Wish, WorkerView], str], ...] = (_reachable, _serves, _has_queue, _wanted, _large_enough)
@@ -172,14 +152,7 @@ FILTERS: tuple[Callable[[_Wish, WorkerView], str], ...] = (_reachable, _serves, 
 
 def starts_now(wish: _Wish, worker: WorkerView) -> bool:
     """Whether the unused quota, with what may be borrowed, covers the Workload without preempting anybody."""
-    return all(amount <= _left(worker, resource) for resource, amount in wish.requests.items())
-
-
-def _left(worker: WorkerView, resource: str) -> int:
-    if resource not in worker.capacity:
-        return 1 << 62
-    unused = worker.free.get(resource, 0) + worker.borrowable.get(resource, 0)
-    return unused - worker.promised.get(resource, 0)
+    return not worker.refused and not lacking(wish.asks, worker.groups, now, worker.promised)
 
 
 def _waits(wish: _Wish, worker: WorkerView) -> float:
@@ -199,12 +172,7 @@ def _price(wish: _Wish, worker: WorkerView) -> float:
 
 
 def _borrows(wish: _Wish, worker: WorkerView) -> float:
-    own = all(
-        amount <= worker.free.get(resource, 0) - worker.promised.get(resource, 0)
-        for resource, amount in wish.requests.items()
-        if resource in worker.capacity
-    )
-    return 0.0 if own else 1.0
+    return 1.0 if lacking(wish.asks, worker.groups, own, worker.promised) else 0.0
 
 
 def _queue_length(wish: _Wish, worker: WorkerView) -> float:
@@ -213,10 +181,11 @@ def _queue_length(wish: _Wish, worker: WorkerView) -> float:
 
 def _fullness(wish: _Wish, worker: WorkerView) -> float:
     """How full the fullest wanted resource would be afterwards: spreads jobs over equal workers."""
+    left, most_of = summed(worker.groups, now), summed(worker.groups, most)
     shares = [
-        1.0 - (_left(worker, resource) - amount) / worker.capacity[resource]
-        for resource, amount in wish.requests.items()
-        if worker.capacity.get(resource)
+        1.0 - (left[resource] - worker.promised.get(resource, 0) - amount) / most_of[resource]
+        for resource, amount in total(wish.asks).items()
+        if most_of.get(resource)
     ]
     return max(shares, default=0.0)
 
@@ -239,8 +208,10 @@ def _number(text: str | None) -> float:
         return 0.0
 
 
-def _why(wish: _Wish, worker: WorkerView, now: bool) -> str:
-    if now:
+def _why(wish: _Wish, worker: WorkerView, is_now: bool) -> str:
+    if is_now:
         return "has room now"
-    short = [resource for resource, amount in wish.requests.items() if amount > _left(worker, resource)]
+    if worker.refused:
+        return "has not taken it"
+    short = lacking(wish.asks, worker.groups, now, worker.promised)
     return f"has to wait for {', '.join(short)} behind {worker.waiting} others"
