@@ -184,7 +184,8 @@ def _waiting(workload: Obj, around: Surroundings) -> Explanation:
         text = f"Waiting: ClusterQueue {target} is not active: {active.get('message')}"
         resume = f"`corral queue resume clusterqueue {target}` lets it admit again."
         return Explanation(text, advice=resume if _is_stopped(around.cluster_queue) else _advice(text))
-    why = _message(workload, "QuotaReserved") or "it has not been looked at yet"
+    unseen = "others are before it" if around.position else "it has not been looked at yet"
+    why = _message(workload, "QuotaReserved") or unseen
     place = () if around.position is None else (_place(around.position, str(target)),)
     evicted = _message(workload, "Evicted")
     before = (f"evicted before: {evicted}",) if evicted and evicted not in why else ()
@@ -211,7 +212,7 @@ def _no_such_queue(workload: Obj, name: str, queues: Sequence[Obj]) -> Explanati
     ]
     if elsewhere:
         facts.append(f"a queue of that name is in namespace {', '.join(elsewhere)}")
-    advice = f"Name one of them in the label {QUEUE_LABEL}, or create" if here else "Create"
+    advice = f"Create the job again with one of them in the label {QUEUE_LABEL}, or create" if here else "Create"
     return Explanation(headline, tuple(facts) if namespace else (), f"{advice} LocalQueue {name}.")
 
 

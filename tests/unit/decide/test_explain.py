@@ -71,6 +71,11 @@ def test_a_waiting_workload_knows_its_place() -> None:
     assert found.facts[0] == "4 workloads are before it in ClusterQueue cq"
 
 
+def test_a_workload_that_was_not_tried_waits_for_those_before_it() -> None:
+    assert explain(workload(), AROUND).headline == "Waiting in lq: others are before it"
+    assert explain(workload(), Surroundings(LOCAL, QUEUE)).headline == "Waiting in lq: it has not been looked at yet"
+
+
 def test_evidence_does_not_repeat_the_headline() -> None:
     checks = [{"name": "mk", "state": "Pending", "message": "w1: full; w2: full"}]
     events = [{"reason": "WaitingForWorker", "message": "w1: full"}, {"reason": "QuotaReserved", "message": "at last"}]
@@ -108,7 +113,10 @@ def test_a_misspelt_queue_is_answered_with_the_queues_there_are() -> None:
     found = explain(subject, Surroundings(queues=[queue("user", "team"), queue("usr", "other")]))
     assert found.headline == "Waiting: LocalQueue usr does not exist in namespace team."
     assert found.facts == ("namespace team has the queue user", "a queue of that name is in namespace other")
-    assert found.advice == "Name one of them in the label kueue.x-k8s.io/queue-name, or create LocalQueue usr."
+    assert (
+        found.advice
+        == "Create the job again with one of them in the label kueue.x-k8s.io/queue-name, or create LocalQueue usr."
+    )
     assert explain(subject, Surroundings()).facts == ("namespace team has no queue",)
 
 
