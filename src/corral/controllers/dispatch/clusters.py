@@ -80,7 +80,7 @@ class MultiKueueClusters:
         try:
             text, access = self._sources.load(cluster)
         except AccessProblem as problem:
-            await self._drop(key.name)
+            await self._leave(key.name)
             await self._report(cluster, False, problem.reason, problem.message)
             if not problem.wait:
                 raise
@@ -147,6 +147,12 @@ class MultiKueueClusters:
     def _is_connected(self, name: str) -> bool:
         remote = self._remotes.get(name)
         return remote is not None and remote.connected
+
+    async def _leave(self, name: str) -> None:
+        """Talk to a worker no more, but remember since when: what runs there has the time to come back."""
+        remote = self._remotes.get(name)
+        if remote is not None:
+            await remote.disconnect()
 
     async def _drop(self, name: str) -> None:
         remote = self._remotes.pop(name)

@@ -62,9 +62,15 @@ class Context:
         return ""
 
     def clusters_of(self, check: str) -> list[str]:
-        found = self.checks.get(Key("", check))
-        config = self.configs.get(Key("", config_name(found))) if found else None
+        config = self._config(check)
         return list(spec_of(config).get("clusters") or []) if config else []
+
+    def has_config(self, check: str) -> bool:
+        return self._config(check) is not None
+
+    def _config(self, check: str) -> Obj | None:
+        found = self.checks.get(Key("", check))
+        return self.configs.get(Key("", config_name(found))) if found else None
 
     def connected(self, cluster: str) -> Remote:
         remote = self.remotes.get(cluster)

@@ -269,12 +269,19 @@ class Remotes:
 
     def __init__(self) -> None:
         self._remotes: dict[str, Remote] = {}
+        self._missed: dict[str, float] = {}
+        """Since when somebody asks for workers that nothing describes any more."""
 
     def get(self, name: str) -> Remote | None:
         return self._remotes.get(name)
 
     def put(self, remote: Remote) -> None:
+        self._missed.pop(remote.name, None)
         self._remotes[remote.name] = remote
+
+    def missed_since(self, name: str, now: float) -> float:
+        """Since when a worker that nothing describes any more is asked for: now, if it is the first time."""
+        return self._missed.setdefault(name, now)
 
     def pop(self, name: str) -> Remote | None:
         return self._remotes.pop(name, None)

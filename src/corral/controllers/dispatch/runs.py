@@ -168,6 +168,11 @@ class Runs:
             return
         if chosen and (chosen != cluster or state.get("state") == names.READY):
             return
+        asked = status_of(workload).get("nominatedClusterNames") or []
+        if not chosen and cluster not in asked:
+            # It came back with the copy it admitted in a former round, and runs the job still: nobody asked it in this one.
+            status = {**status_of(workload), "nominatedClusterNames": [*asked, cluster]}
+            workload = await self._context.write(with_status(workload, status))
         message = f'The workload was admitted on "{cluster}"'
         status = {**status_of(workload), "clusterName": cluster}
         status.pop("nominatedClusterNames", None)

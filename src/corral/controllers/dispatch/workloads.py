@@ -225,12 +225,12 @@ class DispatchWorkloads:
         return is_there or not self._context.errands.is_stopping(key_of(subject.workload))
 
     def _view(self, workload: Obj, check: str) -> model.DispatchView:
-        key = key_of(workload)
-        configured = self._context.clusters_of(check)
+        key, now = key_of(workload), self._context.manager.clock.now()
         remotes: dict[str, model.RemoteView] = {}
-        for name in configured:
+        for name in self._clusters(workload, check):
             remote = self._context.remotes.get(name)
             if remote is None:
+                remotes[name] = model.RemoteView(False, lost_since=self._context.remotes.missed_since(name, now))
                 continue
             copy = remote.workload(key)
             seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
@@ -241,10 +241,18 @@ class DispatchWorkloads:
             for remote in self._context.remotes.connected()
             if remote.name not in remotes and (copy := remote.workload(key)) is not None
         }
-        now, settings = self._context.manager.clock.now(), self._context.settings
+        settings = self._context.settings
         return model.DispatchView(
             workload, check, remotes, now, settings.worker_lost_timeout, strays, settings.keep_finished
         )
+
+    def _clusters(self, workload: Obj, check: str) -> list[str]:
+        """The workers a check is about; without a config, those the Workload is on: it stays where it is meanwhile."""
+        if self._context.has_config(check):
+            return self._context.clusters_of(check)
+        key, chosen = key_of(workload), status_of(workload).get("clusterName")
+        holding = [remote.name for remote in self._context.remotes.connected() if remote.workload(key) is not None]
+        return sorted({*holding, *([str(chosen)] if chosen else [])})
 
     def _owner(self, workload: Obj) -> tuple[JobAdapter | None, Key | None]:
         reference = controller_of(workload) or next(iter(owner_references_of(workload)), None)
