@@ -68,6 +68,13 @@ def test_explain_describes_fields(kubectl: Kubectl) -> None:
     assert "containers" in kubectl("explain", "pod.spec").stdout
 
 
+def test_explain_describes_shipped_kinds(kubectl: Kubectl) -> None:
+    queue = " ".join(kubectl("explain", "clusterqueue.spec").stdout.split())
+    assert "The group of queues this one lends unused quota to and borrows from." in queue
+    assert "A training run" in kubectl("explain", "trainjob").stdout
+    assert "Which clusters get the resources" in kubectl("explain", "crp.spec").stdout
+
+
 def test_apply_creates_then_changes_then_agrees(kubectl: Kubectl) -> None:
     assert kubectl("apply", "-f", "-", stdin=JOB).stdout == "job.batch/train created\n"
     assert kubectl("apply", "-f", "-", stdin=JOB).stdout == "job.batch/train unchanged\n"

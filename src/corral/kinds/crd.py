@@ -9,6 +9,7 @@ from typing import Any
 from corral.core.meta import Obj, spec_of
 from corral.kinds import jsonpath
 from corral.kinds.definition import Column, KindDef, ScalePaths, Schema, VersionDef
+from corral.kinds.describing import described
 
 
 def crd_manifest(kind: KindDef) -> Obj:
@@ -28,7 +29,7 @@ def crd_manifest(kind: KindDef) -> Obj:
         "group": kind.group,
         "names": names,
         "scope": "Namespaced" if kind.namespaced else "Cluster",
-        "versions": [_version_manifest(version) for version in kind.versions],
+        "versions": [_version_manifest(kind, version) for version in kind.versions],
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -38,12 +39,12 @@ def crd_manifest(kind: KindDef) -> Obj:
     }
 
 
-def _version_manifest(version: VersionDef) -> Obj:
+def _version_manifest(kind: KindDef, version: VersionDef) -> Obj:
     result: Obj = {
         "name": version.name,
         "served": version.served,
         "storage": bool(version.storage),
-        "schema": {"openAPIV3Schema": version.schema},
+        "schema": {"openAPIV3Schema": described(kind, version)},
     }
     if version.deprecated:
         result["deprecated"] = True

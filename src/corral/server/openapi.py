@@ -13,6 +13,7 @@ from typing import Any
 from corral.core.meta import Obj
 from corral.kinds import schemas
 from corral.kinds.definition import KindDef, VersionDef
+from corral.kinds.describing import described
 from corral.kinds.registry import Registry
 from corral.server.discovery import Discovery
 from corral.server.endpoints import VERSION
@@ -91,8 +92,12 @@ class Components:
 
     def _custom(self, kind: KindDef, version: VersionDef) -> Obj:
         self.add(_META + "ObjectMeta")
-        schema = dict(version.schema)
+        # What a third party defined is described as they did.
+        schema = dict(described(kind, version) if kind.since is None else version.schema)
         properties = {**_type_fields(), **(schema.get("properties") or {})}
+        for name, field in _type_fields().items():
+            if "description" not in properties[name]:
+                properties[name] = field
         properties["metadata"] = {
             "description": "Standard object's metadata.",
             "allOf": [{"$ref": _V3 + _META + "ObjectMeta"}],
