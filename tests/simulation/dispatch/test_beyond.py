@@ -121,6 +121,9 @@ def test_connections_and_latency_are_measured() -> None:
         assert 'corral_dispatch_connected{cluster="worker1"} 1.0' in text
         assert 'corral_dispatch_connected{cluster="worker2"} 0.0' in text
         assert "corral_dispatch_seconds_count" in text
+        assert 'corral_dispatch_connection_changes_total{cluster="worker2",reason="Active"} 1.0' in text
+        lost = '{cluster="worker2",reason="ClientConnectionFailed"} 1.0'
+        assert f"corral_dispatch_connection_changes_total{lost}" in text
         await fleet.manager.client.delete(MULTI_KUEUE_CLUSTERS, "worker2")
         await asyncio.sleep(1)
         assert 'corral_dispatch_connected{cluster="worker2"}' not in fleet.manager.manager.metrics.exposition().decode()

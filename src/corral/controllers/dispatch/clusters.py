@@ -160,7 +160,7 @@ class MultiKueueClusters:
             await remote.close()
 
     async def _report(self, cluster: Obj, ok: bool, reason: str, message: str) -> None:
-        self._metrics.connection(name_of(cluster), ok)
+        self._metrics.connection(name_of(cluster), ok, reason)
         known = self._clusters.get(key_of(cluster)) or cluster
         entry = conditions.condition(names.ACTIVE, ok, reason, message, generation_of(known))
         now = self._manager.clock.timestamp()

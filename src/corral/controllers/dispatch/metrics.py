@@ -18,17 +18,26 @@ class DispatchMetrics:
         self._redispatched = metrics.counter(
             "corral_dispatch_redispatched_total", "Workloads sent back for another worker", ("cluster", "reason")
         )
-
         self._seconds = metrics.histogram(
             "corral_dispatch_seconds", "From quota on the manager to admission by a worker", ("cluster",)
         )
         self._connected = metrics.gauge("corral_dispatch_connected", "Whether a worker can be reached", ("cluster",))
+        self._changes = metrics.counter(
+            "corral_dispatch_connection_changes_total",
+            "Changes of a worker's Active condition, by the new reason",
+            ("cluster", "reason"),
+        )
+        self._reasons: dict[str, str] = {}
 
-    def connection(self, cluster: str, up: bool) -> None:
+    def connection(self, cluster: str, up: bool, reason: str) -> None:
         self._connected.labels(cluster).set(1.0 if up else 0.0)
+        if self._reasons.get(cluster) != reason:
+            self._reasons[cluster] = reason
+            self._changes.labels(cluster, reason).inc()
 
     def gone(self, cluster: str) -> None:
         """A cluster that is no worker any more has no state."""
+        self._reasons.pop(cluster, None)
         with suppress(KeyError):
             self._connected.remove(cluster)
 

@@ -20,7 +20,7 @@ REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 """Answers that trying again does not change."""
 
 
-class Unwelcome(Exception):
+class Unwelcome(ApiError):
     """A worker cannot have an object of ours, and will not until somebody changes something there."""
 
     reason = ""
