@@ -53,15 +53,15 @@ def track_update(
     """
     entries = _entries_to_start_from(old, new, bool(subresource))
     if not entries and not creating:
-        return _with_managed_fields(new, [])
+        return with_managed_fields(new, [])
     changes = _compare(old, new, schema)
     if not changes:
-        return _with_managed_fields(new, entries)
+        return with_managed_fields(new, entries)
     left = _without(entries, changes)
     if changes.touched:
         version = str(new.get("apiVersion") or "")
         left = _credit(left, _entry(manager, "Update", version, subresource, now, changes.touched))
-    return _with_managed_fields(new, _capped(left))
+    return with_managed_fields(new, _capped(left))
 
 
 def apply(
@@ -77,8 +77,32 @@ def apply(
 ) -> Obj:
     """The object after `manager` applied `config` to `live` (None: it does not exist yet).
 
-    `reset` names top-level fields that this endpoint ignores (`status` on the main one). Returns `live` itself when
-    nothing changes. Raises Conflict naming every field and its owner, and TypedObjectError for a malformed `config`.
+    Returns `live` itself when nothing changes; otherwise as `merge`.
+    """
+    merged, entries = merge(
+        live, config, schema, manager=manager, now=now, force=force, subresource=subresource, reset=reset
+    )
+    if live is not None and merged is live and entries == managed_fields_of(live):
+        return live
+    return with_managed_fields(merged, entries)
+
+
+def merge(
+    live: Obj | None,
+    config: Obj,
+    schema: Schema,
+    *,
+    manager: str,
+    now: str,
+    force: bool = False,
+    subresource: str = "",
+    reset: Sequence[str] = (),
+) -> tuple[Obj, list[Obj]]:
+    """The object after `manager` applied `config`, still with the managedFields of `live`, and those it is to have.
+
+    `reset` names top-level fields that this endpoint ignores (`status` on the main one). The object is `live` itself when
+    none of its fields change. Raises Conflict naming every field and its owner, and TypedObjectError for a malformed
+    `config`.
     """
     config = _applicable(config, reset)
     applied = _owned(_declared_fields(config, schema))
@@ -104,10 +128,7 @@ def apply(
         if not changes and mine is not None and _same_but_time(mine, entry):
             entry = mine
         left = [*left, entry]
-    left = _sorted(left)
-    if live is not None and merged is live and left == managed_fields_of(before):
-        return live
-    return _with_managed_fields(merged, left)
+    return merged, _sorted(left)
 
 
 def _compare(old: Obj, new: Obj, schema: Schema) -> fieldset.Changes:
@@ -404,7 +425,8 @@ def _sorted(entries: list[Obj]) -> list[Obj]:
     )
 
 
-def _with_managed_fields(obj: Obj, entries: list[Obj]) -> Obj:
+def with_managed_fields(obj: Obj, entries: list[Obj]) -> Obj:
+    """`obj` with these entries; the same object when it has them already."""
     metadata = metadata_of(obj)
     if metadata.get("managedFields") is entries:
         return obj

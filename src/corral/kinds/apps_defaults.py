@@ -53,6 +53,10 @@ def default_stateful_set(stateful_set: Obj) -> None:
 def default_claim(claim: Obj) -> None:
     """Defaults of a PersistentVolumeClaim, alone or as a template."""
     claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    default_claim_status(claim)
+
+
+def default_claim_status(claim: Obj) -> None:
     claim.setdefault("status", {}).setdefault("phase", "Pending")
 
 

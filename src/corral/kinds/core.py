@@ -16,7 +16,7 @@ from corral.kinds import (
     service_rules,
 )
 from corral.kinds import core_rules as rules
-from corral.kinds.apps_defaults import default_claim, default_replication_controller
+from corral.kinds.apps_defaults import default_claim, default_claim_status, default_replication_controller
 from corral.kinds.apps_validation import (
     check_replicas_status,
     check_replication_controller,
@@ -24,7 +24,7 @@ from corral.kinds.apps_validation import (
 )  # fmt: skip
 from corral.kinds.builtin import kind
 from corral.kinds.definition import ScalePaths, Subresource
-from corral.kinds.pod_defaults import default_pod
+from corral.kinds.pod_defaults import default_pod, default_pod_status
 from corral.kinds.pod_lifecycle import prepare_pod, prepare_pod_status
 from corral.kinds.pod_validation import check_pod, check_pod_status, check_pod_update
 
@@ -49,6 +49,7 @@ POD = kind(
     status=True,
     has_generation=True,
     default=default_pod,
+    default_status=default_pod_status,
     prepare_create=prepare_pod,
     prepare_status=prepare_pod_status,
     validate=check_pod,
@@ -85,6 +86,7 @@ NODE = kind(
     columns=core_printing.NODE,
     status=True,
     default=rules.default_node,
+    default_status=rules.default_node_status,
     validate=rules.check_node,
     validate_update=rules.check_node_update,
     validate_status=rules.check_node_status,
@@ -200,6 +202,7 @@ PERSISTENT_VOLUME = kind(
     columns=core_printing.PERSISTENT_VOLUME,
     status=True,
     default=rules.default_volume,
+    default_status=rules.default_volume_status,
     prepare_create=rules.prepare_volume,
     validate=persistent_volume_rules.check_volume,
     validate_update=persistent_volume_rules.check_volume_update,
@@ -212,6 +215,7 @@ PERSISTENT_VOLUME_CLAIM = kind(
     columns=core_printing.PERSISTENT_VOLUME_CLAIM,
     status=True,
     default=default_claim,
+    default_status=default_claim_status,
     prepare_create=rules.prepare_claim,
     validate=rules.check_claim,
     validate_update=rules.check_claim_update,

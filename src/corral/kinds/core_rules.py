@@ -199,6 +199,10 @@ def default_node(node: Obj) -> None:
         spec["podCIDRs"] = [spec["podCIDR"]]
     elif spec.get("podCIDRs"):
         spec["podCIDR"] = spec["podCIDRs"][0]
+    default_node_status(node)
+
+
+def default_node_status(node: Obj) -> None:
     status = node.get("status") or {}
     if "capacity" in status:
         status.setdefault("allocatable", dict(status["capacity"]))
@@ -270,10 +274,14 @@ def check_node_status(new: Obj, old: Obj) -> list[Cause]:
 
 
 def default_volume(volume: Obj) -> None:
-    volume.setdefault("status", {}).setdefault("phase", "Pending")
+    default_volume_status(volume)
     spec = volume.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
+
+
+def default_volume_status(volume: Obj) -> None:
+    volume.setdefault("status", {}).setdefault("phase", "Pending")
 
 
 def prepare_volume(volume: Obj) -> None:

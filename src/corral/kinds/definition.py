@@ -192,6 +192,8 @@ class KindDef:
     # Rules a schema cannot say. `validate*` come after metadata rules, in the order upstream reports them.
     default: Callable[[Obj], None] = _nothing
     """Fill in defaults on a private copy, in the requested version."""
+    default_status: Callable[[Obj], None] = _nothing
+    """What `default` does to the status, for writes to the status subresource; the rest is then as stored."""
     prepare_create: Callable[[Obj], None] = _nothing
     """Last changes to a private copy before validation on create; metadata.uid is already set."""
     prepare_update: Callable[[Obj, Obj], None] = _nothing_from
@@ -266,6 +268,7 @@ class KindDef:
         return replace(
             self,
             default=native.default,
+            default_status=native.default_status,
             prepare_create=native.prepare_create,
             prepare_update=native.prepare_update,
             prepare_status=native.prepare_status,

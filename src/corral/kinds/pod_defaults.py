@@ -24,7 +24,7 @@ def default_pod(pod: Obj) -> None:
                 port.setdefault("hostPort", port.get("containerPort"))
     spec.setdefault("enableServiceLinks", True)
     default_pod_spec(spec)
-    _mirror_pod_ips(pod.get("status"))
+    default_pod_status(pod)
 
 
 def default_template(template: Obj) -> None:
@@ -67,10 +67,9 @@ def _mirror_service_account(spec: Obj) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
-def _mirror_pod_ips(status: Obj | None) -> None:
+def default_pod_status(pod: Obj) -> None:
     """`podIP` is the first of `podIPs`; where they differ the single one wins, for old clients."""
-    if not status:
-        return
+    status = pod.get("status") or {}
     single, many = status.get("podIP"), status.get("podIPs")
     if single and (not many or many[0].get("ip") != single):
         status["podIPs"] = [{"ip": single}]

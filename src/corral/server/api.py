@@ -24,7 +24,7 @@ from corral.server.admission import Chain
 from corral.server.applying import Applier
 from corral.server.deletion import Deleter, success
 from corral.server.intake import Writing
-from corral.server.managed import SETTLED, TRACKED
+from corral.server.managed import TRACKED, UNTRACKED
 from corral.server.options import (
     PLAIN_DELETE,
     PLAIN_LIST,
@@ -86,7 +86,7 @@ class Api:
         self.posts: dict[tuple[str, str], SubresourceHandler] = {}
         """POST handlers by (group-resource, subresource); others may add theirs, such as serviceaccounts/token."""
         self._reader = Reader(store, clock)
-        self._writer = Writer(store, self.chain, clock, random, TRACKED if track_fields else SETTLED)
+        self._writer = Writer(store, self.chain, clock, random, TRACKED if track_fields else UNTRACKED)
         self._deleter = Deleter(store, self.chain, clock)
         self._patcher = Patcher(store, self._writer)
         self._applier = Applier(store, self._writer, clock)

@@ -10,7 +10,7 @@ from corral.core.errors import ApiError, BadRequest
 from corral.core.meta import Obj
 from corral.server import intake
 from corral.server.intake import Writing
-from corral.server.managed import SETTLED
+from corral.server.managed import Settled
 from corral.server.options import Clock
 from corral.server.patching import ATTEMPTS
 from corral.server.scale import scaled
@@ -54,9 +54,9 @@ class Applier:
                 writing.name,
                 f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found",
             )
-        obj = self._merged(writing, None, config)
+        obj, entries = self._merged(writing, None, config)
         try:
-            return await self._writer.create(writing, obj, SETTLED)
+            return await self._writer.create(writing, obj, Settled(entries))
         except errors.AlreadyExists:
             raise _Lost from None
 
@@ -64,8 +64,9 @@ class Applier:
         seen = writing.served.view(current).obj
         if writing.subresource == "scale":
             return await self._scale(writing, current, config)
-        merged = self._merged(writing, seen, config)
-        if merged is seen and current is self._store.head(writing.key):
+        merged, entries = self._merged(writing, seen, config)
+        unchanged = merged is seen and entries == ssa.managed_fields_of(seen)
+        if unchanged and current is self._store.head(writing.key):
             await self._check_lock(writing, current, config)
             await self._store.settled()
             return writing.served.view(current)
@@ -73,7 +74,7 @@ class Applier:
         if obj is None:
             obj = intake.read(writing, merged)
         intake.check_name(writing, obj["metadata"])
-        return await self._writer.replace(writing, current, obj, SETTLED)
+        return await self._writer.replace(writing, current, obj, Settled(entries))
 
     async def _scale(self, writing: Writing, current: Stored, config: Obj) -> Stored:
         paths = writing.served.version.scale
@@ -86,13 +87,13 @@ class Applier:
         if wanted and wanted != str(current.revision):
             raise errors.conflict(writing.served.resource, writing.name)
 
-    def _merged(self, writing: Writing, live: Obj | None, config: Obj) -> Obj:
+    def _merged(self, writing: Writing, live: Obj | None, config: Obj) -> tuple[Obj, list[Obj]]:
         version = writing.served.version
         reset = ("status",) if version.status and writing.subresource != "status" else ()
         if writing.subresource == "status":
             reset = ("spec",)
         try:
-            return ssa.apply(
+            return ssa.merge(
                 live,
                 config,
                 writing.shape.schema.root,

@@ -74,11 +74,12 @@ def read_status(writing: Writing, sent: Obj, old: Obj) -> Obj | None:
         value != old.get(field) for field, value in sent.items() if field not in ("metadata", "status")
     ):
         return None
-    obj = writing.shape.read_status(sent, owned=writing.options.owned)
+    obj = writing.shape.read_status(sent, old, owned=writing.options.owned)
     if obj is None:
         return None
     served = writing.served
     drop_repeated_owners(writing, obj["metadata"])
+    writing.shape.default_status(obj)
     return {"apiVersion": served.api_version, "kind": served.kind.kind, **obj}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from corral.core.apply import track_update
+from corral.core.apply import track_update, with_managed_fields
 from corral.core.meta import Obj
 
 if TYPE_CHECKING:
@@ -45,7 +45,20 @@ class Tracked:
 
 
 class Settled:
-    """A write whose ownership was settled by whoever made the object."""
+    """An apply: ownership was settled when the configuration was merged, and only has to be written down."""
+
+    def __init__(self, entries: list[Obj]) -> None:
+        self._entries = entries
+
+    def create(self, writing: Writing, obj: Obj, now: str) -> Obj:
+        return with_managed_fields(obj, self._entries)
+
+    def update(self, writing: Writing, obj: Obj, old: Obj, now: str) -> Obj:
+        return with_managed_fields(obj, self._entries)
+
+
+class Untracked:
+    """A write that leaves ownership as it is."""
 
     def create(self, writing: Writing, obj: Obj, now: str) -> Obj:
         return obj
@@ -55,4 +68,4 @@ class Settled:
 
 
 TRACKED: Management = Tracked()
-SETTLED: Management = Settled()
+UNTRACKED: Management = Untracked()

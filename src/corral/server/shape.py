@@ -21,6 +21,7 @@ from corral.core.schema.structural import compile_schema
 from corral.core.validation import invalid
 from corral.kinds.decoding import DecodeError, Decoder, decoder_of, unknown_fields
 from corral.kinds.definition import KindDef, ScalePaths, VersionDef
+from corral.kinds.gotypes import fields_of
 from corral.server.gojson import type_name
 
 _encode = msgspec.json.Encoder().encode
@@ -43,6 +44,8 @@ class Shape:
         self.version = version
         self._go_type = _go_type(version.definition) if kind.builtin else ""
         self._decoder: Decoder = decoder_of(self._go_type or _METADATA)
+        self._metadata_decoder: Decoder = decoder_of(_METADATA)
+        self._status_decoder = _status_decoder(self._go_type)
         self._empty: Obj | None = None
 
     @cached_property
@@ -85,17 +88,32 @@ class Shape:
             raise self.unreadable(str(error)) from None
         return result, [f'unknown field "{path}"' for path in complaints]
 
-    def read_status(self, obj: Obj, *, owned: bool = False) -> Obj | None:
-        """Private copies of the metadata and status of a custom object when nothing about them needs a closer look."""
-        schema = None if self._go_type else self.schema.root.properties.get("status")
-        status, met = obj.get("status"), list[bool]()
-        if schema is None or not isinstance(status, dict) or not gate_of(schema, strict=True).passes(status):
+    def read_status(self, obj: Obj, old: Obj, *, owned: bool = False) -> Obj | None:
+        """The metadata and a private status of a change of `old` when nothing about them needs a closer look."""
+        status, metadata, met = obj.get("status"), obj.get("metadata"), list[bool]()
+        if not isinstance(status, dict) or not isinstance(metadata, dict):
             return None
         try:
-            metadata = self._decoder(obj.get("metadata") or {}, met)
+            if self._status_decoder is not None:
+                status = self._status_decoder(status, met)
+            elif not self._is_clean_status(status):
+                return None
+            elif not owned:
+                status = private_copy(status)
+            found = {"metadata": self._read_metadata(metadata, old["metadata"], met), "status": status}
         except DecodeError:
             return None
-        return None if met else {"metadata": metadata, "status": status if owned else private_copy(status)}
+        return None if met else found
+
+    def _is_clean_status(self, status: Obj) -> bool:
+        schema = self.schema.root.properties.get("status")
+        return schema is not None and gate_of(schema, strict=True).passes(status)
+
+    def _read_metadata(self, metadata: Obj, old: Obj, met: list[bool]) -> Obj:
+        """Metadata read as far as it is not that of the stored object, which has been read before."""
+        fresh = {field: value for field, value in metadata.items() if value is not old.get(field)}
+        known = {field: value for field, value in metadata.items() if field not in fresh}
+        return {**known, **self._metadata_decoder(fresh, met)} if fresh else known
 
     def _clean(self, obj: Obj) -> tuple[Obj, list[str]]:
         """`obj` with defaults and without unknown fields, and what these were. Most objects only lack defaults."""
@@ -110,6 +128,10 @@ class Shape:
     def default(self, obj: Obj) -> None:
         """Fill in, in place, the defaults a schema cannot say."""
         self.kind.default(obj)
+
+    def default_status(self, obj: Obj) -> None:
+        """The same where only the status is new."""
+        self.kind.default_status(obj)
 
     def check(self, obj: Obj) -> list[Cause]:
         """What is wrong with a new object, after its metadata."""
@@ -159,6 +181,12 @@ def _go_type(definition: str) -> str:
     """`io.k8s.api.batch.v1.Job` is the Go type `batch/v1.Job`."""
     *_, group, version, name = definition.split(".")
     return f"{group}/{version}.{name}"
+
+
+def _status_decoder(go_type: str) -> Decoder | None:
+    """What reads the status of a typed object; None where there is no type or no status."""
+    fields = fields_of(go_type) if go_type else ()
+    return next((decoder_of(field.type) for field in fields if field.json_name == "status"), None)
 
 
 class Shapes:
