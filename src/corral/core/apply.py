@@ -22,10 +22,11 @@ from corral.core.validation import go_quote
 MAX_UPDATE_ENTRIES: Final = 10
 _ANCIENT: Final = "ancient-changes"
 _BEFORE_FIRST_APPLY: Final = "before-first-apply"
-_UNOWNED_METADATA: Final = (
+_UNOWNED: Final = frozenset({"apiVersion", "kind", "metadata"})
+_UNOWNED_METADATA: Final = frozenset({
     "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
     "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds",
-)  # fmt: skip
+})  # fmt: skip
 
 
 class TypedObjectError(ValueError):
@@ -133,19 +134,24 @@ def merge(
 
 def _compare(old: Obj, new: Obj, schema: Schema) -> fieldset.Changes:
     """Changes of the fields that can have an owner."""
-    return fieldset.compare(_ownable(old), _ownable(new), schema)
+    return fieldset.compare(_ownable(old, new), _ownable(new, old), schema)
 
 
-def _ownable(obj: Obj) -> Obj:
-    rest = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
-    metadata = metadata_of(obj)
-    rest["metadata"] = {name: value for name, value in metadata.items() if name not in _UNOWNED_METADATA}
+def _ownable(obj: Obj, other: Obj) -> Obj:
+    """The fields of `obj` that can have an owner, but for those it shares with `other`."""
+    rest = {name: value for name, value in obj.items() if name not in _UNOWNED and value is not other.get(name)}
+    theirs = metadata_of(other)
+    rest["metadata"] = {
+        name: value
+        for name, value in metadata_of(obj).items()
+        if name not in _UNOWNED_METADATA and value is not theirs.get(name)
+    }
     return rest
 
 
 def _owned(fields: FieldSet) -> FieldSet:
     """`fields` without those nobody can own."""
-    rest = {step: node for step, node in fields.items() if step not in ("f:apiVersion", "f:kind", "f:metadata")}
+    rest = {step: node for step, node in fields.items() if step[2:] not in _UNOWNED}
     metadata = fields.get("f:metadata") or {}
     kept = {step: node for step, node in metadata.items() if step[2:] not in _UNOWNED_METADATA and step != "."}
     return {**rest, "f:metadata": kept} if kept else rest
@@ -359,7 +365,7 @@ def _entries_to_start_from(old: Obj, new: Obj, through_subresource: bool) -> lis
 
 def _entries_before_first_apply(live: Obj, schema: Schema, now: str) -> list[Obj]:
     """Everything in an object nobody tracked belongs to whoever wrote it before it was first applied."""
-    fields = fieldset.compare({}, _ownable(live), schema).touched
+    fields = _compare({}, live, schema).touched
     fields = _owned(fields)
     if not fields:
         return []

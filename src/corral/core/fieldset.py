@@ -306,6 +306,8 @@ class Changes:
 
 def compare(old: Any, new: Any, schema: Schema) -> Changes:
     """The changes from `old` to `new`; costs what differs, because equal parts are not walked."""
+    if old == new:
+        return Changes({}, {})
     touched, removed = _compare(old, new, schema)
     return Changes(touched or {}, removed or {})
 
@@ -314,10 +316,9 @@ _Pair = tuple[FieldSet | None, FieldSet | None]
 
 
 def _compare(old: Any, new: Any, schema: Schema) -> _Pair:
-    if old is _ABSENT and new is not _ABSENT:
+    """What was set and what is gone, of two values that differ."""
+    if old is _ABSENT:
         return _added(new, schema), None
-    if old is new or (old is not _ABSENT and new is not _ABSENT and old == new):
-        return None, None
     sample = old if new is _ABSENT or new is None else new
     how = merge_of(sample, schema)
     if how == "map" and _is_map_like(old) and _is_map_like(new) and (old or new):
@@ -383,7 +384,7 @@ def _map_pairs(old: Any, new: Any, schema: Schema) -> _Pairs:
     after = new if isinstance(new, dict) else {}
     for name, value in after.items():
         earlier = before.get(name, _ABSENT)
-        if earlier is not value:
+        if earlier is not value and earlier != value:
             yield f"f:{name}", earlier, value, schema.field(name) or ANYTHING
     for name, value in before.items():
         if name not in after:
@@ -395,7 +396,9 @@ def _list_pairs(old: Any, new: Any, schema: Schema) -> _Pairs:
     after = _by_step(new, schema)
     inner = (schema.items or ANYTHING) if schema.merge == "keyed" else _LEAF
     for step, value in after.items():
-        yield step, before.get(step, _ABSENT), value, inner
+        earlier = before.get(step, _ABSENT)
+        if earlier is not value and earlier != value:
+            yield step, earlier, value, inner
     for step, value in before.items():
         if step not in after:
             yield step, value, _ABSENT, inner
