@@ -31,9 +31,9 @@ def ignore_warning(message: str) -> None:
     """The sink of warnings nobody asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen would make it four times as dear, and every write makes two
 class AdmissionRequest:
-    """One write on its way into the store. `obj` is None on DELETE, `old` is None on CREATE; neither may be mutated."""
+    """One write on its way into the store. `obj` is None on DELETE, `old` is None on CREATE; nothing may be mutated."""
 
     operation: str  # CREATE, UPDATE, DELETE, CONNECT
     resource: Resource

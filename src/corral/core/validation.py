@@ -245,7 +245,7 @@ def check_managed_fields(path: str, entries: Sequence[Obj] | None) -> list[Cause
         fields_type = entry.get("fieldsType", "")
         if fields_type not in ("", "FieldsV1"):
             causes.append(invalid(child(here, "fieldsType"), fields_type, "must be `FieldsV1`"))
-        causes.extend(check_field_manager(child(here, "manager"), entry.get("manager") or ""))
+        causes += check_field_manager(child(here, "manager"), entry.get("manager") or "")
         if len(entry.get("subresource") or "") > 256:
             causes.append(too_long(child(here, "subresource"), 256))
     return causes
@@ -317,7 +317,8 @@ def check_metadata_update(new: Obj, old: Obj, *, path: str = "metadata") -> list
     if (new.get("generation") or 0) < (old.get("generation") or 0):
         causes.append(invalid(child(path, "generation"), new.get("generation") or 0, "must not be decremented"))
     for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        causes += immutable(child(path, field), new.get(field), old.get(field))
+        if new.get(field) != old.get(field):
+            causes.append(invalid(child(path, field), new.get(field), IMMUTABLE))
     return causes + _check_shared(new, path, old)
 
 

@@ -100,7 +100,7 @@ def decoder_of(go_type: str) -> Decoder:
     if actual.startswith("map["):
         return _map(go_type, actual.partition("]")[2])
     if is_struct(actual):
-        return _lazy_struct(actual)
+        return _struct(actual)
     return _scalar(go_type, actual)
 
 
@@ -201,42 +201,42 @@ def _map_of_bytes(decode_map: Decoder) -> Decoder:
     return decode_bytes
 
 
-def _lazy_struct(name: str) -> Decoder:
-    compiled: list[Decoder] = []
-
-    def decode_struct(value: Any, met: list[bool]) -> Any:
-        if not compiled:
-            compiled.append(_struct(name))
-        return compiled[0](value, met)
-
-    return decode_struct
-
-
 def _struct(name: str) -> Decoder:
     short = name.rpartition(".")[2]
-    fields = fields_of(name)
-    decoders = {field.json_name: (decoder_of(field.type), _can_drop(field)) for field in fields}
-    zeros = {field.json_name: zero for field in fields if (zero := _zero_of(field)) is not _ABSENT}
-    order = tuple(field.json_name for field in fields)
+    decoders: dict[str, tuple[Decoder, bool, int]] = {}
+    zeros: dict[str, Any] = {}
+
+    def compile_fields() -> None:
+        # Not before the first value comes: types may contain themselves.
+        for position, field in enumerate(fields_of(name)):
+            decoders[field.json_name] = (decoder_of(field.type), _can_drop(field), position)
+            zero = _zero_of(field)
+            if zero is not _ABSENT:
+                zeros[field.json_name] = zero
 
     def decode_struct(value: Any, met: list[bool]) -> Any:
+        if not decoders:
+            compile_fields()
         if type(value) is not dict:
             if value is None:
                 value = {}
             else:
                 raise DecodeError(json_type(value), name)
         found = {}
-        key = ""
+        key, last, in_order = "", -1, True
         try:
             for key, item in value.items():
                 entry = decoders.get(key)
                 if entry is None:
                     met.append(True)
                     continue
-                result = entry[0](item, met)
-                if result is None or (entry[1] and not result):
+                decoder, can_drop, position = entry
+                result = decoder(item, met)
+                if result is None or (can_drop and not result):
                     continue
                 found[key] = result
+                in_order = in_order and position > last
+                last = position
         except DecodeError as error:
             error.struct = error.struct or short
             error.path.append(key)
@@ -244,7 +244,8 @@ def _struct(name: str) -> Decoder:
         for key, zero in zeros.items():
             if key not in found:
                 found[key] = zero() if callable(zero) else zero
-        return {key: found[key] for key in order if key in found}
+                in_order = False
+        return found if in_order else {key: found[key] for key in decoders if key in found}
 
     return decode_struct
 

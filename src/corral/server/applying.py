@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from corral.core import apply as ssa
 from corral.core import errors, validation
 from corral.core.errors import ApiError, BadRequest
@@ -29,7 +27,7 @@ class Applier:
     async def apply(self, writing: Writing, config: Obj) -> tuple[Stored, bool]:
         """The object after the configuration was applied, and whether that created it."""
         self._check(writing, config)
-        writing = replace(writing, options=replace(writing.options, owned=False), patched=True)
+        writing = writing.repeatable()._replace(patched=True)
         for _ in range(ATTEMPTS):
             current = self._store.head(writing.key)
             if writing.served.asks:

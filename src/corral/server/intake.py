@@ -5,7 +5,7 @@ These are plain functions over one private object; `write.py` calls them in orde
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from corral.core import errors, validation
 from corral.core.admission import AdmissionRequest, UserInfo
@@ -24,13 +24,11 @@ _METADATA_ORDER = (
     "managedFields",
 )  # fmt: skip
 _KEPT_BY_SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-_ENVELOPE = frozenset({"apiVersion", "kind", "metadata"})
 # Registering a node is reporting its status.
 _STATUS_ON_CREATE = frozenset({"nodes"})
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(NamedTuple):
     """One write request on its way through. `patched` is set while the object is what a patch made of the stored one."""
 
     user: UserInfo
@@ -45,6 +43,10 @@ class Writing:
     @property
     def key(self) -> ObjectKey:
         return self.served.key(self.namespace, self.name)
+
+    def repeatable(self) -> Writing:
+        """The same where what was sent may have to be read again, so that reading must not use it up."""
+        return self._replace(options=self.options._replace(owned=False)) if self.options.owned else self
 
     def admission(self, operation: str, obj: Obj | None, old: Obj | None) -> AdmissionRequest:
         return AdmissionRequest(
@@ -111,8 +113,9 @@ def reread(writing: Writing, changed: Obj) -> Obj:
 
 def complete(writing: Writing, obj: Obj) -> Obj:
     served = writing.served
-    whole: Obj = {"apiVersion": served.api_version, "kind": served.kind.kind, "metadata": obj.get("metadata") or {}}
-    whole.update((field, value) for field, value in obj.items() if field not in _ENVELOPE)
+    whole: Obj = {"apiVersion": "", "kind": "", "metadata": {}, **obj}
+    whole["apiVersion"], whole["kind"] = served.api_version, served.kind.kind
+    whole["metadata"] = whole["metadata"] or {}
     drop_repeated_owners(writing, whole["metadata"])
     writing.shape.default(whole)
     return whole

@@ -31,8 +31,7 @@ class Random(Protocol):
     def uniform(self, low: float, high: float) -> float: ...
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(NamedTuple):
     """Options of create, update, patch and apply. `field_validation` is "", Ignore, Warn or Strict; "" is Warn.
     `owned` says that the object passed in is the caller's to give away, so that it need not be copied. `complaints` are
     what decoding found wrong with the body (duplicate fields), to be treated like unknown fields."""
@@ -46,8 +45,7 @@ class WriteOptions:
     warn: Callable[[str], None] = ignore_warning
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeleteOptions(NamedTuple):
     """Options of delete. `propagation` is Background, Foreground or Orphan; None is the kind's default."""
 
     grace: int | None = None

@@ -7,7 +7,6 @@ later one when somebody else was faster, unless the patch itself names the versi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -39,7 +38,7 @@ class Patcher:
 
     async def patch(self, writing: Writing, patch_type: str, patch: Any) -> Stored:
         change = _change(writing, patch_type, patch)
-        writing = replace(writing, options=replace(writing.options, owned=False), patched=True)
+        writing = writing.repeatable()._replace(patched=True)
         for _ in range(ATTEMPTS):
             current = self._store.head(writing.key)
             if current is None:

@@ -7,7 +7,6 @@ present, so an error or a no-op that was decided by one waits until that one is 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NoReturn
 
 from corral.core import errors, names, validation
@@ -42,8 +41,8 @@ class Writer:
         """Store a new object, read from what was `sent`."""
         obj = intake.read(writing, sent)
         metadata = obj["metadata"]
-        writing = replace(
-            writing, namespace=intake.namespace_of_new(writing, metadata), name=metadata.get("name") or ""
+        writing = writing._replace(
+            namespace=intake.namespace_of_new(writing, metadata), name=metadata.get("name") or ""
         )
         if metadata.get("resourceVersion"):
             raise ApiError("resourceVersion should not be set on objects to be created", code=500, reason="")
@@ -110,8 +109,8 @@ class Writer:
     async def update(self, writing: Writing, sent: Obj) -> tuple[Stored, bool]:
         """Replace an object by what was `sent`; create it where the kind allows that."""
         conditional = _names_version(sent)
-        if writing.options.owned and not conditional:  # what was sent is read again when somebody else was faster
-            writing = replace(writing, options=replace(writing.options, owned=False))
+        if not conditional:
+            writing = writing.repeatable()
         for _ in range(UPDATE_ATTEMPTS):
             current = self._store.head(writing.key)
             if writing.served.asks:
