@@ -23,6 +23,7 @@ from corral.core.conditions import is_true
 from corral.core.meta import Obj
 from corral.kinds.batch import JOBS
 from corral.runtime.virtual import run_virtual
+from corral.server.collector import calm_collector
 from corral.simulate.fleet import SimulatedFleet
 
 BATCH = 50
@@ -87,6 +88,7 @@ def main() -> None:
     parser.add_argument("--dispatcher", choices=DISPATCHERS, default="all-at-once")
     parser.add_argument("--count", action="store_true", help="print writes and reconciles of a job")
     options = parser.parse_args()
+    calm_collector()
     run_virtual(lambda: measure(options))
 
 
