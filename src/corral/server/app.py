@@ -17,6 +17,7 @@ from corral.server import parameters, paths
 from corral.server.audit import AuditLog
 from corral.server.authn import ANONYMOUS, Authenticator, impersonated
 from corral.server.authz import Authorizer
+from corral.server.compression import THRESHOLD, Compression, wants_gzip
 from corral.server.discovery import Discovery
 from corral.server.endpoints import Endpoints
 from corral.server.http.message import TEXT, Answer, Request, Response, Stream
@@ -86,6 +87,7 @@ class App:
         self._audit = audit
         self._virtual = virtual
         self._in_flight = 0
+        self._compression = Compression()
 
     # what a connection calls
 
@@ -121,7 +123,7 @@ class App:
             stored = self._store.get(served.key(info.namespace, info.name))
         except ApiError:
             return None
-        if stored is None:
+        if stored is None or (wants_gzip(request) and stored.encoded_size() > THRESHOLD):
             return None
         self._metrics.count(info, 200)
         return Response(200, served.view(stored).raw)
@@ -155,6 +157,8 @@ class App:
         if isinstance(answer, Response) and answer.content_type == JSON and wants_pretty(request):
             body = msgspec.json.format(answer.body, indent=2) + b"\n"
             answer = Response(answer.status, body, JSON, answer.headers, answer.cache)
+        if isinstance(answer, Response) and len(answer.body) > THRESHOLD:
+            answer = await self._compression.apply(request, answer)
         code = answer.status if isinstance(answer, Response | Stream) else 101
         self._metrics.count(info, code)
         if self._audit is not None:
