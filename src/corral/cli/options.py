@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,11 +28,17 @@ def cluster_options(command: F) -> F:
     return command
 
 
-def kubeconfig_file(path: Path | None) -> Path:
-    """The file to use: the given one, kubectl's if it exists, else the local fleet's."""
+def kubeconfig_file(path: Path | None, context: str = "") -> Path:
+    """The file to use: the given one, of kubectl's the first that has the context, else the local fleet's."""
     if path is not None:
         return path
     default = kubeconfig.default_path()
+    listed = [Path(entry) for entry in os.environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
+    for file in (file for file in listed or [default] if file.exists()):
+        document = kubeconfig.load(file)
+        wanted = context or document.get("current-context")
+        if len(listed) < 2 or wanted in [entry.get("name") for entry in document.get("contexts") or []]:
+            return file
     if default.exists():
         return default
     local = FleetFolder.default().kubeconfig
@@ -43,7 +50,7 @@ def kubeconfig_file(path: Path | None) -> Path:
 
 
 def client_of(path: Path | None, context: str) -> SyncClient:
-    return SyncClient.from_kubeconfig(kubeconfig_file(path), context)
+    return SyncClient.from_kubeconfig(kubeconfig_file(path, context), context)
 
 
 def namespace_of(client: SyncClient, given: str) -> str:

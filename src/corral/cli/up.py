@@ -18,6 +18,7 @@ from corral.fleet import config
 from corral.fleet.state import FleetFolder, FleetStatus, is_running
 
 START_TIMEOUT_S = 60.0
+FULL_BYTES = 64 * 1024
 GIVE_UP_AFTER = 2  # restarts of a cluster that has never been ready
 
 state_option = click.option(
@@ -76,7 +77,7 @@ def up(
             f"a fleet is already running in {folder.root}; `corral status{which}` shows it, `corral down{which}` stops it"
         )
     spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, file, simulated, bare)
-    before = folder.read_spec()
+    before = _last(folder)
     folder.create()
     folder.write_spec(spec)
     started = time.monotonic()
@@ -94,6 +95,14 @@ def up(
         folder.write_spec(before)
         raise
     _print_next_steps(spec, folder, status, time.monotonic() - started)
+
+
+def _last(folder: FleetFolder) -> config.FleetSpec | None:
+    """What was started before, if that can be known."""
+    try:
+        return folder.read_spec()
+    except config.FleetError:
+        return None
 
 
 def _wanted(
@@ -187,7 +196,9 @@ def _await_ready(folder: FleetFolder, supervisor: int) -> FleetStatus:
             raise click.ClickException(f"cluster {name} does not start: {_last_line(log)}\nIts log is {log}")
         ended, _ = os.waitpid(supervisor, os.WNOHANG)
         if ended:
-            why = _last_line(folder.supervisor_log) or f"see {folder.root / 'logs'}"
+            is_full = shutil.disk_usage(folder.root).free < FULL_BYTES
+            nothing_told = f"no space is left in {folder.root}" if is_full else f"see {folder.root / 'logs'}"
+            why = _last_line(folder.supervisor_log) or nothing_told
             raise click.ClickException(f"the fleet did not start: {why}")
         time.sleep(0.02)
     os.kill(supervisor, signal.SIGTERM)

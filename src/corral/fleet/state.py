@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from corral.fleet.config import FleetSpec
+from corral.fleet.config import FleetError, FleetSpec
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,10 +85,15 @@ class FleetFolder:
             _replace(self.spec_file, msgspec.json.format(msgspec.json.encode(spec)))
 
     def read_spec(self) -> FleetSpec | None:
+        """What was started last; None when nothing was. Raises FleetError where another version wrote it."""
         try:
             return msgspec.json.decode(self.spec_file.read_bytes(), type=FleetSpec)
         except FileNotFoundError:
             return None
+        except msgspec.DecodeError as error:
+            raise FleetError(
+                f"{self.spec_file}: {error}; say what to start (--workers, --fleet or -f), and it is written anew"
+            ) from error
 
     def write_status(self, status: FleetStatus) -> None:
         _replace(self.status_file, msgspec.json.format(msgspec.json.encode(status)))

@@ -87,6 +87,8 @@ class SqliteJournal:
             self._connection = _open(path)
         except sqlite3.OperationalError as error:
             raise StoreError(f"cannot open {path}: {error}; is another process using it?") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"cannot open {path}: {error}; `corral down --delete` starts over without it") from error
 
     def load(self) -> Iterator[Row]:
         shared: dict[str, str] = {}  # resource and namespace names are few: keep one string of each

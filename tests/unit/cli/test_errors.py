@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from corral.cli.main import main
+from corral.cli.options import kubeconfig_file
+from corral.cli.up import _last
 from corral.fleet.state import FleetFolder
+from corral.store.errors import StoreError
+from corral.store.sqlite import SqliteJournal
 
 
 @pytest.mark.parametrize("command", [["up", "--workers", "1"], ["serve", "--kubeconfig", "admin"]])
@@ -91,3 +96,37 @@ def test_every_shell_gets_its_completion(shell: str, capsys: pytest.CaptureFixtu
         main(["completion", shell])
     assert ended.value.code == 0
     assert "_CORRAL_COMPLETE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ['{"clusters": [{"name": "manager", "newer": 1}]}', "{{{"])
+def test_what_another_version_wrote_is_said_and_can_be_written_anew(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fleet.json").write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        main(["up", "--state", str(tmp_path)])
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"Error: {tmp_path / 'fleet.json'}: ")
+    assert "say what to start (--workers, --fleet or -f), and it is written anew" in told
+    assert _last(FleetFolder(tmp_path)) is None
+
+
+def test_of_several_kubeconfigs_the_one_that_has_the_context_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        text = f"current-context: {name}\ncontexts: [{{name: {name}, context: {{cluster: {name}}}}}]\n"
+        (tmp_path / name).write_text(text)
+    (tmp_path / "empty").write_text("{}")
+    listed = [tmp_path / name for name in ("gone", "empty", "a", "b")]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, listed)))
+    assert kubeconfig_file(None) == tmp_path / "a"
+    assert kubeconfig_file(None, "b") == tmp_path / "b"
+    assert kubeconfig_file(tmp_path / "empty", "b") == tmp_path / "empty"
+
+
+def test_a_broken_store_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"not a database at all, but long enough to be looked at" * 100)
+    with pytest.raises(StoreError, match=r"cannot open .*store.db: file is not a database; `corral down --delete`"):
+        SqliteJournal(tmp_path / "store.db")
