@@ -13,13 +13,24 @@ from corral.client.kubeconfig import Access, KubeconfigError
 from corral.client.protocol import Client
 from corral.controllers.dispatch.access import AccessProblem, is_path
 from corral.controllers.dispatch.fence import RENEWALS, renew
+from corral.controllers.dispatch.itself import ITSELF, Itself, may_be_here
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remotes import Remote, Remotes, Wake
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.sources import Sources
 from corral.core import conditions
 from corral.core.errors import ApiError, ConnectionFailed, Unauthorized
-from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, status_of
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    status_of,
+)
 from corral.core.resource import Resource
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
@@ -85,7 +96,7 @@ class MultiKueueClusters:
             if not problem.wait:
                 raise
             return Result(REREAD_S) if is_path(cluster) else None
-        remote = await self._remote(key.name, text, access)
+        remote = await self._remote(key.name, text, access, annotations_of(cluster).get(ITSELF, ""))
         if remote.connected:
             await self._report(cluster, True, "Active", "Connected")
             return Result(REREAD_S) if is_path(cluster) else None
@@ -94,9 +105,9 @@ class MultiKueueClusters:
             return Result(left)
         return await self._try(cluster, remote)
 
-    async def _remote(self, name: str, text: bytes, access: Access) -> Remote:
+    async def _remote(self, name: str, text: bytes, access: Access, suffix: str) -> Remote:
         """The worker behind this kubeconfig; a changed one replaces the old connection."""
-        fingerprint = hashlib.sha256(text).digest()
+        fingerprint = hashlib.sha256(text + suffix.encode()).digest()
         known = self._remotes.get(name)
         if known is not None and known.fingerprint == fingerprint:
             return known
@@ -106,19 +117,21 @@ class MultiKueueClusters:
             client = self._connect(access)
         except (KubeconfigError, ValueError) as error:
             raise ApiError(f"client of cluster {name}: {error}") from error
+        kinds = may_be_here(self._kinds) if suffix else self._kinds
         remote = Remote(
             name,
-            client,
+            Itself(client, suffix, self._settings.origin, kinds) if suffix else client,
             fingerprint,
             clock=self._manager.clock,
             random=self._manager.random,
             origin=self._settings.origin,
-            kinds=self._kinds,
+            kinds=kinds,
             wake=self._wake,
             lost=lambda lost: self._controller.queue.add(Key("", lost)),
             queues_changed=self._queues_changed,
             renew=self._renew if self._settings.fencing else None,
             renew_interval=self._settings.worker_lost_timeout / RENEWALS,
+            is_itself=bool(suffix),
         )
         if lost_since is not None:
             remote.lost_since = lost_since
@@ -187,4 +200,6 @@ def _failure(error: ApiError) -> str:
 
 
 def _spec_changed(old: Obj | None, new: Obj | None) -> bool:
-    return old is None or new is None or generation_of(old) != generation_of(new) or is_deleting(new)
+    if old is None or new is None or generation_of(old) != generation_of(new) or is_deleting(new):
+        return True
+    return annotations_of(old).get(ITSELF) != annotations_of(new).get(ITSELF)

@@ -173,7 +173,7 @@ class RemotePods:
                 for key in [key for key, found in self._found.items() if name in found]:
                     self._see(name, key, None)
         for remote in self._remotes.connected():
-            if remote.name not in self._followers:
+            if remote.name not in self._followers and not remote.is_itself:
                 self._followers[remote.name] = _Follower(remote, Ancestry(remote, self._origin), self, self._manager)
 
     # What workers have

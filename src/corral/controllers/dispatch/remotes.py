@@ -64,7 +64,10 @@ class Remote:
         queues_changed: Callable[[str], None] | None = None,
         renew: Callable[[Client], Awaitable[None]] | None = None,
         renew_interval: float = 0.0,
+        is_itself: bool = False,
     ) -> None:
+        self.is_itself = is_itself
+        """Whether this is the manager's own cluster, whose pods nobody has to show."""
         self._renew, self._renew_interval = renew, renew_interval
         self.name = name
         self.client = client

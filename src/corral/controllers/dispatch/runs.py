@@ -60,8 +60,9 @@ class Runs:
             await self._context.errands.run(cluster, key, work, stops=bool(remote.jobs_of(key)))
 
     async def _remove(self, subject: Subject, remote: Remote) -> None:
-        if self._context.kept is not None and conditions.is_true(subject.workload, names.FINISHED):
-            await self._context.kept.keep(remote, key_of(subject.workload), subject.jobs)
+        kept = self._context.kept
+        if kept is not None and not remote.is_itself and conditions.is_true(subject.workload, names.FINISHED):
+            await kept.keep(remote, key_of(subject.workload), subject.jobs)
         await remove(remote, key_of(subject.workload), self._context.settings.origin, subject.adapter, subject.job_key)
 
     async def sync_status(self, subject: Subject, cluster: str) -> Result | None:
