@@ -285,3 +285,18 @@ def test_other_pods_of_a_worker_are_neither_shown_nor_reached(fleet: Path, serve
     assert "not found" in kubectl(fleet, "exec", "private", "--", "true", check=False).stderr
     assert "private" not in kubectl(fleet, "get", "pods").stdout
     worker.delete(PODS, "private", "default")
+
+
+def test_top_measures_pods_where_they_run_and_says_that_there_are_no_nodes(fleet: Path) -> None:
+    busy = "import time\nuntil = time.time() + 60\nwhile time.time() < until: sum(range(1000))"
+    client(fleet).create(JOBS, job("busy", [sys.executable, "-c", busy], cpu="100m"))
+    (pod,) = running_pods(fleet, "busy")
+
+    def measured() -> list[str]:
+        lines = kubectl(fleet, "top", "pods", "--no-headers", check=False).stdout.splitlines()
+        return [line for line in lines if line.split()[0] == name_of(pod) and not line.split()[1].startswith("0m")]
+
+    assert eventually(measured)
+    refused = kubectl(fleet, "top", "nodes", check=False)
+    assert "this cluster has no nodes; ask the clusters that run its jobs" in refused.stderr
+    client(fleet).delete(JOBS, "busy", "default", propagation="Background")

@@ -42,6 +42,7 @@ from corral.operators.reports import ProgressReports
 from corral.operators.settings import OperatorSettings
 from corral.operators.setup import set_up_operators
 from corral.server.rbac import Attributes
+from corral.server.usage_elsewhere import UsageElsewhere
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,8 @@ class EmbeddedCluster:
                 self.base.server.extras.append(PodUsage(manager, runtime.connection.runs))
             else:
                 self.base.server.extras.append(SimulatedUsage(manager))
+        else:
+            self.base.server.extras.append(UsageElsewhere(lambda: self.base.server.elsewhere))
         if not only_hub:
             Scheduler(manager.client, manager.clock).setup(manager)
 

@@ -46,6 +46,7 @@ RULES: list[Obj] = [
     {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["pods/exec", "pods/attach", "pods/portforward"], "verbs": ["create", "get"]},
+    {"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["get", "list"]},
     {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets", "jobsets/status"], "verbs": _WRITE},
     {"apiGroups": ["kubeflow.org"], "resources": ["*"], "verbs": _WRITE},
     {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs", "trainjobs/status"], "verbs": _WRITE},
