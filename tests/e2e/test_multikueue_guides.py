@@ -66,7 +66,9 @@ def run(home: Path, command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("tutorial", ["first-job.md", "waiting-jobs.md", "multikueue.md", "multikueue-jobs.md"])
+@pytest.mark.parametrize(
+    "tutorial", ["first-job.md", "waiting-jobs.md", "job-kinds.md", "multikueue.md", "multikueue-jobs.md"]
+)
 def test_every_command_of_the_tutorial_prints_what_it_says(home: Path, tutorial: str) -> None:
     for step in steps((TUTORIALS / tutorial).read_text()):
         done = run(home, step.command)

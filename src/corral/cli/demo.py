@@ -80,7 +80,7 @@ def train_job() -> Obj:
 
 
 @click.command()
-@click.option("--workers", default=2, help="Worker clusters.")
+@click.option("--workers", type=click.IntRange(1, 20), default=2, show_default=True, help="Worker clusters.")
 def demo(workers: int) -> None:
     """Run a Job, a PyTorchJob and a TrainJob on a manager and two workers, and show where each went and why."""
     with tempfile.TemporaryDirectory(prefix="corral-demo-") as folder:
@@ -90,12 +90,16 @@ def demo(workers: int) -> None:
             failed = Demo(state, workers).run()
         finally:
             _corral(state, "down")
+    click.echo(f"Everything is gone again; `corral up --workers {workers}` starts a fleet that stays.")
     sys.exit(1 if failed else 0)
 
 
 def _corral(state: Path, *arguments: str) -> None:
     command = [sys.executable, "-m", "corral.cli.main", arguments[0], "--state", str(state), *arguments[1:]]
-    if subprocess.run(command, check=False).returncode:
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    # What to do next with a fleet is not for one that is gone in a moment.
+    click.echo(done.stdout.partition("\n\n")[0].rstrip())
+    if done.returncode:
         raise click.ClickException(f"corral {arguments[0]} failed")
 
 
