@@ -144,3 +144,23 @@ def test_a_pod_moves_with_its_job_to_another_worker() -> None:
         assert name_of(moved).startswith("a-")
 
     on_fleet(check)
+
+
+def test_a_worker_that_does_not_answer_is_waited_for_once() -> None:
+    async def check(fleet: SimulatedFleet, pods: RemotePods) -> None:
+        fleet.links["worker2"].set(cut=True)
+        await asyncio.sleep(1)
+        await fleet.manager.client.create(JOBS, batch_job("a", 1, LONG))
+        await asyncio.sleep(5)
+        fleet.links["worker2"].set()
+        await asyncio.sleep(60)
+        fleet.links["worker2"].set(lose_requests=True)
+        loop, took = asyncio.get_running_loop(), []
+        for _ in range(3):
+            started = loop.time()
+            (shown,) = await pods.list()
+            assert labels_of(shown)[CLUSTER_LABEL] == "worker1"
+            took.append(loop.time() - started)
+        assert took == [pytest.approx(5.0), 0.0, 0.0]
+
+    on_fleet(check)

@@ -32,7 +32,7 @@ CONTAINER_BYTES: Final = 256 * 1024
 PODS_OF_A_JOB: Final = 16
 POD_BYTES: Final = 8 * 1024
 """What a pod itself is taken to weigh."""
-BURST, PER_SECOND = 100.0, 10.0
+BURST, PER_SECOND = 100.0, 2.0
 """How many jobs may end at once, and how many for long, before some are let go unread."""
 
 

@@ -126,7 +126,7 @@ class RemotePods:
     # Watching workers while somebody looks
 
     async def _ready(self) -> None:
-        """Look, and wait until every reachable worker has answered, but not for ever."""
+        """Look, and wait until every reachable worker has answered, but not for ever, and for a late one only once."""
         if self._used_at is None:
             self._used_at = self._manager.clock.now()
             self._history.start(self._revision())
@@ -134,12 +134,14 @@ class RemotePods:
                 self._kept_changed(key, pod)
         self._used_at = self._manager.clock.now()
         await self._align()
-        waiting = [follower.caught_up() for follower in self._followers.values()]
+        waiting = [follower for follower in self._followers.values() if not follower.is_late]
         try:
             async with asyncio.timeout(READY_S):
-                await asyncio.gather(*waiting)
+                await asyncio.gather(*(follower.caught_up() for follower in waiting))
         except TimeoutError:
             log.info("showing pods without those of a worker that does not answer")
+            for follower in waiting:
+                follower.was_late = True
 
     async def _keep(self) -> None:
         try:
@@ -233,6 +235,7 @@ class _Follower:
 
     def __init__(self, remote: Remote, ancestry: Ancestry, pods: RemotePods, manager: Manager) -> None:
         self.remote = remote
+        self.was_late = False
         self._ancestry = ancestry
         self._pods = pods
         self._informer = Informer(remote.client, PODS, manager.clock, manager.random)
@@ -246,6 +249,11 @@ class _Follower:
             loop.create_task(self._informer.run(), name=f"{remote.name} shown pods"),
             loop.create_task(self._run(), name=f"{remote.name} pods' owners"),
         ]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether somebody has waited for this worker in vain, and it has not answered since."""
+        return self.was_late and not (self._informer.has_synced and self._idle.is_set())
 
     async def caught_up(self) -> None:
         await self._informer.synced()
