@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, status_of
 from corral.kinds.batch import JOBS
+from corral.kinds.core import EVENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet, make_queue
@@ -71,8 +72,30 @@ def test_a_job_goes_where_it_fits_and_the_reason_against_the_other_is_known() ->
         await fleet.manager.client.create(JOBS, job("big", cpu="6"))
         await asyncio.sleep(2)
         assert await where(fleet) == {"big": "worker2"}
+        told = [
+            event["message"] for event in (await fleet.manager.client.list(EVENTS)).items if event["reason"] == "Bound"
+        ]
+        assert told == ["worker2: has room now; worker1: can never give so much cpu"]
 
     on_fleet(check, {"worker1": "4", "worker2": "8"})
+
+
+def test_a_job_that_waits_says_what_it_waits_for_on_each_worker() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        for name in ("a", "b"):
+            await fleet.manager.client.create(JOBS, job(name, cpu="4", seconds=500))
+        await asyncio.sleep(2)
+        await fleet.manager.client.create(JOBS, job("c", cpu="4"))
+        await asyncio.sleep(2)
+        items = (await fleet.manager.client.list(WORKLOADS)).items
+        (message,) = (
+            status_of(item)["admissionChecks"][0]["message"] for item in items if not status_of(item).get("clusterName")
+        )
+        bound, other = sorted(message.split("; "), key=lambda part: "has to wait" in part)
+        assert "couldn't assign flavors to pod set main: insufficient unused quota for cpu" in bound
+        assert other.endswith(": has to wait for cpu behind 0 others")
+
+    on_fleet(check, {"worker1": "4", "worker2": "4"})
 
 
 def test_a_waiting_job_moves_to_the_worker_that_has_room_first() -> None:

@@ -11,6 +11,7 @@ from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, labels_of, metadata_of
 from corral.decide.dispatch import binding, nominate
 from corral.decide.dispatch.nominate import Nomination
+from corral.decide.dispatch.reasons import told
 from corral.decide.dispatch.room import asks_of
 from corral.decide.dispatch.room import total as total_of
 from corral.jobs import workload as wl
@@ -44,9 +45,19 @@ class LateBinding:
         views = [self._worker_view(name, subject) for name in configured]
         choice = binding.choose(workload, subject.jobs[0] if subject.jobs else None, views)
         chosen = binding.rebind(choice, current)
-        subject.rejected = choice.rejected
+        self._tell(subject, choice, chosen)
         self._binding[key_of(workload)] = chosen
         return Nomination((chosen,) if chosen else ())
+
+    def _tell(self, subject: Subject, choice: binding.Choice, chosen: str) -> None:
+        """Why the Workload waits on each worker; of one that can start somewhere, why it goes there and not elsewhere."""
+        ranked = {entry.name: entry for entry in choice.ranked}
+        others = {name: entry.why for name, entry in ranked.items() if name != chosen}
+        if chosen not in ranked or not ranked[chosen].starts_now:
+            subject.rejected = {**choice.rejected, **others}
+        elif choice.rejected and self._binding.get(key_of(subject.workload)) != chosen:
+            message = f"{told({chosen: ranked[chosen].why})}; {told(choice.rejected)}"
+            self._context.manager.recorder.event(subject.workload, "Normal", "Bound", message)
 
     def _is_refused(self, cluster: str, key: Key) -> bool:
         """Whether a worker has looked at its copy and could not take it, or is gone."""
