@@ -128,6 +128,21 @@ def test_incremental_asks_three_and_after_five_minutes_three_more() -> None:
     on_fleet(check, workers=FIVE, dispatcher=INCREMENTAL)
 
 
+def test_a_round_goes_on_after_a_restart_of_the_manager() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await fleet.manager.client.create(JOBS, job(cpu="12"))
+        await asyncio.sleep(200)
+        await fleet.manager.crash()
+        await asyncio.sleep(10)
+        await fleet.manager.start()
+        await asyncio.sleep(70)
+        assert await holders(fleet) == list(FIVE[:3])
+        await asyncio.sleep(40)
+        assert await holders(fleet) == list(FIVE)
+
+    on_fleet(check, workers=FIVE, dispatcher=INCREMENTAL)
+
+
 def test_an_external_dispatcher_decides_alone() -> None:
     async def check(fleet: SimulatedFleet) -> None:
         await fleet.manager.client.create(JOBS, job())
