@@ -34,7 +34,11 @@ def replay(recording: dict[str, Any]) -> str:
 
 def all_differences(recording: dict[str, Any]) -> list[str]:
     """Every difference between a recording and a run of it."""
-    run = run_virtual(lambda: play(recording))
+    return compared(recording, run_virtual(lambda: play(recording)))
+
+
+def compared(recording: dict[str, Any], run: Run) -> list[str]:
+    """Every difference between a recording and what happened here."""
     wanted, before = wanted_of(recording, run.set_up)
     found = [*map(str, nearest(wanted, before, run)), *other_owners(recording, wanted, run)]
     return [*other_answers(run, wanted), *found]
