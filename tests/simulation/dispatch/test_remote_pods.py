@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from corral.controllers.dispatch import set_up_remote_pods
+from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.remote_pods import IDLE_S, RemotePods
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.core.elsewhere import CLUSTER_LABEL
 from corral.core.errors import Expired, ServiceUnavailable
-from corral.core.meta import Obj, labels_of, name_of, owner_references_of, status_of, uid_of
+from corral.core.meta import Obj, is_owned_by, key_of, labels_of, name_of, owner_references_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.jobs.registry import ADAPTERS, adapters
 from corral.kinds.batch import JOBS
@@ -20,7 +21,7 @@ from corral.kinds.core import PODS
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet
-from corral.simulate.jobs import KINDS, batch_job, job_set, pytorch_job
+from corral.simulate.jobs import KINDS, SimulatedKind, batch_job, job_set, pytorch_job
 
 LONG = 100_000
 Script = Callable[[SimulatedFleet, RemotePods], Awaitable[None]]
@@ -164,3 +165,33 @@ def test_a_worker_that_does_not_answer_is_waited_for_once() -> None:
         assert took == [pytest.approx(5.0), 0.0, 0.0]
 
     on_fleet(check)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.kind)
+def test_the_pods_of_a_finished_job_of_any_kind_are_kept(kind: SimulatedKind) -> None:
+    configuration = {
+        "integrations": {"frameworks": [one.framework for one in KINDS]},
+        "corral": {"keepFinished": "60s"},
+    }
+
+    async def main() -> None:
+        async with SimulatedFleet(configuration=configuration) as fleet:
+            await fleet.introduce()
+            await fleet.set_up_queues()
+            await asyncio.sleep(1)
+            made = await fleet.manager.client.create(kind.resource, kind.make("a", 1, 3))
+            other = await fleet.manager.client.create(kind.resource, kind.make("other", 1, 3))
+            await asyncio.sleep(20)
+            (workload,) = (
+                held for held in (await fleet.manager.client.list(WORKLOADS)).items if is_owned_by(held, uid_of(made))
+            )
+            remote = fleet.manager.remote(status_of(workload)["clusterName"])
+            assert remote is not None
+            kept = KeptPods(fleet.manager.clock, "multikueue", 1 << 20)
+            await kept.keep(remote, key_of(workload), [made, other])
+            ((key, pod),) = kept.all()
+            assert key.name.startswith("a-")
+            assert status_of(pod)["phase"] == "Succeeded"
+            assert [owner["uid"] for owner in owner_references_of(pod)] == [uid_of(made)]
+
+    run_virtual(main)
