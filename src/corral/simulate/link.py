@@ -152,14 +152,13 @@ class LinkClient:
         )
         iterator = stream.__aiter__()
         broken = self._state.waiter()
+        following: asyncio.Future[WatchEvent] | None = None
         try:
             while True:
                 following = asyncio.ensure_future(iterator.__anext__())
                 waiting: list[asyncio.Future[Any]] = [following, broken]
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if broken.done():
-                    following.cancel()
-                    await asyncio.gather(following, return_exceptions=True)
                     raise ConnectionFailed(f"cannot reach {self._name}: the watch broke")
                 try:
                     event = following.result()
@@ -171,6 +170,9 @@ class LinkClient:
                     await self._clock.sleep(self._state.delay)
                 yield event
         finally:
+            if following is not None and not following.done():
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
             close = getattr(iterator, "aclose", None)
             if close is not None:
                 await close()
