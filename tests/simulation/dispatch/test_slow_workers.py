@@ -125,14 +125,22 @@ def test_late_binding_leaves_a_worker_that_does_not_answer() -> None:
     on_fleet(check, LATE_BINDING)
 
 
-def test_a_job_that_is_being_removed_from_a_slow_worker_does_not_start_elsewhere_before_it_is_gone() -> None:
+@pytest.mark.parametrize("taken_away", ["the cluster leaves the config", "the workload is deleted"])
+def test_a_job_that_is_being_removed_from_a_slow_worker_does_not_start_elsewhere_before_it_is_gone(
+    taken_away: str,
+) -> None:
     async def check(fleet: SimulatedFleet) -> None:
         await fleet.manager.client.create(JOBS, batch_job("a", 1, LONG))
         await asyncio.sleep(5)
         first = await cluster_of(fleet, "a")
         fleet.links[first].set(delay=SLOW_S)
         others = [name for name in THREE if name != first]
-        await fleet.manager.client.patch(MULTI_KUEUE_CONFIGS, "multikueue", "", {"spec": {"clusters": others}})
+        client = fleet.manager.client
+        if taken_away == "the workload is deleted":
+            (workload,) = (await client.list(WORKLOADS)).items
+            await client.delete(WORKLOADS, name_of(workload), "default")
+        else:
+            await client.patch(MULTI_KUEUE_CONFIGS, "multikueue", "", {"spec": {"clusters": others}})
 
         async def moved() -> bool:
             running = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
 from corral.controllers.dispatch.context import Context, Subject
@@ -42,11 +42,12 @@ class Runs:
             for remote in self._context.remotes.connected()
             if remote.workloads.get(key) is not None or remote.jobs_of(key)
         ]
-        origin = self._context.settings.origin
-        await together(
-            unless_late(self._context.errands.run(remote.name, key, partial(remove, remote, key, origin)))
-            for remote in holding
-        )
+
+        def removed_from(remote: Remote) -> Awaitable[None]:
+            work = partial(remove, remote, key, self._context.settings.origin)
+            return self._context.errands.run(remote.name, key, work, stops=bool(remote.jobs_of(key)))
+
+        await together(unless_late(removed_from(remote)) for remote in holding)
 
     async def clean_up(self, subject: Subject, clusters: Sequence[str]) -> None:
         """Remove copies and jobs from workers; those that are slow are done with later."""
