@@ -319,23 +319,45 @@ def _compare(old: Any, new: Any, schema: Schema) -> _Pair:
     """What was set and what is gone, of two values that differ."""
     if old is _ABSENT:
         return _added(new, schema), None
-    sample = old if new is _ABSENT or new is None else new
-    how = merge_of(sample, schema)
+    gone = new is _ABSENT
+    how = merge_of(old if gone or new is None else new, schema)
     if how == "map" and _is_map_like(old) and _is_map_like(new) and (old or new):
-        pairs = _map_pairs(old, new, schema)
+        touched, removed = _compare_members(_as_map(old), _as_map(new), schema, "f:")
     elif how in ("set", "keyed") and _is_list_like(old) and _is_list_like(new) and (old or new):
-        pairs = _list_pairs(old, new, schema)
+        touched, removed = _compare_members(_by_step(old, schema), _by_step(new, schema), schema, "")
     else:
-        return (None, {}) if new is _ABSENT else ({}, None)
-    touched: FieldSet = {} if old is not _ABSENT else {_HERE: {}}
-    removed: FieldSet = {} if new is not _ABSENT else {_HERE: {}}
-    for step, before, after, inner in pairs:
-        added, gone = _compare(before, after, inner)
+        return (None, {}) if gone else ({}, None)
+    if gone:
+        return None, {_HERE: {}, **removed} if removed else {}
+    return touched or None, removed or None
+
+
+def _compare_members(
+    before: dict[str, Any], after: dict[str, Any], schema: Schema, prefix: str
+) -> tuple[FieldSet, FieldSet]:
+    """The same for the fields of a map, or the elements of a list by their steps."""
+    touched: FieldSet = {}
+    removed: FieldSet = {}
+    for name, value in after.items():
+        earlier = before.get(name, _ABSENT)
+        if earlier is value or earlier == value:
+            continue
+        added, gone = _compare(earlier, value, _member(name, schema))
         if added is not None:
-            touched[step] = added
+            touched[prefix + name] = added
         if gone is not None:
-            removed[step] = gone
-    return (_node(touched) if touched else None), (_node(removed) if removed else None)
+            removed[prefix + name] = gone
+    for name, value in before.items():
+        if name not in after:
+            removed[prefix + name] = _compare(value, _ABSENT, _member(name, schema))[1]
+    return touched, removed
+
+
+def _member(name: str, schema: Schema) -> Schema:
+    """The schema of a field or an element."""
+    if schema.merge == "keyed":
+        return schema.items or ANYTHING
+    return _LEAF if schema.merge == "set" else schema.field(name) or ANYTHING
 
 
 def _added(value: Any, schema: Schema) -> FieldSet:
@@ -364,10 +386,6 @@ def _added(value: Any, schema: Schema) -> FieldSet:
 _NO_FIELDS: Final[FieldSet] = {}
 
 
-def _node(node: FieldSet) -> FieldSet:
-    return {} if len(node) == 1 and _HERE in node else node
-
-
 def _is_map_like(value: Any) -> bool:
     return value is _ABSENT or value is None or isinstance(value, dict)
 
@@ -376,32 +394,8 @@ def _is_list_like(value: Any) -> bool:
     return value is _ABSENT or value is None or isinstance(value, list)
 
 
-_Pairs = Iterator[tuple[str, Any, Any, Schema]]
-
-
-def _map_pairs(old: Any, new: Any, schema: Schema) -> _Pairs:
-    before = old if isinstance(old, dict) else {}
-    after = new if isinstance(new, dict) else {}
-    for name, value in after.items():
-        earlier = before.get(name, _ABSENT)
-        if earlier is not value and earlier != value:
-            yield f"f:{name}", earlier, value, schema.field(name) or ANYTHING
-    for name, value in before.items():
-        if name not in after:
-            yield f"f:{name}", value, _ABSENT, schema.field(name) or ANYTHING
-
-
-def _list_pairs(old: Any, new: Any, schema: Schema) -> _Pairs:
-    before = _by_step(old, schema)
-    after = _by_step(new, schema)
-    inner = (schema.items or ANYTHING) if schema.merge == "keyed" else _LEAF
-    for step, value in after.items():
-        earlier = before.get(step, _ABSENT)
-        if earlier is not value and earlier != value:
-            yield step, earlier, value, inner
-    for step, value in before.items():
-        if step not in after:
-            yield step, value, _ABSENT, inner
+def _as_map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 _LEAF: Final = Schema({"type": "string"})

@@ -120,9 +120,10 @@ class Shape:
         schema = self.schema
         if schema.is_clean(obj):
             return obj, []
-        filled = schema.apply_defaults(obj)
-        if filled is not obj and schema.is_clean(filled):
-            return filled, []
+        for fill in (schema.fill, schema.apply_defaults):
+            filled = fill(obj)
+            if filled is not obj and schema.is_clean(filled):
+                return filled, []
         return schema.apply_defaults(schema.prune(obj)), pruned_fields(obj, schema.root)
 
     def default(self, obj: Obj) -> None:

@@ -40,7 +40,7 @@ BUDGET: Final = 300_000
 class Program:
     """A compiled expression."""
 
-    __slots__ = ("_convert", "_run", "_size", "source", "variables")
+    __slots__ = ("_convert", "_run", "_temporaries", "source", "variables")
 
     def __init__(
         self, source: str, run: Run, size: int, variables: frozenset[str], convert: Sequence[Converter | None]
@@ -49,16 +49,14 @@ class Program:
         self.variables = variables
         """The variables the expression mentions."""
         self._run = run
-        self._size = size
-        self._convert = convert
+        self._temporaries = [None] * size
+        self._convert = [(slot, found) for slot, found in enumerate(convert, 1) if found is not None]
 
     def evaluate(self, *arguments: Any) -> Any:
         """The value of the expression for the variables, in the order they were declared; raises CelError."""
-        frame: Frame = [BUDGET, *arguments]
-        for position, convert in enumerate(self._convert):
-            if convert is not None:
-                frame[position + 1] = convert(frame[position + 1])
-        frame.extend([None] * self._size)
+        frame: Frame = [BUDGET, *arguments, *self._temporaries]
+        for slot, convert in self._convert:
+            frame[slot] = convert(frame[slot])
         try:
             return self._run(frame)
         except RecursionError:

@@ -47,14 +47,15 @@ class ResourceSchema:
         pruned: Obj = prune(obj, self.root)
         return pruned
 
+    def fill(self, obj: Obj) -> Obj:
+        """`obj` with defaults filled in, which is enough where nothing is null."""
+        filled: Obj = fill(obj, self.root)
+        return filled
+
     def apply_defaults(self, obj: Obj) -> Obj:
         """`obj` with defaults filled in and stray nulls dropped."""
-        filled: Obj = fill(obj, self.root)
-        if self.is_clean(filled):
-            return filled
-        # Something is unusual, perhaps a null where there should be none: walk it all.
-        walked: Obj = apply_defaults(obj, self.root)
-        return walked
+        filled: Obj = apply_defaults(obj, self.root)
+        return filled
 
     def unknown_fields(self, obj: Obj) -> list[str]:
         """Paths of unknown fields in document order; none when the strict gate passes."""

@@ -276,19 +276,22 @@ def _walk_unique(value: Any, schema: Schema, path: str, causes: list[Cause]) -> 
 
 
 def _check_keys(value: list[Any], schema: Schema, path: str) -> list[Cause]:
+    if _are_distinct(value, schema.list_keys):
+        return []
     for position, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
             detail = "must be an object for an array of list-type map"
             return [validation.invalid(f"{path}[{position}]", item, detail)]
-    if len(value) < 2 or _are_distinct(value, schema.list_keys):
-        return []
     keys = [{key: item[key] for key in schema.list_keys if key in item} if item else {} for item in value]
     return [validation.duplicate(f"{path}[{at}]", keys[at]) for at in _repeated(keys)]
 
 
 def _are_distinct(items: list[Any], keys: tuple[str, ...]) -> bool:
-    """True when no two elements share their keys; False means: look closer."""
+    """True when all elements are objects and no two share their keys; False means: look closer."""
     try:
+        if len(keys) == 1:
+            (key,) = keys
+            return len({item.get(key) for item in items}) == len(items)
         return len({tuple([item.get(key) for key in keys]) for item in items}) == len(items)
     except (AttributeError, TypeError):  # a null element, or a key that is no scalar
         return False
