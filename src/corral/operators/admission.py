@@ -36,10 +36,10 @@ class _Rules:
     """Base of plug-ins that only check."""
 
     name = ""
-    groups: tuple[tuple[str, str], ...] = ()
+    kinds: tuple[tuple[str, str], ...] = ()
 
     def handles(self, request: AdmissionRequest) -> bool:
-        return request.kind in self.groups and _is_write(request)
+        return request.kind in self.kinds and _is_write(request)
 
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
         return request.obj
@@ -49,7 +49,7 @@ class TrainingJobRules(_Rules):
     """The training operator's validating webhooks, for every kind alike."""
 
     name = "TrainingJobRules"
-    groups = tuple((kubeflow.GROUP, entry.kind) for entry in (*kubeflow.FRAMEWORKS, kubeflow.MPI))
+    kinds = tuple((kubeflow.GROUP, entry.kind) for entry in (*kubeflow.FRAMEWORKS, kubeflow.MPI))
 
     async def validate(self, request: AdmissionRequest) -> None:
         framework = kubeflow.framework_of(request.resource.kind)
@@ -69,7 +69,7 @@ class JobSetRules(_Rules):
     """JobSet's webhook, which answers with a proper 422."""
 
     name = "JobSetRules"
-    groups = ((jobset.GROUP, "JobSet"),)
+    kinds = ((jobset.GROUP, "JobSet"),)
 
     def __init__(self, in_place_restart: bool = True) -> None:
         self._in_place_restart = in_place_restart
@@ -95,7 +95,7 @@ class TrainerRules(_Rules):
     """The trainer's webhooks: a TrainJob has to fit the runtime it names."""
 
     name = "TrainerRules"
-    groups = tuple((trainer.GROUP, kind) for kind in ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"))
+    kinds = tuple((trainer.GROUP, kind) for kind in ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"))
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -144,7 +144,7 @@ class AppWrapperRules(_Rules):
     """AppWrapper's webhooks: who made it is noted, and nobody wraps what he may not create."""
 
     name = "AppWrapperRules"
-    groups = ((appwrapper.GROUP, "AppWrapper"),)
+    kinds = ((appwrapper.GROUP, "AppWrapper"),)
 
     def __init__(self, may_create: MayCreate | None = None) -> None:
         self._may_create = may_create
@@ -180,7 +180,7 @@ class LeaderWorkerSetRules(_Rules):
     """LeaderWorkerSet's webhook."""
 
     name = "LeaderWorkerSetRules"
-    groups = ((lws.GROUP, "LeaderWorkerSet"),)
+    kinds = ((lws.GROUP, "LeaderWorkerSet"),)
 
     async def validate(self, request: AdmissionRequest) -> None:
         if request.obj is None:

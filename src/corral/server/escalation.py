@@ -15,6 +15,7 @@ class RbacGuard:
     """The plug-in."""
 
     name = "RBAC"
+    kinds = tuple((rbac.GROUP, kind) for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"))
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer

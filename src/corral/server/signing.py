@@ -25,6 +25,7 @@ class CertificateRequests:
     """The plug-in that writes down who asks for a certificate; what a client claims about itself is dropped."""
 
     name = "CertificateSubject"
+    kinds = (("certificates.k8s.io", "CertificateSigningRequest"),)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return request.resource.plural == "certificatesigningrequests" and request.operation in ("CREATE", "UPDATE")

@@ -23,6 +23,9 @@ class BuiltinPlugin:
         return None
 
 
+POD = ("", "Pod")
+
+
 def is_new_pod(request: AdmissionRequest) -> bool:
     return (
         request.operation == "CREATE"

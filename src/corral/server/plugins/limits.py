@@ -8,7 +8,7 @@ from corral.core import errors
 from corral.core.admission import AdmissionRequest
 from corral.core.meta import Obj, spec_of
 from corral.core.quantity import Quantity
-from corral.server.plugins.base import BuiltinPlugin, is_new_pod
+from corral.server.plugins.base import POD, BuiltinPlugin, is_new_pod
 from corral.store import Store
 
 
@@ -16,6 +16,7 @@ class LimitRanger(BuiltinPlugin):
     """The plug-in."""
 
     name = "LimitRanger"
+    kinds = (POD,)
 
     def __init__(self, store: Store):
         self._store = store

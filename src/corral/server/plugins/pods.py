@@ -8,7 +8,7 @@ from corral.core.errors import Forbidden
 from corral.core.meta import Obj, annotations_of, name_of
 from corral.kinds.scheduling import SYSTEM_CLASSES
 from corral.server.options import Random
-from corral.server.plugins.base import BuiltinPlugin, is_new_pod
+from corral.server.plugins.base import POD, BuiltinPlugin, is_new_pod
 from corral.store import ObjectKey, Store
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -21,6 +21,7 @@ class ServiceAccount(BuiltinPlugin):
     """Gives a pod the account it runs as, the account's pull secrets and a mounted token."""
 
     name = "ServiceAccount"
+    kinds = (POD,)
 
     def __init__(self, store: Store, random: Random):
         self._store = store
@@ -85,6 +86,7 @@ class Priority(BuiltinPlugin):
     """Resolves a pod's priority class, and keeps at most one class the default."""
 
     name = "Priority"
+    kinds = (POD, ("scheduling.k8s.io", "PriorityClass"))
 
     def __init__(self, store: Store):
         self._store = store
@@ -157,6 +159,7 @@ class DefaultTolerationSeconds(BuiltinPlugin):
     """Lets a pod stay on a node that is away for a while, unless it says otherwise."""
 
     name = "DefaultTolerationSeconds"
+    kinds = (POD,)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return is_new_pod(request)
