@@ -155,12 +155,12 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
 
 
 def _check_count(operator: Operator, values: tuple[str, ...]) -> list[str]:
-    shown = f"values: Invalid value: {go_json(list(values))}"
     match operator:
         case "in" | "notin" if not values:
-            return [f"{shown}: for 'in', 'notin' operators, values set can't be empty"]
+            return ["values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"]
         case "exists" | "!" if values:
-            return [f"{shown}: values set must be empty for exists and does not exist"]
+            shown = go_json(list(values))
+            return [f"values: Invalid value: {shown}: values set must be empty for exists and does not exist"]
         case ">" | "<" if _integer(values[0]) is None:
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
             return [f"values[0]: Invalid value: {go_quote(values[0])}: {detail}"]

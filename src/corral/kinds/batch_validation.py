@@ -39,13 +39,13 @@ _STATUSES = ("False", "True", "Unknown")
 
 def check_job(job: Obj) -> list[Cause]:
     """A new Job, its metadata aside."""
-    return _check_job(job, prefixed=True)
+    return _check_job(job, check_job_spec(spec_of(job), "spec"), prefixed=True)
 
 
-def _check_job(job: Obj, *, prefixed: bool) -> list[Cause]:
+def _check_job(job: Obj, of_spec: list[Cause], *, prefixed: bool) -> list[Cause]:
+    """A Job; `of_spec` is what its spec was found to be."""
     spec = spec_of(job)
-    causes = _check_generated_selector(job, prefixed=prefixed)
-    causes += check_job_spec(spec, "spec")
+    causes = _check_generated_selector(job, prefixed=prefixed) + of_spec
     completions = spec.get("completions") or 0
     if spec.get("completionMode") == "Indexed" and completions > 0:
         hostname = f"{name_of(job)}-{completions - 1}"
@@ -364,12 +364,13 @@ def _parse_interval(text: str, completions: int) -> tuple[int, int]:
 
 def check_job_update(new: Obj, old: Obj) -> list[Cause]:
     """A change of a Job. The whole Job is checked again, and its spec once more with the update, as upstream does."""
-    labels = labels_of(spec_of(old).get("template") or {})
-    causes = check_metadata(new["metadata"], namespaced=True)
-    causes += _check_job(new, prefixed=JOB_NAME in labels and CONTROLLER_UID in labels)
-    causes += check_metadata_update(new["metadata"], old["metadata"])
     spec, before = spec_of(new), spec_of(old)
-    causes += check_job_spec(spec, "spec")
+    labels = labels_of(before.get("template") or {})
+    of_spec = check_job_spec(spec, "spec")
+    causes = check_metadata(new["metadata"], namespaced=True)
+    causes += _check_job(new, of_spec, prefixed=JOB_NAME in labels and CONTROLLER_UID in labels)
+    causes += check_metadata_update(new["metadata"], old["metadata"])
+    causes += of_spec
     causes += _check_completions(spec, before)
     causes += immutable("spec.selector", shown_selector(spec.get("selector")), shown_selector(before.get("selector")))
     causes += _check_template_change(new, old)
