@@ -11,6 +11,7 @@ import argparse
 import itertools
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,16 @@ def nearest(wanted: Expectation, before: list[State], run: Run) -> list[Differen
     for even_refused in (False, True):
         expected = histories(without_brief_losers(wanted.states, even_refused=even_refused), before)
         actual = histories(without_brief_losers(run.states, even_refused=even_refused), run.set_up)
-        readings += [differences(wanted, renamed(expected, names), actual) for names in _exchanges(workers)]
+        readings += [
+            differences(_told_of_others(wanted, names), renamed(expected, names), actual)
+            for names in _exchanges(workers)
+        ]
         readings.append(differences(wanted, anonymous(expected, workers), anonymous(actual, workers)))
     return min(readings, key=len)
+
+
+def _told_of_others(wanted: Expectation, names: dict[str, str]) -> Expectation:
+    return replace(wanted, lost_kind=frozenset(names.get(name, name) for name in wanted.lost_kind))
 
 
 def _exchanges(workers: list[str]) -> list[dict[str, str]]:

@@ -25,7 +25,8 @@ _SET_UP_KINDS = ("MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck")
 """Objects that exist before the first step; whether they are written once more then is chance."""
 
 
-_REASON = re.compile(r": [-a-z0-9.]+(, [-a-z0-9.]+)*: |cannot be reached|already exists|waits for the first")
+_NAME = r"(a worker|[-a-z0-9.]+)"
+_REASON = re.compile(rf": {_NAME}(, {_NAME})*: |cannot be reached|already exists|waits for the first")
 """A reason for waiting, by worker."""
 STOPPING = "kueue.x-k8s.io/stopping"
 
@@ -177,7 +178,9 @@ def normal(wanted: Expectation, aspect: Aspect, values: list[str]) -> list[str]:
         )
     if aspect.what == "condition Suspended":
         # Said by the adapter until the worker's own word arrives.
-        values = _distinct([re.sub(r"^True/(MultiKueueAdapter|JobSuspended): .*", "True", value) for value in values])
+        if aspect.cluster == MANAGER:
+            values = [re.sub(r"^True/(MultiKueueAdapter|JobSuspended): .*", "True", value) for value in values]
+        values = _distinct(values)
         return list(dict.fromkeys(values)) if aspect.name in wanted.run_twice else values
     if aspect.what == "nominatedClusterNames" and aspect.name in wanted.served:
         return []

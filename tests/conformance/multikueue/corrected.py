@@ -73,8 +73,6 @@ class _Life:
     owners: list[str] = field(default_factory=list)
     spec: Obj = field(default_factory=dict)
     status: Obj = field(default_factory=dict)
-    ever: set[str] = field(default_factory=set)
-    """Fields its status had at some time."""
     deleting: bool = False
 
 
@@ -108,7 +106,6 @@ def _follow(life: _Life, state: State) -> None:
     life.owners = [str(owner.get("name")) for owner in metadata.get("ownerReferences") or []] or life.owners
     life.spec = state.object.get("spec") or {}
     life.status = state.object.get("status") or {}
-    life.ever.update(life.status)
     life.deleting = life.deleting or bool(metadata.get("deletionTimestamp"))
     for entry in (state.object.get("status") or {}).get("conditions") or []:
         life.conditions[entry["type"]] = entry["status"]
@@ -319,13 +316,16 @@ def _halted(states: list[State]) -> frozenset[str]:
         evicted = life.conditions.get("Evicted") == "True" and life.conditions.get("QuotaReserved") == "True"
         if life.end == float("inf") and (life.deleting or evicted):
             return everywhere
+    away = {
+        life.name for life in lives if life.kind == "MultiKueueCluster" and life.conditions.get("Active") == "False"
+    }
     for life in local:
         ran = any(
-            job.annotations.get(PREBUILT) == life.name and job.spec.get("suspend") is False
+            job.annotations.get(PREBUILT) == life.name and job.spec.get("suspend") is False and job.cluster not in away
             for job in lives
             if job.cluster != MANAGER
         )
-        if ran and "clusterName" not in life.ever and life.status.get("nominatedClusterNames"):
+        if ran and not life.status.get("clusterName") and life.status.get("nominatedClusterNames"):
             return frozenset({MANAGER})
     return frozenset()
 
