@@ -8,7 +8,6 @@ canonical, and fields come out in the order of the struct. Decoders are compiled
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable
 from functools import cache
@@ -341,7 +340,7 @@ def _bytes(value: Any, met: list[bool]) -> Any:
     packed = value.replace("\n", "").replace("\r", "")
     try:
         return base64.b64encode(base64.b64decode(packed, validate=True)).decode()
-    except binascii.Error:
+    except ValueError:  # also what is not ASCII
         raise DecodeError("", "", f"illegal base64 data at input byte {_first_bad_byte(packed)}") from None
 
 

@@ -57,8 +57,10 @@ def decode_json(body: bytes) -> Any:
 def _decode_leniently(body: bytes, error: Exception) -> Any:
     """Go replaces bytes that are not UTF-8 and lone surrogates; so do we."""
     try:
-        return json.loads(body.decode("utf-8", "replace").encode("utf-8", "replace"))
-    except (ValueError, RecursionError) as cause:
+        value = json.loads(body.decode("utf-8", "replace"))
+        text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return _decode(text.encode())
+    except (ValueError, RecursionError, msgspec.DecodeError) as cause:
         raise ValueError(str(error)) from cause
 
 

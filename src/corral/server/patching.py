@@ -119,6 +119,11 @@ def _unprocessable() -> Invalid:
 def read_patched(writing: Writing, patched: Obj) -> Obj:
     """The private, defaulted object a patch makes; what cannot be read is the patch's fault."""
     options, shape = writing.options, writing.shape
+    for field in ("apiVersion", "kind"):
+        if not isinstance(patched.get(field), str | None):
+            found = type_name(patched[field])
+            why = f"json: cannot unmarshal {found} into Go struct field .{field} of type string"
+            raise _bad_patch(patched, f"couldn't get version/kind; json parse error: {why}")
     intake.check_kind(writing, patched)
     try:
         obj, complaints = shape.read(patched)

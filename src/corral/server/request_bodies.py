@@ -8,6 +8,7 @@ from corral.core import errors
 from corral.core.errors import BadRequest
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.kinds.decoding import DecodeError, decoder_of
 from corral.server import bodies
 from corral.server.gojson import type_name
 from corral.server.http.message import JSON, Request
@@ -39,7 +40,9 @@ def posted_resource(served: Served, subresource: str) -> Resource:
 
 
 def check_posted(served: Served, posted: Resource, body: Obj) -> None:
-    """Refuse a body of another kind or version than the subresource takes."""
+    """Refuse a body that is not what the subresource takes: another kind or version, or fields of the wrong types."""
+    if served.kind.builtin:
+        check_types(posted, body)
     kind, version = body.get("kind") or posted.kind, body.get("apiVersion") or posted.api_version
     if kind == posted.kind and version in (posted.api_version, f"{posted.group}/v1beta1"):
         return
@@ -50,6 +53,16 @@ def check_posted(served: Served, posted: Resource, body: Obj) -> None:
     else:
         why = f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
     raise BadRequest(f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a {posted.kind}: {why}')
+
+
+def check_types(resource: Resource, obj: Obj) -> None:
+    """Refuse an object of Kubernetes' own whose fields do not have the types they should."""
+    package = resource.group.partition(".")[0] or "core"
+    try:
+        decoder_of(f"{package}/{resource.version}.{resource.kind}")(obj, [])
+    except DecodeError as error:
+        kind = resource.kind
+        raise BadRequest(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {error}') from None
 
 
 def read_object(request: Request, resource: Resource, options: WriteOptions, *, typed: bool = True) -> Obj:

@@ -24,6 +24,7 @@ from corral.server.representations import Views, error_frame, plain, warning_hea
 from corral.server.request_bodies import (
     PATCHES,
     check_posted,
+    check_types,
     posted_resource,
     read_object,
     read_options,
@@ -236,6 +237,7 @@ class Resources:
         obj = read_object(call.request, served.resource, options, typed=served.kind.builtin)
         review = self._reviews.get(served.kind.group_resource)
         if review is not None:
+            check_types(served.resource, obj)
             return plain(await review(call.user, info.namespace, obj), 201)
         stored = await self._api.create(call.user, served.resource, info.namespace, obj, options)
         return self._answer(call, stored, 201)
@@ -266,7 +268,6 @@ class Resources:
         views = self._views
 
         async def produce(writer: Writer) -> None:
-            await writer.write(b"")
             await _pump(watch, writer, views, served, wanted, include)
 
         return Stream(produce)
@@ -310,6 +311,7 @@ async def _pump(
     """Write batches as they come; what piled up while the client was slow goes out in one write."""
     first = True
     try:
+        await writer.write(b"")
         async for batch in watch:
             await writer.write(views.event_lines(batch, served, wanted, include, first))
             first = False

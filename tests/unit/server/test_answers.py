@@ -133,3 +133,25 @@ async def test_volumes_and_registrations_are_checked(api: Api) -> None:
     status, answer = await api.ask("POST", "/apis/apiregistration.k8s.io/v1/apiservices", registration)
     fields = [cause["field"] for cause in answer["details"]["causes"]]
     assert (status, fields) == (422, ["metadata.name", "spec.groupPriorityMinimum"])
+
+
+async def test_reviews_and_posts_of_wrong_types_are_the_callers_fault(api: Api) -> None:
+    await api.ask("POST", PODS, pod("p"))
+    for path, body in (
+        ("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": {"user": "u", "resourceAttributes": 1}}),
+        ("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": True}),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": -1}}),
+        (f"{PODS}/p/eviction", {"metadata": ["a"]}),
+        (f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": "n"}),
+    ):
+        status, answer = await api.ask("POST", path, body)
+        assert (status, answer["reason"]) == (400, "BadRequest"), path
+        assert "cannot be handled as a" in answer["message"]
+
+
+async def test_a_head_of_a_watch_has_no_body(api: Api) -> None:
+    for _ in range(3):  # on one connection: what follows a body that should not be there could not be read
+        sent = {"Authorization": f"Bearer {api._cluster.server.admin_token}"}
+        async with api._session.head(api._cluster.server.url + f"{PODS}?watch=1", headers=sent) as answer:
+            assert answer.status == 200
+    assert (await api.ask("GET", PODS))[0] == 200

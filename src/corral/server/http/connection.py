@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
@@ -63,6 +64,13 @@ def _peer_user(transport: asyncio.Transport) -> UserInfo | None:
     if not name:
         return None
     return UserInfo(name, tuple(value for key, value in attributes if key == "organizationName"))
+
+
+class _Nobody:
+    """Where a stream goes that nobody reads: its producer finds that the client has left, and cleans up."""
+
+    async def write(self, data: bytes) -> None:
+        raise ConnectionResetError("nobody reads this")
 
 
 class Connection(asyncio.Protocol):
@@ -225,7 +233,7 @@ class Connection(asyncio.Protocol):
             if isinstance(answer, Response):
                 self._send(answer, keep_alive, request.method)
             elif isinstance(answer, Stream):
-                await self._stream(answer, keep_alive)
+                await self._stream(answer, keep_alive, request.method)
             else:
                 await self._upgrade(answer)
                 keep_alive = False
@@ -269,15 +277,19 @@ class Connection(asyncio.Protocol):
         if not keep_alive:
             self.transport.close()
 
-    async def _stream(self, answer: Stream, keep_alive: bool) -> None:
+    async def _stream(self, answer: Stream, keep_alive: bool, method: str) -> None:
         if self.transport.is_closing():
             return
         self.long_running = True
         head = self._head(answer.status, answer.content_type, answer.headers, "no-cache, private")
         end = b"\r\n" if keep_alive else b"Connection: close\r\n\r\n"
         self.transport.write(head + b"Transfer-Encoding: chunked\r\n" + end)
-        await answer.produce(self)
-        self.transport.write(b"0\r\n\r\n")
+        if method == "HEAD":  # whose answer has no body, not even an empty one
+            with suppress(ConnectionResetError):
+                await answer.produce(_Nobody())
+        else:
+            await answer.produce(self)
+            self.transport.write(b"0\r\n\r\n")
         if not keep_alive:
             self.transport.close()
 
