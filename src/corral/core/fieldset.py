@@ -87,7 +87,7 @@ def _subtract(a: FieldSet, b: FieldSet) -> FieldSet | None:
 
 def _subtract_children(a: FieldSet, b: FieldSet) -> FieldSet:
     result = a
-    for step in b if len(b) < len(a) else list(a):
+    for step in b if len(b) < len(a) else a:
         if step == _HERE or step not in a or step not in b:
             continue
         rest = _subtract(a[step], b[step])

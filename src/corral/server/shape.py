@@ -46,6 +46,8 @@ class Shape:
         self._decoder: Decoder = decoder_of(self._go_type or _METADATA)
         self._metadata_decoder: Decoder = decoder_of(_METADATA)
         self._status_decoder = _status_decoder(self._go_type)
+        self._clean_status: Obj | None = None
+        """The last status that was read and fits the schema beyond doubt."""
         self._empty: Obj | None = None
 
     @cached_property
@@ -98,8 +100,8 @@ class Shape:
                 status = self._status_decoder(status, met)
             elif not self._is_clean_status(status):
                 return None
-            elif not owned:
-                status = private_copy(status)
+            else:
+                status = self._clean_status = status if owned else private_copy(status)
             found = {"metadata": self._read_metadata(metadata, old["metadata"], met), "status": status}
         except DecodeError:
             return None
@@ -146,7 +148,8 @@ class Shape:
 
     def check_status(self, obj: Obj, old: Obj) -> list[Cause]:
         """What is wrong with a changed status."""
-        causes = [] if self._go_type else self.schema.validate_status(obj, old)
+        clean = obj.get("status") is self._clean_status
+        causes = [] if self._go_type else self.schema.validate_status(obj, old, clean=clean)
         return causes or self.kind.validate_status(obj, old)
 
     def unreadable(self, why: str) -> BadRequest:
