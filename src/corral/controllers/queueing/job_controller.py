@@ -426,7 +426,8 @@ class JobController:
             spec.pop("maximumExecutionTimeSeconds", None)
             if limit is not None:
                 spec["maximumExecutionTimeSeconds"] = limit
-        name = workload_priority_class(job)
+        # A prebuilt Workload keeps the priority that whoever built it gives it, as the manager of a fleet does.
+        name = "" if prebuilt_workload(job) else workload_priority_class(job)
         held = spec.get("priorityClassRef") or {}
         if name and (held.get("name") != name or held.get("kind") != "WorkloadPriorityClass"):
             try:
