@@ -10,12 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from corral.cli.main import corral
+from corral.client import kubeconfig as kubeconfig_files
 from corral.controllers.queueing.setup import Queueing
+from corral.core.errors import ApiError
+from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.kinds.registry import native_kinds
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 
 Run = Callable[..., Awaitable[str]]
 
@@ -39,16 +44,36 @@ async def serve(tmp_path: Path, scenario: Callable[[EmbeddedApi, Run], Awaitable
     kubeconfig = tmp_path / "kubeconfig"
     embedded.server.write_kubeconfig(kubeconfig)
 
-    async def run(*words: str, code: int = 0) -> str:
+    async def run(*words: str, code: int = 0, kubeconfig: Path = kubeconfig) -> str:
         arguments = [*words, "--kubeconfig", str(kubeconfig)]
         result = await asyncio.to_thread(CliRunner().invoke, corral, arguments)
         assert result.exit_code == code, f"{result.output} {result.exception!r}"
+        if isinstance(result.exception, ApiError):
+            return str(result.exception)
         return result.output
 
     try:
         await scenario(embedded, run)
     finally:
         await embedded.stop()
+
+
+async def user_with(embedded: EmbeddedApi, folder: Path, role: str) -> Path:
+    """The kubeconfig of a service account that has a ClusterRole in its namespace only."""
+    client = embedded.client
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "alice", "namespace": "default"}})
+    binding: Obj = {
+        "metadata": {"name": "alice", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "alice", "namespace": "default"}],
+    }
+    await client.create(ROLE_BINDINGS, binding)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = await client.create_subresource(SERVICE_ACCOUNTS, "alice", "default", "token", request)
+    admin = kubeconfig_files.access(kubeconfig_files.load(folder / "kubeconfig"))
+    document = kubeconfig_files.document_for("alice", admin.server, admin.ca, token=answer["status"]["token"])
+    kubeconfig_files.write(document, folder / "alice")
+    return folder / "alice"
 
 
 async def until(test: Callable[[], Awaitable[bool]]) -> None:

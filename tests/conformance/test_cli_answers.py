@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.conformance.served_cli import JOBS, Run, job, serve, until
+from tests.conformance.served_cli import JOBS, Run, job, serve, until, user_with
 
+from corral.controllers.queueing.installed import CLUSTER_ROLES, ROLES
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.kinds.core import NAMESPACES
 
@@ -161,5 +162,38 @@ async def test_a_workload_is_also_called_by_its_job(tmp_path: Path) -> None:
         assert "kind: Workload" in await run("workload", "describe", "job/train")
         assert (await run("workload", "pods", "job/train")).split() == ["NAME", "STATUS", "CLUSTER", "AGE"]
         assert "write KIND/NAME" in await run("workload", "pods", code=2)
+
+    await serve(tmp_path, scenario)
+
+
+async def test_a_user_who_may_only_see_their_queue_is_answered_as_well(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=1")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await embedded.client.create(JOBS, job("first", "1"))
+        await says(run, "ADMITTED", "workload", "list", "--status", "admitted")
+        await embedded.client.create(JOBS, job("second", "1"))
+        await embedded.client.create(JOBS, job("typo", "1", "ql"))
+        await says(run, "1 more needed", "explain", "job/second")
+        await says(run, "1 waiting", "explain", "lq/lq")
+        rules = ROLES["kueue-batch-user-role"]
+        await embedded.client.create(CLUSTER_ROLES, {"metadata": {"name": "user"}, "rules": rules})
+        alice = await user_with(embedded, tmp_path, "user")
+        told = await run("explain", "job/second", kubeconfig=alice)
+        assert "1 more needed" in told
+        assert "it is the next in ClusterQueue team" in told
+        assert "namespace default has the queue lq" in await run("explain", "job/typo", kubeconfig=alice)
+        assert "did you mean second?" in await run("explain", "job/secnd", kubeconfig=alice, code=1)
+        listed = await run("workload", "list", "--status", "pending", "--for", "job/second", kubeconfig=alice)
+        assert listed.splitlines()[1].split()[3:7] == ["lq", "team", "PENDING", "0"]
+        assert (await run("queue", "list", "-n", "default")).splitlines()[3].split()[:2] == ["NAME", "CLUSTERQUEUE"]
+        queues = await run("queue", "list", kubeconfig=alice)
+        assert "clusterqueues.kueue.x-k8s.io is forbidden" in queues
+        assert "lq     team" in queues
+        queue = await run("explain", "lq/lq", kubeconfig=alice)
+        assert "ClusterQueue team is not yours to see" in queue
+        assert "0       default     job-second-" in queue
+        assert "cannot patch resource" in await run("queue", "stop", "lq", kubeconfig=alice, code=1)
 
     await serve(tmp_path, scenario)

@@ -7,7 +7,7 @@ import click
 from corral.cli.printing import print_table
 from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.errors import ApiError, NotFound
+from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
 
@@ -28,6 +28,10 @@ def describe_queue(client: SyncClient, queue: Obj) -> None:
         _describe_cluster_queue(client, client.get(CLUSTER_QUEUES, target), of=queue)
     except NotFound:
         click.echo(f"  -> ClusterQueue {target} does not exist: create it.")
+    except Forbidden:
+        click.echo(f"  ClusterQueue {target} is not yours to see; this is what its LocalQueue uses of it:")
+        print_table(("FLAVOR", "RESOURCE", "RESERVED"), [(one[0], one[1], one[2]) for one in _use_rows(queue)])
+        _print_waiting(client, f"namespaces/{namespace_of(queue)}/localqueues/{name_of(queue)}", None)
 
 
 def _describe_cluster_queue(client: SyncClient, queue: Obj, of: Obj | None = None) -> None:
@@ -44,7 +48,11 @@ def _describe_cluster_queue(client: SyncClient, queue: Obj, of: Obj | None = Non
         if value:
             click.echo(f"  {label}: {value}")
     print_table(("FLAVOR", "RESOURCE", "QUOTA", "RESERVED", "BORROWED", "LIMIT"), _quota_rows(queue))
-    waiting = _waiting(client, queue, of)
+    _print_waiting(client, f"clusterqueues/{name_of(queue)}", of)
+
+
+def _print_waiting(client: SyncClient, asked: str, of: Obj | None) -> None:
+    waiting = _waiting(client, asked, of)
     if waiting:
         click.echo()
         print_table(("AHEAD", "NAMESPACE", "WORKLOAD", "WAITS FOR"), waiting)
@@ -66,6 +74,14 @@ def _feeders(client: SyncClient, name: str) -> list[str]:
     except ApiError:
         return []  # those of other namespaces are not everybody's to see
     return [f"{namespace_of(one)}/{name_of(one)}" for one in queues if spec_of(one).get("clusterQueue") == name]
+
+
+def _use_rows(queue: Obj) -> list[tuple[str, str, str]]:
+    return [
+        (str(flavor["name"]), str(resource["name"]), str(resource.get("total", "0")))
+        for flavor in status_of(queue).get("flavorsReservation") or []
+        for resource in flavor.get("resources") or []
+    ]
 
 
 def _quota_rows(queue: Obj) -> list[tuple[object, ...]]:
@@ -93,9 +109,9 @@ def _quota_rows(queue: Obj) -> list[tuple[object, ...]]:
     return rows
 
 
-def _waiting(client: SyncClient, queue: Obj, of: Obj | None) -> list[tuple[object, ...]]:
+def _waiting(client: SyncClient, asked: str, of: Obj | None) -> list[tuple[object, ...]]:
     """Who waits and how many are ahead of them: of the whole ClusterQueue, or of one LocalQueue."""
-    path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{name_of(queue)}/pendingworkloads"
+    path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/{asked}/pendingworkloads"
     try:
         items = client.call("GET", path).get("items") or []
     except ApiError:

@@ -13,11 +13,11 @@ from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.placed import member_client, placements_of
 from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.errors import ApiError, NotFound
+from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.explain import explain as explain_workload
-from corral.fleet.lookup import PODS, events_of, pods_of, workload_of
+from corral.fleet.lookup import PODS, events_of, pods_of, visible, workload_of
 from corral.fleet.surroundings import surroundings_of
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -66,7 +66,7 @@ def _explain(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -
     if not _is_job(resource):
         click.echo(f"{resource.kind} {name_of(obj)} is not a job; `corral explain` tells about jobs, pods and queues.")
         return True
-    pods = pods_of(client, resource, obj, namespace)
+    pods = _pods(client, resource, obj, namespace)
     queued = [(pod, found) for pod in pods if (found := workload_of(client, PODS, pod, namespace)) is not None]
     for pod, found in queued:
         _tell(client, PODS, pod, found, namespace)
@@ -114,7 +114,7 @@ def _tell(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, names
     click.echo(f"{resource.kind} {name_of(obj)}: {found.headline}")
     advice = found.advice
     if conditions.is_true(workload, "Admitted") and not conditions.is_true(workload, "Finished"):
-        pods = pods_of(client, resource, obj, namespace) if resource.kind != "Workload" else []
+        pods = _pods(client, resource, obj, namespace)
         for trouble in _troubles(pods):
             click.echo(f"  {trouble}")
         if not status_of(workload).get("clusterName") and any(map(_unscheduled, pods)) and not _has_nodes(client):
@@ -123,6 +123,14 @@ def _tell(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, names
         click.echo(f"  {fact}")
     if advice:
         click.echo(f"  -> {advice}")
+
+
+def _pods(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[Obj]:
+    """The pods of a job, as far as the user may see them."""
+    try:
+        return pods_of(client, resource, obj, namespace) if resource.kind != "Workload" else []
+    except Forbidden:
+        return []
 
 
 def _has_nodes(client: SyncClient) -> bool:
@@ -203,7 +211,7 @@ def _unqueued_advice(client: SyncClient, kind: str, has_queue: bool, refused: li
     if not has_queue:
         return f"Set the label {QUEUE_LABEL} when you create it, and it is queued."
     if refused and refused[0].get("reason") == "WorkloadPriorityClassNotFound":
-        names = [name_of(item) for item in client.list(PRIORITY_CLASSES)["items"]]
+        names = [name_of(item) for item in visible(client, PRIORITY_CLASSES)]
         known = f"name one of {shortened(names)} in the label {PRIORITY_LABEL}" if names else "leave the label away"
         return f"Create the WorkloadPriorityClass, or {known}."
     if refused:

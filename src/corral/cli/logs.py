@@ -18,7 +18,7 @@ from corral.cli.placed import member_client, placements_of
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.errors import ApiError, NotFound
+from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.fleet.lookup import PODS, pods_of, workload_of
@@ -106,8 +106,15 @@ def _where(
             clients[cluster] = worker_client(client, cluster, kueue_namespace)
         return clients[cluster]
 
+    def on_or_here(cluster: str) -> SyncClient:
+        """Credentials of workers are not everybody's to read; Corral's own manager shows the pods of workers itself."""
+        try:
+            return on(cluster)
+        except Forbidden:
+            return client
+
     if workload is not None:
-        there = on(_cluster_of(workload))
+        there = on_or_here(_cluster_of(workload))
         try:
             found = [(there, pod) for pod in pods_of(there, resource, obj, namespace)]
         except NotFound:
@@ -115,7 +122,7 @@ def _where(
         # The manager may still show what its worker has removed.
         return found or [(client, pod) for pod in pods_of(client, resource, obj, namespace)]
     pods = pods_of(client, resource, obj, namespace)
-    return [(on(_cluster_of(workload_of(client, PODS, pod, namespace))), pod) for pod in pods]
+    return [(on_or_here(_cluster_of(workload_of(client, PODS, pod, namespace))), pod) for pod in pods]
 
 
 def _members(hub: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[str]:
@@ -160,7 +167,7 @@ def worker_client(manager: SyncClient, cluster: str, namespace: str) -> SyncClie
         raise click.ClickException(f"the kubeconfig of cluster {cluster} is a file of the manager; use its own context")
     try:
         secret = manager.get(SECRETS, str(source["location"]), namespace)
-    except ApiError as error:
+    except NotFound as error:
         raise click.ClickException(f"the kubeconfig of cluster {cluster} cannot be read: {error}") from error
     document = yaml.safe_load(base64.b64decode(secret["data"]["kubeconfig"]))
     return SyncClient(kubeconfig.access(document, origin=f"kubeconfig of cluster {cluster}"))

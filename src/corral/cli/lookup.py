@@ -8,10 +8,10 @@ from difflib import get_close_matches
 import click
 
 from corral.client.sync import SyncClient
-from corral.core.errors import ApiError, NotFound
+from corral.core.errors import NotFound
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
-from corral.fleet.lookup import discover, find_resource
+from corral.fleet.lookup import discover, find_resource, visible
 
 HOW_TO_NAME = "write KIND/NAME, for example job/train or pytorchjob/mnist"
 MAX_NAMES = 8
@@ -38,10 +38,7 @@ def get_named(client: SyncClient, resource: Resource, name: str, namespace: str 
 
 def instead_of(client: SyncClient, resource: Resource, name: str, namespace: str = "") -> str:
     """What there is where an object of that name is not: the namespace that has it, similar names, or all names."""
-    try:
-        items = client.list(resource)["items"]
-    except ApiError:
-        return ""  # of a kind that is not served, or not ours to list
+    items = visible(client, resource, namespace)
     elsewhere = sorted(namespace_of(item) for item in items if name_of(item) == name)
     if elsewhere:
         return f"; there is one in namespace {_or(elsewhere)}: add -n {elsewhere[0]}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from corral.cli.options import kubeconfig_file
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
-from corral.core.errors import NotFound
+from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, name_of, status_of
 from corral.core.resource import Resource
 
@@ -36,8 +36,8 @@ def placements_of(client: SyncClient, kind: str, name: str, namespace: str) -> l
     for resource in (CLUSTER_PLACEMENTS, PLACEMENTS):
         try:
             items = client.list(resource, namespace if resource.namespaced else "")["items"]
-        except NotFound:
-            continue  # not a hub
+        except (NotFound, Forbidden):
+            continue  # not a hub, or placements are not the user's to see
         for item in items:
             taken = status_of(item).get("selectedResources") or []
             if (kind, name, namespace) in [

@@ -15,7 +15,7 @@ from corral.cli.options import client_of, cluster_options, namespace_of
 from corral.cli.printing import age, print_table
 from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.errors import NotFound
+from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.fleet.lookup import events_of
@@ -255,13 +255,23 @@ def _say(resource: Resource, name: str, what: str, dry_run: bool = False) -> Non
 
 
 @queue.group("list", cls=AliasGroup, invoke_without_command=True)
+@cluster_options
 @click.pass_context
-def list_group(context: click.Context) -> None:
-    """List queues or flavors; without a kind, the queues of all namespaces."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_cluster_queues)
-        click.echo()
-        context.invoke(list_local_queues, all_namespaces=True)
+def list_group(ctx: click.Context, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+    """List queues or flavors; without a kind, the queues of all namespaces, or of that of -n."""
+    where = {"namespace": namespace, "context": context, "kubeconfig_path": kubeconfig_path}
+    if ctx.invoked_subcommand is not None:
+        ctx.default_map = {ctx.invoked_subcommand: where}
+        return
+    try:
+        ctx.invoke(list_cluster_queues, **where)
+    except Forbidden as error:
+        click.echo(f"# {error}", err=True)
+    click.echo()
+    try:
+        ctx.invoke(list_local_queues, all_namespaces=not namespace, **where)
+    except Forbidden:
+        ctx.invoke(list_local_queues, **where)
 
 
 @list_group.command("clusterqueue")
@@ -374,8 +384,7 @@ def _target(
 
 def _only_one(client: SyncClient, name: str, namespace: str, among: tuple[Resource, ...]) -> tuple[Resource, str, str]:
     """The one thing of that name."""
-    known = {one: [name_of(item) for item in client.list(one, namespace)["items"]] for one in among if one.namespaced}
-    known |= {one: [name_of(item) for item in client.list(one)["items"]] for one in among if not one.namespaced}
+    known = {one: [name_of(item) for item in _seen(client, one, namespace)] for one in among}
     found = [one for one, names in known.items() if name in names]
     if len(found) > 1:
         both = " and ".join(f"a {one.kind}" for one in found)
@@ -386,6 +395,15 @@ def _only_one(client: SyncClient, name: str, namespace: str, among: tuple[Resour
             f"nothing is called {name} in namespace {namespace}; there are {'; '.join(there) or 'no queues at all'}"
         )
     return found[0], name, namespace if found[0].namespaced else ""
+
+
+def _seen(client: SyncClient, resource: Resource, namespace: str) -> list[Obj]:
+    """Those of a namespace, or of the cluster; a user who may not see them means none of them."""
+    try:
+        items: list[Obj] = client.list(resource, namespace if resource.namespaced else "")["items"]
+    except Forbidden:
+        return []
+    return items
 
 
 @queue.command()

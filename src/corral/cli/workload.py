@@ -13,8 +13,20 @@ from corral.cli.printing import age, print_table
 from corral.cli.queue import now, print_description
 from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.errors import ApiError, NotFound
-from corral.core.meta import Obj, is_owned_by, labels_of, name_of, owner_references_of, spec_of, status_of, uid_of
+from corral.core.errors import ApiError, Forbidden, NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    is_owned_by,
+    key_of,
+    labels_of,
+    name_of,
+    owner_references_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from corral.core.meta import namespace_of as namespace_of_object
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
 from corral.fleet.lookup import PODS, WORKLOADS, pods_of, workload_of
@@ -125,28 +137,35 @@ def _cluster_queues(client: SyncClient, namespace: str) -> dict[tuple[str, str],
 
 
 class _Positions:
-    """Places in ClusterQueues, asked for once per queue."""
+    """Places in ClusterQueues, asked for once per queue: of the ClusterQueue, or of a LocalQueue where only that is the
+    user's to see."""
 
     def __init__(self, client: SyncClient) -> None:
         self._client = client
-        self._known: dict[str, dict[tuple[str, str], int]] = {}
+        self._known: dict[str, dict[Key, int] | None] = {}
 
     def of(self, queue: str, item: Obj) -> object:
         if not queue:
             return ""
-        if queue not in self._known:
-            self._known[queue] = self._load(queue)
-        return self._known[queue].get((item["metadata"]["namespace"], name_of(item)), "")
+        places = self._at(f"clusterqueues/{queue}")
+        if places is None:
+            places = self._at(f"namespaces/{namespace_of_object(item)}/localqueues/{wl.queue_of(item)}")
+        return (places or {}).get(key_of(item), "")
 
-    def _load(self, queue: str) -> dict[tuple[str, str], int]:
-        path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads"
+    def _at(self, asked: str) -> dict[Key, int] | None:
+        if asked not in self._known:
+            self._known[asked] = self._load(asked)
+        return self._known[asked]
+
+    def _load(self, asked: str) -> dict[Key, int] | None:
+        path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/{asked}/pendingworkloads"
         try:
             items = self._client.call("GET", path).get("items") or []
+        except Forbidden:
+            return None
         except ApiError:
             return {}  # no visibility API, no positions
-        return {
-            (item["metadata"]["namespace"], item["metadata"]["name"]): item["positionInClusterQueue"] for item in items
-        }
+        return {key_of(item): item["positionInClusterQueue"] for item in items}
 
 
 def _workload_named(client: SyncClient, name: str, namespace: str) -> Obj:

@@ -161,6 +161,12 @@ class SyncClient:
             raise _error(content, response.status)
         return connection, response
 
+    def close(self) -> None:
+        """Let go of the connection of the last call; the client can still be used."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
     def _take(self, timeout: float | None) -> http.client.HTTPConnection | None:
         """The connection of the last call, for calls that follow closely; streams have their own."""
         kept, self._kept = self._kept, None

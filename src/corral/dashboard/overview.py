@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.client.sync import SyncClient
 from corral.core import conditions
-from corral.core.errors import ApiError, Forbidden, NotFound
+from corral.core.errors import ApiError
 from corral.core.meta import (
     Key,
     Obj,
@@ -18,6 +18,7 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.decide.explain import Surroundings, explain
+from corral.fleet.lookup import visible
 from corral.jobs import workload as wl
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RESOURCE_PLACEMENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
@@ -54,12 +55,8 @@ def overview(client: SyncClient) -> Obj:
 
 
 def _items(client: SyncClient, resource: Resource) -> list[Obj]:
-    """All of a kind; none where it is not served or not ours to see."""
-    try:
-        items: list[Obj] = client.list(resource)["items"]
-    except (NotFound, Forbidden):
-        return []
-    return items
+    """All of a kind that is ours to see; none where it is not served."""
+    return visible(client, resource, client.access.namespace)
 
 
 def _positions(client: SyncClient, queues: dict[str, Obj]) -> Positions:
@@ -84,8 +81,9 @@ def _job(
     target = str(spec_of(local).get("clusterQueue") or "") if local else ""
     cluster = str(status_of(workload).get("clusterName") or "")
     position = positions.get(key_of(workload))
+    unseen = {"metadata": {"name": target}} if not queues else None  # there, perhaps, but not ours to see
     around = Surroundings(
-        local, queues.get(target), position, queues=list(local_queues.values()), worker=workers.get(cluster)
+        local, queues.get(target, unseen), position, queues=list(local_queues.values()), worker=workers.get(cluster)
     )
     owner: Obj = next(iter(owner_references_of(workload)), {})
     told = explain(workload, around)

@@ -6,6 +6,7 @@ user of the kubeconfig may see.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,6 +39,8 @@ QUESTIONS: dict[str, Callable[[SyncClient, Query], Any]] = {
     "/api/logs": lambda client, query: logs(client, query["namespace"], query["pod"], query.get("container", "")),
 }
 
+NEEDED = {"/api/job": ("namespace", "workload"), "/api/logs": ("namespace", "pod")}
+
 
 def make_server(access: Access, host: str, port: int) -> ThreadingHTTPServer:
     """A server for the page over one cluster; `serve_forever` runs it."""
@@ -51,15 +54,19 @@ def make_server(access: Access, host: str, port: int) -> ThreadingHTTPServer:
                 name, kind = STATIC[target.path]
                 self._answer(200, kind, files("corral.dashboard").joinpath(name).read_bytes())
             elif target.path in QUESTIONS:
-                self._ask(QUESTIONS[target.path], dict(parse_qsl(target.query)))
+                query = dict(parse_qsl(target.query))
+                missing = [name for name in NEEDED.get(target.path, ()) if name not in query]
+                if missing:
+                    self._answer(400, "text/plain", f"the question lacks {missing[0]!r}\n".encode())
+                else:
+                    self._ask(QUESTIONS[target.path], query)
             else:
                 self._answer(404, "text/plain", b"there is no such page\n")
 
         def _ask(self, question: Callable[[SyncClient, Query], Any], query: Query) -> None:
+            client = SyncClient(access)
             try:
-                answer = question(SyncClient(access), query)
-            except KeyError as error:
-                self._answer(400, "text/plain", f"the question lacks {error}\n".encode())
+                answer = question(client, query)
             except ApiError as error:
                 self._answer(error.code if error.code >= 400 else 502, "text/plain", f"{error}\n".encode())
             else:
@@ -67,6 +74,8 @@ def make_server(access: Access, host: str, port: int) -> ThreadingHTTPServer:
                     self._answer(200, "text/plain", answer)
                 else:
                     self._answer(200, "application/json", json.dumps(answer).encode())
+            finally:
+                client.close()
 
         def _answer(self, code: int, kind: str, body: bytes) -> None:
             self.send_response(code)
@@ -76,8 +85,9 @@ def make_server(access: Access, host: str, port: int) -> ThreadingHTTPServer:
                 "Content-Length": str(len(body)),
             }.items():
                 self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            with contextlib.suppress(ConnectionError):  # whoever asked may have gone
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing: the page asks every few seconds."""

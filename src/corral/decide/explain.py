@@ -177,13 +177,13 @@ def _waiting(workload: Obj, around: Surroundings) -> Explanation:
         advice = f"`corral queue resume localqueue {_argument(around.local_queue)}` lets it admit again."
         return Explanation(f"Waiting: LocalQueue {queue} is stopped.", advice=advice)
     target = spec_of(around.local_queue).get("clusterQueue")
-    if around.cluster_queue is None:
+    if target and around.cluster_queue is None:
         return Explanation(f"Waiting: ClusterQueue {target} does not exist.", advice=f"Create ClusterQueue {target}.")
-    active = conditions.find(around.cluster_queue, "Active")
+    active = conditions.find(around.cluster_queue or {}, "Active")
     if active and active.get("status") == "False":
         text = f"Waiting: ClusterQueue {target} is not active: {active.get('message')}"
         resume = f"`corral queue resume clusterqueue {target}` lets it admit again."
-        return Explanation(text, advice=resume if _is_stopped(around.cluster_queue) else _advice(text))
+        return Explanation(text, advice=resume if _is_stopped(around.cluster_queue or {}) else _advice(text))
     unseen = "others are before it" if around.position else "it has not been looked at yet"
     why = _message(workload, "QuotaReserved") or unseen
     place = () if around.position is None else (_place(around.position, str(target)),)

@@ -50,6 +50,19 @@ def discover(client: SyncClient) -> list[tuple[Resource, set[str]]]:
     return found
 
 
+def visible(client: SyncClient, resource: Resource, namespace: str = "") -> list[Obj]:
+    """Objects of a kind in all namespaces, only in `namespace` where others are not the user's to see, else none."""
+    for where in ("", namespace) if resource.namespaced and namespace else ("",):
+        try:
+            items: list[Obj] = client.list(resource, where)["items"]
+            return items
+        except Forbidden:
+            continue
+        except NotFound:
+            break  # the kind is not served
+    return []
+
+
 def pods_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[Obj]:
     """The pods of an object: itself, or those it owns directly or through others.
 
@@ -104,7 +117,10 @@ def workload_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str
 
 
 def events_of(client: SyncClient, obj: Obj, namespace: str) -> list[Obj]:
-    """What was told about an object."""
+    """What was told about an object, as far as the user may see it."""
     selector = f"involvedObject.name={name_of(obj)},involvedObject.kind={obj['kind']}"
-    items: list[Obj] = client.list(EVENTS, namespace, fields=selector)["items"]
+    try:
+        items: list[Obj] = client.list(EVENTS, namespace, fields=selector)["items"]
+    except Forbidden:
+        return []
     return items

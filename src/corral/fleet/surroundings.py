@@ -6,10 +6,10 @@ import json
 
 from corral.client.sync import SyncClient
 from corral.core.errors import ApiError, Forbidden, NotFound
-from corral.core.meta import Obj, name_of, owner_references_of, spec_of, status_of, uid_of
+from corral.core.meta import Obj, key_of, namespace_of, owner_references_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.explain import Surroundings
-from corral.fleet.lookup import WORKLOADS, events_of
+from corral.fleet.lookup import WORKLOADS, events_of, visible
 
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
@@ -25,28 +25,19 @@ def surroundings_of(client: SyncClient, workload: Obj, namespace: str) -> Surrou
     return Surroundings(
         local,
         queue,
-        _position(client, name, namespace, name_of(workload)) if queue else None,
+        position_of(client, name, workload) if queue else None,
         events,
-        queues=[] if local else _list(client, LOCAL_QUEUES, namespace),
+        queues=[] if local else visible(client, LOCAL_QUEUES, namespace),
         worker=_get(client, MULTI_KUEUE_CLUSTERS, str(status_of(workload).get("clusterName") or ""), ""),
         jobs=_jobs_by_workload(client, namespace) if "(UID: " in json.dumps([workload, *events]) else {},
     )
 
 
 def _jobs_by_workload(client: SyncClient, namespace: str) -> dict[str, str]:
-    owners = ((uid_of(one), next(iter(owner_references_of(one)), None)) for one in _list(client, WORKLOADS, namespace))
+    owners = (
+        (uid_of(one), next(iter(owner_references_of(one)), None)) for one in visible(client, WORKLOADS, namespace)
+    )
     return {uid: f"{owner['kind']} {owner['name']}" for uid, owner in owners if owner}
-
-
-def _list(client: SyncClient, resource: Resource, namespace: str) -> list[Obj]:
-    """What there is in all namespaces; in this one where others are not ours to see."""
-    for where in ("", namespace):
-        try:
-            items: list[Obj] = client.list(resource, where)["items"]
-            return items
-        except Forbidden:
-            continue
-    return []
 
 
 def _get(client: SyncClient, resource: Resource, name: str, namespace: str) -> Obj | None:
@@ -54,18 +45,25 @@ def _get(client: SyncClient, resource: Resource, name: str, namespace: str) -> O
         return None
     try:
         return client.get(resource, name, namespace)
-    except (NotFound, Forbidden):
+    except NotFound:
         return None
+    except Forbidden:
+        return {"metadata": {"name": name, "namespace": namespace}}  # it may well be there
 
 
-def _position(client: SyncClient, queue: str, namespace: str, workload: str) -> int | None:
-    path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads"
-    try:
-        items = client.call("GET", path, {"limit": "100000"}).get("items") or []
-    except ApiError:
-        return None  # the visibility API is optional
-    for item in items:
-        metadata = item.get("metadata") or {}
-        if metadata.get("name") == workload and metadata.get("namespace") == namespace:
-            return int(item.get("positionInClusterQueue", 0))
+def position_of(client: SyncClient, queue: str, workload: Obj) -> int | None:
+    """How many are before a Workload in its ClusterQueue; None when that cannot be known."""
+    local = f"namespaces/{namespace_of(workload)}/localqueues/{spec_of(workload).get('queueName')}"
+    for asked in (f"clusterqueues/{queue}", local):
+        path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/{asked}/pendingworkloads"
+        try:
+            items = client.call("GET", path, {"limit": "100000"}).get("items") or []
+        except Forbidden:
+            continue  # users may see their own queue only
+        except ApiError:
+            return None  # the visibility API is optional
+        for item in items:
+            if key_of(item) == key_of(workload):
+                return int(item.get("positionInClusterQueue", 0))
+        return None
     return None
