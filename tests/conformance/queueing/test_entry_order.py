@@ -6,10 +6,10 @@ import pytest
 from scenario import Scenario, at
 
 from corral.core.meta import Key, Obj
-from corral.decide.queueing.cycle import _to_reserve
 from corral.decide.queueing.fairness import Share
 from corral.decide.queueing.model import FlavorResource
 from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.turns import quota_due
 from corral.testing.queueing import EPOCH, make_workload
 
 TREE = """
@@ -267,7 +267,7 @@ def test_a_preemptor_without_candidates_reserves(name: str) -> None:
     assert entry.assignment is not None
     entry.assignment.borrows = 0
     entry.usage = {FlavorResource("default", "cpu"): int(wanted[4:]) * 1000}
-    assert _to_reserve(entry) == {FlavorResource("default", "cpu"): expected * 1000}
+    assert quota_due(entry) == {FlavorResource("default", "cpu"): expected * 1000}
 
 
 def test_a_borrowing_preemptor_reserves_up_to_its_borrowing_limit() -> None:
@@ -287,4 +287,4 @@ def test_a_borrowing_preemptor_reserves_up_to_its_borrowing_limit() -> None:
         assert entry.assignment is not None
         entry.assignment.borrows = 1
         entry.usage = {FlavorResource("default", "cpu"): 8000}
-        assert _to_reserve(entry) == {FlavorResource("default", "cpu"): expected}
+        assert quota_due(entry) == {FlavorResource("default", "cpu"): expected}

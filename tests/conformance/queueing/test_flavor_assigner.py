@@ -9,7 +9,7 @@ from flavor_notation import Case, check, over, pods, require, short
 from scenario import Scenario
 
 from corral.decide.queueing.assignment import Fit
-from corral.decide.queueing.flavors import Rank, is_preferred, tries_next
+from corral.decide.queueing.fungibility import Rank, is_preferred, tries_next
 from corral.decide.queueing.model import Fungibility
 from corral.decide.queueing.partial import reduced_counts
 from corral.decide.queueing.settings import QueueingSettings

@@ -6,6 +6,7 @@ Start at `state.QueueingState`: feed it API objects as they change, ask it for t
 - what an object says: `decode`; for Workloads `surroundings`, `workload` and `podsets`
 - what changes on an event: `intake` for Workloads, which moves them between `waiting` and `bookings`; `upkeep` says
   who gets another chance and `activity` which queues can admit
-- what is decided: `cycle`, which asks `nomination` (`flavors`, `preemption`, `fair_preemption`) and returns a `plan`
+- what is decided: `cycle`, where `nomination` (`flavors`, `preemption`, `fair_preemption`) finds room and victims for
+  the heads of queues and `turns` admits them, preempts for them or lets them wait; a `plan` comes out
 - what is asked: `questions`, answered by `views` and `explain`
 """

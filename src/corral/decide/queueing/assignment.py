@@ -204,7 +204,7 @@ class Assignment:
     @property
     def considered(self) -> str:
         """The flavors that were passed over, in the words of the QuotaReserved event."""
-        return " | ".join(text for text in map(_considered, self.pod_sets) if text)
+        return " | ".join([text for text in map(_considered, self.pod_sets) if text])
 
     def columns_needing_preemption(self) -> frozenset[FlavorResource]:
         return frozenset(

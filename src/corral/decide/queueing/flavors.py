@@ -11,69 +11,50 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from corral.decide.queueing.affinity import flavor_matches, untolerated_taint
-from corral.decide.queueing.amounts import format_amount, format_limit
+from corral.decide.queueing.amounts import add_into, format_amount, format_limit
 from corral.decide.queueing.assignment import Assignment, Attempt, Cursor, Fit, FlavorChoice, Mode, PodSetChoice
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
+from corral.decide.queueing.fungibility import BEST, WORST, Rank, is_preferred, tries_next
 from corral.decide.queueing.model import (
     UNCONSTRAINED,
     Amounts,
     FlavorResource,
     FlavorSpec,
-    Fungibility,
     PodSetInfo,
     ResourceGroup,
     Usage,
     WorkloadInfo,
 )
+from corral.decide.queueing.no_fit import (
+    EXCEEDS_MAX_QUOTA,
+    NO_MATCHING_FLAVOR,
+    WAITING_FOR_QUOTA,
+    merge_attempts,
+    no_fit_reason,
+    worse_reason,
+)
 from corral.decide.queueing.quota import lowest_fitting_subtree
 from corral.decide.queueing.settings import QueueingSettings
 from corral.decide.queueing.topology.matching import topology_mismatch
-
-NO_MATCHING_FLAVOR = "NoMatchingFlavor"
-EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
-WAITING_FOR_QUOTA = "WaitingForQuota"
-TOPOLOGY_FAILED = "TopologyPlacementFailed"
-_SEVERITY = {"": 0, TOPOLOGY_FAILED: 1, WAITING_FOR_QUOTA: 2, EXCEEDS_MAX_QUOTA: 3, NO_MATCHING_FLAVOR: 4}
 
 Oracle = Callable[[ClusterQueue, WorkloadInfo, FlavorResource, int], tuple[Fit, int]]
 """What preempting for one column would achieve, and how high the request would then borrow."""
 
 
-class Rank(NamedTuple):
-    """How good a flavor is for a request."""
+class _Member(NamedTuple):
+    """A pod set whose flavors are looked for."""
 
-    fit: Fit
-    borrow: int
-
-
-BEST = Rank(Fit.FIT, 0)
-WORST = Rank(Fit.NO_FIT, 2**31)
+    position: int
+    pod_set: PodSetInfo
+    choice: PodSetChoice
 
 
-def is_preferred(one: Rank, other: Rank, preference: str | None) -> bool:
-    """Is flavor `one` strictly better than `other`?
+class _Trial(NamedTuple):
+    """What one flavor would do for the resources of a group."""
 
-    A flavor without preemption candidates is below every viable one. After that the API's preference names what is
-    *weighed first*: `PreemptionOverBorrowing` looks for the least borrowing, everything else for the best fit.
-    """
-    if one.fit is Fit.NO_FIT or other.fit is Fit.NO_FIT:
-        return one.fit is not Fit.NO_FIT and other.fit is Fit.NO_FIT
-    if (one.fit is Fit.NO_CANDIDATES) is not (other.fit is Fit.NO_CANDIDATES):
-        return other.fit is Fit.NO_CANDIDATES
-    if preference == "PreemptionOverBorrowing" and one.borrow != other.borrow:
-        return one.borrow < other.borrow
-    if one.fit != other.fit:
-        return one.fit > other.fit
-    return one.borrow < other.borrow
-
-
-def tries_next(rank: Rank, fungibility: Fungibility) -> bool:
-    """Does the search go on after a flavor of this rank?"""
-    if rank.fit <= Fit.NO_CANDIDATES:
-        return True
-    if rank.fit in (Fit.PREEMPT, Fit.RECLAIM) and fungibility.when_can_preempt == "TryNextFlavor":
-        return True
-    return rank.borrow > 0 and fungibility.when_can_borrow == "TryNextFlavor"
+    choices: dict[str, FlavorChoice]
+    rank: Rank
+    attempt: Attempt
 
 
 class _Search(NamedTuple):
@@ -122,10 +103,10 @@ class FlavorAssigner:
             assignment.no_fit_reason = no_fit_reason(assignment, queue)
         return assignment
 
-    def _grouped(self, counts: Sequence[int] | None) -> list[list[tuple[int, PodSetInfo, PodSetChoice]]]:
+    def _grouped(self, counts: Sequence[int] | None) -> list[list[_Member]]:
         """Pod sets that must share flavors together, in order of first appearance."""
         covers_pods = "pods" in self.queue.groups
-        groups: dict[object, list[tuple[int, PodSetInfo, PodSetChoice]]] = {}
+        groups: dict[object, list[_Member]] = {}
         for index, pod_set in enumerate(self.info.pod_sets):
             count = pod_set.count if counts is None else counts[index]
             requests = pod_set.scaled_to(count)
@@ -138,21 +119,20 @@ class FlavorAssigner:
                 choice.delayed_topology = pod_set.delayed_topology
                 choice.topology = pod_set.topology_assignment
             group = pod_set.topology.group if pod_set.topology is not None else ""
-            groups.setdefault(group or index, []).append((index, pod_set, choice))
+            groups.setdefault(group or index, []).append(_Member(index, pod_set, choice))
         return list(groups.values())
 
-    def _assign_group(self, members: list[tuple[int, PodSetInfo, PodSetChoice]], assignment: Assignment) -> bool:
+    def _assign_group(self, members: list[_Member], assignment: Assignment) -> bool:
         """Choose for pod sets that share flavors; False ends the search for the workload."""
         if len(members) == 1:
-            requests = members[0][2].requests
+            requests = members[0].choice.requests
         else:
             requests = {}
-            for _, _, choice in members:
-                for name, amount in choice.requests.items():
-                    requests[name] = requests.get(name, 0) + amount
+            for member in members:
+                add_into(requests, member.choice.requests)
         found: dict[str, FlavorChoice] = {}
-        for _, _, choice in members:
-            found.update(choice.flavors)
+        for member in members:
+            found.update(member.choice.flavors)
         reasons: list[str] = []
         attempts: dict[str, Attempt] = {}
         groups = self.queue.groups
@@ -162,7 +142,7 @@ class FlavorAssigner:
             ):
                 continue
             search = self._search(members, requests, resource, assignment.usage)
-            _merge_attempts(attempts, search.attempts, resource, groups.get(resource))
+            merge_attempts(attempts, search.attempts, resource, groups.get(resource))
             if not search.choices:
                 self._record(members, {}, search.reasons, list(attempts.values()), assignment)
                 return False
@@ -173,7 +153,7 @@ class FlavorAssigner:
 
     def _record(
         self,
-        members: list[tuple[int, PodSetInfo, PodSetChoice]],
+        members: list[_Member],
         found: dict[str, FlavorChoice],
         reasons: list[str],
         attempts: list[Attempt],
@@ -212,7 +192,7 @@ class FlavorAssigner:
 
     def _search(
         self,
-        members: list[tuple[int, PodSetInfo, PodSetChoice]],
+        members: list[_Member],
         requests: Amounts,
         resource: str,
         assigned: Usage,
@@ -222,17 +202,14 @@ class FlavorAssigner:
         if group is None:
             return _Search({}, [f"resource {resource} unavailable in ClusterQueue"], [])
         covered = {name: amount for name, amount in requests.items() if name in group.covered}
-        fungibility = self.queue.spec.fungibility
-        fungible = self.settings.features.flavor_fungibility
         best: dict[str, FlavorChoice] = {}
         best_rank = WORST
         reasons: list[str] = []
         attempts: list[Attempt] = []
         tried = -1
-        start = 0 if self.cursor is None else self.cursor.next_index(members[0][0], resource)
-        for index in range(start, len(group.flavors)):
-            tried = index
-            name = group.flavors[index]
+        start = 0 if self.cursor is None else self.cursor.next_index(members[0].position, resource)
+        for tried in range(start, len(group.flavors)):
+            name = group.flavors[tried]
             refusal = self._refusal(name, members, group, resource)
             if refusal is not None:
                 reasons.append(refusal)
@@ -242,29 +219,37 @@ class FlavorAssigner:
             choices, rank, attempt = self._try_flavor(name, members, covered, assigned)
             reasons.extend(attempt.reasons)
             attempts.append(attempt)
-            if not fungible:
-                if rank.fit > best_rank.fit:
-                    best, best_rank = choices, rank
-                if rank.fit is Fit.FIT:
-                    break
-                continue
-            if not tries_next(rank, fungibility):
+            is_last = self._ends_search(rank)
+            if is_last or self._is_better(rank, best_rank):
                 best, best_rank = choices, rank
+            if is_last:
                 break
-            if is_preferred(rank, best_rank, fungibility.preference):
-                best, best_rank = choices, rank
-        bookmark = -1 if tried == len(group.flavors) - 1 or not fungible else tried
-        for choice in best.values():
-            choice.tried = bookmark
+        self._bookmark(best, tried, group)
         return _Search(best, [] if best_rank.fit is Fit.FIT else reasons, attempts)
+
+    def _ends_search(self, rank: Rank) -> bool:
+        if self.settings.features.flavor_fungibility:
+            return not tries_next(rank, self.queue.spec.fungibility)
+        return rank.fit is Fit.FIT
+
+    def _is_better(self, rank: Rank, best: Rank) -> bool:
+        if self.settings.features.flavor_fungibility:
+            return is_preferred(rank, best, self.queue.spec.fungibility.preference)
+        return rank.fit > best.fit
+
+    def _bookmark(self, choices: dict[str, FlavorChoice], tried: int, group: ResourceGroup) -> None:
+        """Note where the next search goes on: after the last flavor tried, or at the first when there are no more."""
+        if self.settings.features.flavor_fungibility and tried < len(group.flavors) - 1:
+            for choice in choices.values():
+                choice.tried = tried
 
     def _try_flavor(
         self,
         name: str,
-        members: list[tuple[int, PodSetInfo, PodSetChoice]],
+        members: list[_Member],
         requests: Amounts,
         assigned: Usage,
-    ) -> tuple[dict[str, FlavorChoice], Rank, Attempt]:
+    ) -> _Trial:
         """The worst rank over all resources is the flavor's; reasons of all of them are kept."""
         preference = self.queue.spec.fungibility.preference
         choices: dict[str, FlavorChoice] = {}
@@ -283,17 +268,15 @@ class FlavorAssigner:
             rank, reason, cause = self._fit(column, assigned.get(column, 0), amount)
             if reason:
                 reasons.append(reason)
-                blame = _worse_reason(blame, cause)
+                blame = worse_reason(blame, cause)
             most = max(most, rank.borrow)
             if is_preferred(worst, rank, preference):
                 worst = rank
             if worst.fit is not Fit.NO_FIT:
                 choices[resource] = FlavorChoice(name, rank.fit.mode, rank.borrow)
-        return choices, worst, Attempt(name, worst.fit, most, reasons, blame)
+        return _Trial(choices, worst, Attempt(name, worst.fit, most, reasons, blame))
 
-    def _slice_difference(
-        self, name: str, members: list[tuple[int, PodSetInfo, PodSetChoice]], resource: str, amount: int
-    ) -> tuple[int, str]:
+    def _slice_difference(self, name: str, members: list[_Member], resource: str, amount: int) -> tuple[int, str]:
         """What a slice needs beyond the one it replaces; it must keep the flavor."""
         assert self.replaced is not None
         for _, pod_set, _ in members:
@@ -333,11 +316,11 @@ class FlavorAssigner:
             return True
         return self.settings.fair_sharing and policy.reclaim_within_cohort != "Never"
 
-    def _refusal(
-        self, name: str, members: list[tuple[int, PodSetInfo, PodSetChoice]], group: ResourceGroup, resource: str
-    ) -> str | None:
+    def _refusal(self, name: str, members: list[_Member], group: ResourceGroup, resource: str) -> str | None:
         """Why a flavor is out of the question for these pods, whatever the quota."""
-        if self.nominated is not None and all(self.nominated[index].get(resource) != name for index, _, _ in members):
+        if self.nominated is not None and all(
+            self.nominated[member.position].get(resource) != name for member in members
+        ):
             return f"skipping flavor {name} as it is not found in the nomination mapping for resource {resource}"
         if self.info.allowed_flavors is not None and name not in self.info.allowed_flavors:
             return f"skipping flavor {name} due to WorkloadAllowedResourceFlavorAnnotation annotation"
@@ -357,54 +340,3 @@ class FlavorAssigner:
             if constraints is not UNCONSTRAINED and not flavor_matches(constraints, flavor):
                 return f"flavor {name} doesn't match node affinity"
         return None
-
-
-def _merge_attempts(known: dict[str, Attempt], new: list[Attempt], resource: str, group: ResourceGroup | None) -> None:
-    """Keep per flavor the worst outcome over the resources of a pod set."""
-    for attempt in new:
-        old = known.get(attempt.flavor)
-        if old is None:
-            known[attempt.flavor] = attempt
-            continue
-        known[attempt.flavor] = Attempt(
-            attempt.flavor,
-            min(old.fit, attempt.fit),
-            max(old.borrow, attempt.borrow),
-            [*old.reasons, *attempt.reasons],
-            _worse_reason(old.reason, attempt.reason),
-        )
-    if not new or group is None:
-        return
-    tried = {attempt.flavor for attempt in new}
-    for name, old in known.items():
-        if name in group.flavors and name not in tried:
-            missing = f"flavor {name} does not provide resource {resource}"
-            known[name] = Attempt(name, Fit.NO_FIT, old.borrow, [*old.reasons, missing], NO_MATCHING_FLAVOR)
-
-
-def _worse_reason(one: str, other: str) -> str:
-    return one if _SEVERITY[one] >= _SEVERITY[other] else other
-
-
-def no_fit_reason(assignment: Assignment, queue: ClusterQueue) -> str:
-    """The granular reason of a failed assignment: alternatives count by the mildest, necessities by the gravest."""
-    if assignment.mode is not Mode.NO_FIT:
-        return ""
-    overall = ""
-    for pod_set in assignment.pod_sets:
-        if pod_set.mode is not Mode.NO_FIT:
-            continue
-        if not pod_set.attempts:
-            overall = _worse_reason(overall, NO_MATCHING_FLAVOR)
-            continue
-        mildest: dict[int, str] = {}
-        for index, attempt in enumerate(pod_set.attempts):
-            if attempt.fit is not Fit.NO_FIT:
-                continue
-            groups = [at for at, group in enumerate(queue.spec.groups) if attempt.flavor in group.flavors]
-            for at in groups or [-1 - index]:
-                if at not in mildest or _SEVERITY[attempt.reason] < _SEVERITY[mildest[at]]:
-                    mildest[at] = attempt.reason
-        for reason in mildest.values():
-            overall = _worse_reason(overall, reason)
-    return overall

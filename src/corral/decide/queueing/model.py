@@ -329,7 +329,8 @@ class WorkloadInfo(msgspec.Struct, frozen=True):
 
     @property
     def failed_checks(self) -> bool:
-        return any(state in ("Retry", "Rejected") for state in self.check_states.values())
+        states = self.check_states.values()
+        return "Retry" in states or "Rejected" in states
 
     @property
     def queue_key(self) -> str:

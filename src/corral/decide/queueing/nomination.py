@@ -13,8 +13,9 @@ from corral.decide.queueing.candidates import Preemptor, Target
 from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
 from corral.decide.queueing.entry import Entry
 from corral.decide.queueing.fair_preemption import fair_targets
-from corral.decide.queueing.flavors import TOPOLOGY_FAILED, FlavorAssigner, no_fit_reason
+from corral.decide.queueing.flavors import FlavorAssigner
 from corral.decide.queueing.model import FlavorResource, Usage, WorkloadInfo
+from corral.decide.queueing.no_fit import TOPOLOGY_FAILED, no_fit_reason
 from corral.decide.queueing.partial import reduced_counts
 from corral.decide.queueing.preemption import Placement, classical_targets, give_back, possibility, take
 from corral.decide.queueing.topology.assigning import apply_placement, placement_requests, topology_usage
