@@ -17,7 +17,9 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.decide.jobs.inplace import restarts_in_place
-from corral.decide.jobs.jobset import JOB_SET_NAME, JobSetPlan, is_ours, plan_job_set
+from corral.decide.jobs.jobset import is_ours, plan_job_set
+from corral.decide.jobs.jobset_children import JOB_SET_NAME
+from corral.decide.jobs.jobset_plan import JobSetPlan
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 from corral.kinds.jobset import JOB_SETS

@@ -20,8 +20,10 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
-from corral.decide.jobs.training import RESTARTS, Look, Settings, TrainingPlan, build_group, is_ours, plan_training
+from corral.decide.jobs.training import RESTARTS, TrainingPlan, is_ours, plan_training
+from corral.decide.jobs.training_children import build_group
 from corral.decide.jobs.training_env import elastic_bounds, replicas_of
+from corral.decide.jobs.training_look import Look, Settings
 from corral.decide.jobs.training_status import is_finished
 from corral.kinds.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from corral.kinds.core import PODS, SERVICES

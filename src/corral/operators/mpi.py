@@ -22,25 +22,12 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
-from corral.decide.jobs.mpijob import (
-    AGENT,
-    AGENT_COMMAND,
-    AGENT_KEY,
-    CONFIG_DIR,
-    MpiPlan,
-    agent_env,
-    build_group,
-    config_map,
-    is_finished,
-    is_ours,
-    is_ssh_daemon,
-    is_suspended,
-    launcher_name,
-    plan_mpi,
-    service,
-)
+from corral.decide.jobs.mpi_hosts import AGENT, AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, agent_env, is_ssh_daemon
+from corral.decide.jobs.mpijob import MpiPlan, is_ours, plan_mpi
+from corral.decide.jobs.mpijob_children import build_group, config_map, is_suspended, launcher_name, service
+from corral.decide.jobs.mpijob_status import is_finished
 from corral.decide.jobs.pods import phase_of
-from corral.decide.jobs.training import Settings
+from corral.decide.jobs.training_look import Settings
 from corral.decide.jobs.training_status import REPLICA_TYPE, index_of
 from corral.kinds.batch import JOBS
 from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES

@@ -26,14 +26,9 @@ from corral.decide.jobs.raycluster import (
     RaySettings,
     is_ours,
 )
-from corral.decide.jobs.rayjob import (
-    FINALIZER,
-    Answer,
-    RayJobLook,
-    RayJobPlan,
-    asks_dashboard,
-    plan_ray_job,
-)
+from corral.decide.jobs.rayjob import FINALIZER, plan_ray_job
+from corral.decide.jobs.rayjob_plan import Answer, RayJobLook, RayJobPlan
+from corral.decide.jobs.rayjob_watch import asks_dashboard
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS
 from corral.kinds.ray import GROUP, RAY_CLUSTERS, RAY_JOBS

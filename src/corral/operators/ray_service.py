@@ -34,10 +34,7 @@ from corral.decide.jobs.raycluster import (
     is_cluster_ready,
     is_ours,
 )
-from corral.decide.jobs.rayjob import (
-    ORIGIN_KIND,
-    ORIGIN_NAME,
-)
+from corral.decide.jobs.rayjob_children import ORIGIN_KIND, ORIGIN_NAME
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.ray import GROUP, RAY_CLUSTERS, RAY_SERVICES
 from corral.operators.ownership import controlled_by, index_by_controller

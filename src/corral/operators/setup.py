@@ -8,7 +8,7 @@ from typing import Protocol
 
 from corral.core.admission import AdmissionPlugin
 from corral.decide.jobs.raycluster import RaySettings
-from corral.decide.jobs.training import Settings as TrainingSettings
+from corral.decide.jobs.training_look import Settings as TrainingSettings
 from corral.operators.admission import MayCreate, operator_plugins
 from corral.operators.appwrapper import AppWrapperController
 from corral.operators.cronjob import CronJobController

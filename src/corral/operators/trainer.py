@@ -18,17 +18,8 @@ from corral.core.meta import (
     with_status,
 )
 from corral.decide.jobs.reports import access
-from corral.decide.jobs.trainjob import (
-    SNAPSHOT_KEY,
-    compose,
-    deadline_left,
-    failed_status,
-    is_finished,
-    is_ours,
-    is_suspended,
-    snapshot_name,
-    train_job_status,
-)
+from corral.decide.jobs.trainjob import SNAPSHOT_KEY, compose, is_ours, snapshot_name
+from corral.decide.jobs.trainjob_status import deadline_left, failed_status, is_finished, is_suspended, train_job_status
 from corral.kinds.core import CONFIG_MAPS, SECRETS
 from corral.kinds.jobset import JOB_SETS
 from corral.kinds.podgroups import PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.operators.operator_stage import Controllers, Stage, play
 
 from corral.core.meta import Obj, annotations_of, labels_of
-from corral.decide.jobs.training import Settings
+from corral.decide.jobs.training_look import Settings
 from corral.kinds.core import PODS
 from corral.kinds.kubeflow import PYTORCH_JOBS
 from corral.kinds.mpi import MPI_JOBS

@@ -10,7 +10,7 @@ from tests.conformance.operators.operator_stage import Controllers, Stage, play,
 from tests.conformance.operators.test_kubeflow import controllers, env_of, job, resource
 
 from corral.core.meta import Obj
-from corral.decide.jobs.training import Settings
+from corral.decide.jobs.training_look import Settings
 from corral.kinds.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.kubeflow import JAX, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Framework

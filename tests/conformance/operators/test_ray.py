@@ -11,7 +11,7 @@ from corral.core import conditions
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, labels_of
 from corral.decide.jobs.raycluster import RaySettings
-from corral.decide.jobs.rayjob import submit_command
+from corral.decide.jobs.rayjob_children import submit_command
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.ray import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES

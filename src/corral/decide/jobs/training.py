@@ -6,19 +6,18 @@ policy says so and made again under the same name. Each has a headless service, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from corral.core import conditions
-from corral.core.meta import Obj, annotations_of, labels_of, name_of, namespace_of, owner_ref, spec_of, status_of
+from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import format_time, parse_time
 from corral.decide.jobs import gang
 from corral.decide.jobs.pods import phase_of, restarts
-from corral.decide.jobs.training_env import environment, replica_name, replicas_of, with_environment
+from corral.decide.jobs.training_children import build_pod, is_surplus, missing_services
+from corral.decide.jobs.training_env import replicas_of
+from corral.decide.jobs.training_look import Look, by_type
 from corral.decide.jobs.training_status import (
-    JOB_ROLE,
-    REPLICA_INDEX,
-    REPLICA_TYPE,
     Judge,
     count_replicas,
     exit_code,
@@ -26,36 +25,15 @@ from corral.decide.jobs.training_status import (
     is_finished,
     is_retryable,
     put,
-    type_labels,
 )
 from corral.kinds.kubeflow import (
     CONTROLLER,
-    JAX,
     MPI,
-    PADDLE,
-    PYTORCH,
-    Framework,
-    replica_specs_of,
     run_policy_of,
 )
 
 RESTARTS = "corral.dev/replica-restarts"
-INIT_SCRIPT = "err=1;for i in $(seq 100); do if nslookup {master}; then err=0 && break; fi;echo waiting for master; sleep 2; done; exit $err"
-
 Event = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the operator was started."""
-
-    domain: str = ""
-    """Cluster domain appended to host names in TF_CONFIG."""
-    init_container: bool = False
-    """Give PyTorch workers an init container that waits for the master's name; pods as processes need none."""
-    init_image: str = "alpine:3.10"
-    gang_scheduler: str = ""
-    """The scheduler that places all pods of a job together or none; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,30 +61,6 @@ def clean_policy(job: Obj) -> str:
     return str(run_policy_of(job).get("cleanPodPolicy") or spec_of(job).get("cleanPodPolicy") or "None")
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a step is decided from."""
-
-    framework: Framework
-    job: Obj
-    pods: Sequence[Obj]
-    services: Sequence[Obj]
-    now: float
-    settings: Settings
-    group: Obj | None = None
-    """The PodGroup of the job, where a gang scheduler is used."""
-
-    @property
-    def specs(self) -> dict[str, Obj]:
-        return replica_specs_of(self.framework, self.job)
-
-    def reason(self, word: str) -> str:
-        return f"{self.framework.kind}{word}"
-
-    def says(self, word: str) -> str:
-        return f"{self.framework.kind} {name_of(self.job)} is {word}."
-
-
 def plan_training(look: Look) -> TrainingPlan:
     """The next step of a training job."""
     status = _created(look)
@@ -120,20 +74,6 @@ def plan_training(look: Look) -> TrainingPlan:
     if excess:
         return _exceeded(look, status, excess, events)
     return _converge(look, status, events)
-
-
-def by_type(specs: Mapping[str, Obj], children: Sequence[Obj]) -> dict[str, list[Obj]]:
-    """Children by replica type; those of no known type are left out."""
-    names = {kind.lower(): kind for kind in specs}
-    found: dict[str, list[Obj]] = {kind: [] for kind in specs}
-    for child in children:
-        kind = names.get(labels_of(child).get(REPLICA_TYPE, ""))
-        if kind is not None:
-            found[kind].append(child)
-    return found
-
-
-# Stages of a job's life
 
 
 def _created(look: Look) -> Obj:
@@ -213,9 +153,6 @@ def _settled(counts: Obj) -> Obj:
     return result
 
 
-# Limits
-
-
 def _excess(look: Look, status: Obj) -> str:
     """Which limit the job has reached, in the words its failure is reported with."""
     policy = run_policy_of(look.job)
@@ -253,9 +190,6 @@ def _exceeded(look: Look, status: Obj, text: str, events: tuple[Event, ...]) -> 
     return TrainingPlan(status, delete_pods=doomed, delete_services=orphaned, events=news)
 
 
-# Convergence
-
-
 def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPlan:
     specs, framework = look.specs, look.framework
     members, reached = by_type(specs, look.pods), by_type(specs, look.services)
@@ -274,7 +208,7 @@ def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPla
             text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
             said.append(("Warning", "SetPodTemplateRestartPolicy", text))
         for pod in _leaving(members[kind]):
-            if _is_surplus(framework, specs, kind, pod):
+            if is_surplus(framework, specs, kind, pod):
                 delete.append(pod)
             elif phase_of(pod) == "Failed":
                 entries, gone, news = _failed_pod(look, kind, pod, entries)
@@ -289,8 +223,8 @@ def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPla
     status = Judge(framework, look.job, specs, look.now).conclude(status, members)
     announced = ("Running", "Succeeded", "Failed") if framework is MPI else ("Succeeded", "Failed")
     said += _changes(status_of(look.job).get("conditions") or [], status["conditions"], announced)
-    surplus = [service for kind in specs for service in reached[kind] if _is_surplus(framework, specs, kind, service)]
-    missing = _services(look, reached)
+    surplus = [service for kind in specs for service in reached[kind] if is_surplus(framework, specs, kind, service)]
+    missing = missing_services(look, reached)
     if gang.holds_pods_back(look.settings.gang_scheduler, look.group):
         create, missing = [], []
     if is_finished(status):
@@ -345,137 +279,3 @@ def _failed_pod(look: Look, kind: str, pod: Obj, entries: Sequence[Obj]) -> tupl
         reason, text = look.reason("Failed"), f'job "{job}" is failing because "{kind}" replica(s) failed.'
         return put(entries, "Failed", True, reason, text, look.now), False, news
     return list(entries), False, news
-
-
-# Children
-
-
-def _is_surplus(framework: Framework, specs: Mapping[str, Obj], kind: str, child: Obj) -> bool:
-    index = index_of(child)
-    return index is not None and index >= replicas_of(framework, kind, specs[kind])
-
-
-def _services(look: Look, held: Mapping[str, Sequence[Obj]]) -> list[Obj]:
-    if look.framework is MPI:
-        return []  # its launcher reaches workers by exec, not by name
-    missing = []
-    for kind, replica in look.specs.items():
-        there = {index_of(service) for service in held[kind]}
-        missing += [
-            build_service(look.framework, look.job, kind, index)
-            for index in range(replicas_of(look.framework, kind, replica))
-            if index not in there
-        ]
-    return missing
-
-
-def _has_role(framework: Framework, specs: Mapping[str, Obj], kind: str, index: int) -> bool:
-    """Whether a replica is the one that speaks for the job."""
-    if framework is JAX:
-        return index == 0
-    if framework is MPI:
-        return kind == "Launcher"
-    if kind in ("Master", "Chief"):
-        return True
-    if framework is PADDLE or "Master" in specs or "Chief" in specs:
-        return False
-    return kind == "Worker" and index == 0
-
-
-def child_labels(framework: Framework, job: Obj, specs: Mapping[str, Obj], kind: str, index: int) -> dict[str, str]:
-    labels = {**type_labels(framework, job, kind), REPLICA_INDEX: str(index)}
-    if _has_role(framework, specs, kind, index):
-        labels[JOB_ROLE] = "master"
-    return labels
-
-
-def _with_port(framework: Framework, containers: Sequence[Obj]) -> list[Obj]:
-    """The main container listens on the framework's port unless it names its own."""
-    result = []
-    for container in containers:
-        ports = container.get("ports") or []
-        if container.get("name") == framework.container and not any(
-            port.get("name") == framework.port_name for port in ports
-        ):
-            own = {"containerPort": framework.port, "name": framework.port_name, "protocol": "TCP"}
-            container = {**container, "ports": [*ports, own]}
-        result.append(container)
-    return result
-
-
-def build_pod(look: Look, kind: str, index: int) -> Obj:
-    """One replica's pod, with its name, labels, environment and restart policy."""
-    framework, job, specs, settings = look.framework, look.job, look.specs, look.settings
-    replica = specs[kind]
-    template = replica.get("template") or {}
-    metadata, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
-    env = environment(framework, job, specs, kind, index, settings.domain)
-    containers = _with_port(framework, spec.get("containers") or [])
-    spec["containers"] = with_environment(framework, containers, env)
-    policy = replica.get("restartPolicy") or framework.restart_policy
-    spec["restartPolicy"] = "Never" if policy == "ExitCode" else policy
-    if settings.init_container and framework is PYTORCH and kind == "Worker" and "Master" in specs:
-        spec["initContainers"] = [*(spec.get("initContainers") or ()), _init_container(job, settings)]
-    labels = {**(metadata.get("labels") or {}), **child_labels(framework, job, specs, kind, index)}
-    body: Obj = {
-        "name": replica_name(job, kind, index),
-        "namespace": namespace_of(job),
-        "labels": labels,
-        "ownerReferences": [owner_ref(job)],
-    }
-    if metadata.get("annotations"):
-        body["annotations"] = metadata["annotations"]
-    pod: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": body, "spec": spec}
-    if not settings.gang_scheduler:
-        return pod
-    return gang.marked(pod, settings.gang_scheduler, name_of(job), kind.lower())
-
-
-def build_group(look: Look, priority_of: gang.PriorityOf) -> Obj:
-    """The PodGroup that lets all replicas start together."""
-    members = [
-        gang.Member(replica.get("template") or {}, replicas_of(look.framework, kind, replica))
-        for kind, replica in look.specs.items()
-    ]
-    policy = run_policy_of(look.job).get("schedulingPolicy") or {}
-    body = gang.job_group(look.job, policy, members, look.settings.gang_scheduler, priority_of, default_queue="default")
-    if annotations_of(look.job):
-        body["metadata"]["annotations"] = annotations_of(look.job)
-    return body
-
-
-def _init_container(job: Obj, settings: Settings) -> Obj:
-    script = INIT_SCRIPT.format(master=replica_name(job, "Master", 0))
-    return {
-        "name": "init-pytorch",
-        "image": settings.init_image,
-        "imagePullPolicy": "IfNotPresent",
-        "resources": {
-            "limits": {"cpu": "100m", "memory": "20Mi"},
-            "requests": {"cpu": "50m", "memory": "10Mi"},
-        },
-        "command": ["sh", "-c", script],
-    }
-
-
-def build_service(framework: Framework, job: Obj, kind: str, index: int) -> Obj:
-    """The headless service of one replica, with the ports of its main container."""
-    specs = replica_specs_of(framework, job)
-    replica, labels = specs[kind], child_labels(framework, job, specs, kind, index)
-    containers = _with_port(framework, ((replica.get("template") or {}).get("spec") or {}).get("containers") or [])
-    main = next((entry for entry in containers if entry.get("name") == framework.container), {})
-    ports = [
-        {"name": port.get("name") or f"port-{port['containerPort']}", "port": port["containerPort"]}
-        for port in main.get("ports") or ()
-    ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": replica_name(job, kind, index),
-            "namespace": namespace_of(job),
-            "labels": labels,
-            "ownerReferences": [owner_ref(job)],
-        },
-        "spec": {"clusterIP": "None", "selector": labels, "ports": ports},
-    }
