@@ -39,7 +39,7 @@ ABSENT = "absent"
 ORDER = "order of conditions"
 _HASH = re.compile(r"<h\d+>")
 _WORKLOAD = re.compile(
-    r"\b((?:job|pod|jobset|trainjob|pytorchjob|tfjob|statefulset|mpijob)-[a-z0-9.-]+?)-[0-9a-f]{5}\b"
+    r"\b((?:pod|(?:[a-z]+)?job|jobset|statefulset|raycluster|rayservice|appwrapper|leaderworkerset)-[a-z0-9.-]+?)-[0-9a-f]{5}\b"
 )
 _POD_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _REPLICA_SET = re.compile(r"-(?=[a-z]*\d)[bcdfghjklmnpqrstvwxz2456789]{8,10}\b")

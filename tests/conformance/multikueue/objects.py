@@ -20,8 +20,8 @@ def whole(states: Iterable[State], set_up: Iterable[State] = ()) -> Iterator[Sta
     """The same states with whole objects; states of what was `set_up` before say what changed since."""
     known: dict[Identity, Obj] = {identity(state): state.object for state in set_up}
     states = list(states)
-    late = {identity(state) for state in states if state.event == "ADDED" and state.t >= 0}
-    settling = {key: obj for key, obj in known.items() if key in late}
+    first = {identity(state): state.event for state in reversed(states) if state.event != "EVENT" and state.t >= 0}
+    settling = {key: obj for key, obj in known.items() if first.get(key) == "ADDED"}
     for state in states:
         if state.event == "EVENT":
             yield state

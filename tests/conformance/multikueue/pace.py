@@ -18,6 +18,7 @@ LIMIT_S = 3.0
 LOOK_S = 0.25
 LATE_S = 2.0
 """How much later than recorded a running pod may be removed here."""
+FOREVER_S = 3600.0
 _SHOWN = ("phase", "exists", "spec.suspend", "spec.runPolicy.suspend", "status.ready", "status.active")
 
 
@@ -61,8 +62,10 @@ class Pace:
         if uid not in self._played:
             self._played[uid] = self._counterpart(cluster, masked(str(pod["metadata"]["name"])))
         run = self._played[uid]
-        if run is None or run.end == float("inf"):
+        if run is None:
             return 0.0
+        if run.end == float("inf"):
+            return FOREVER_S
         return self.at(run.end) + (0.0 if run.is_over else LATE_S) - _now()
 
     def _counterpart(self, cluster: str, name: str) -> _Run | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from corral.core.errors import ApiError
 from corral.core.meta import Key
+from corral.jobs.registry import ADAPTERS, IMPLIED, adapters
 from multikueue.answers import AT_ONCE, LATER, Answer, other_answers
 from multikueue.corrected import Expectation, expectation
 from multikueue.facts import Obj, State
@@ -62,16 +63,26 @@ def kubeconfigs(recording: Obj, names: list[str]) -> dict[str, str]:
     return found
 
 
+def frameworks(recording: Obj) -> list[str]:
+    """What Kueue was told to queue: what it was usually told, and what the recording has besides."""
+    made = [step["manifest"] for step in recording["steps"] if isinstance(step.get("manifest"), dict)]
+    kinds = {str(manifest.get("kind")) for manifest in made if str(manifest.get("metadata")).find("queue-name") > 0}
+    more = [one.framework for one in adapters(ADAPTERS) if one.resource.kind in kinds]
+    more += [name for name in IMPLIED if name.rpartition("/")[2] in {kind.lower() for kind in kinds}]
+    return list(dict.fromkeys([*FRAMEWORKS, *more]))
+
+
 async def play(recording: Obj) -> Run:
     """One run of a recording."""
     # Upstream collects news from workers for a second before it acts on them; states in between show only then.
+    kinds = {entry["kind"] for entry in recording["log"]}
     configuration = {
-        "integrations": {"frameworks": FRAMEWORKS},
+        "integrations": {"frameworks": frameworks(recording)},
         **(recording.get("managerConfiguration") or {}),
         "corral": {"remoteEventBatch": "1s"},
     }
     names = cluster_names(recording)
-    world = World(names, configuration, kubeconfigs(recording, names))
+    world = World(names, configuration, kubeconfigs(recording, names), sorted(kinds))
     run = Run(names, states=world.log, ends=world.ends)
     await world.start()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from corral.client.protocol import Client
 from corral.core.errors import ApiError, ConnectionFailed, NotFound
 from corral.core.meta import Key, name_of, namespace_of
 from corral.core.resource import Resource
-from corral.kinds.registry import native_kinds
+from corral.kinds.registry import builtin_kinds, native_kinds
 from corral.runtime.controller import Manager
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import kubeconfig_data
@@ -33,14 +34,12 @@ WATCHED = (
     ),
     *(kind.resource() for kind in native_kinds() if kind.kind == "TrainJob"),
 )
-BY_KIND = {resource.kind: resource for resource in WATCHED} | {
-    "Namespace": Resource("", "v1", "namespaces", "Namespace", namespaced=False),
-    "Secret": Resource("", "v1", "secrets", "Secret"),
-    "CustomResourceDefinition": Resource(
-        "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-    ),
-    "PriorityClass": Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),
-} | {kind.kind: kind.resource() for kind in native_kinds()}  # fmt: skip
+"""What the recorder followed wherever it was."""
+BY_KIND = (
+    {kind.kind: kind.resource() for kind in reversed(builtin_kinds())}
+    | {kind.kind: kind.resource() for kind in native_kinds()}
+    | {resource.kind: resource for resource in WATCHED}
+)
 
 
 WRONG_TOKEN = "wrong"
@@ -49,7 +48,11 @@ WRONG_TOKEN = "wrong"
 class World:
     """Clusters, the links between them, and the log of everything that happened."""
 
-    def __init__(self, names: list[str], configuration: Obj, secrets: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, names: list[str], configuration: Obj, secrets: dict[str, str] | None = None, kinds: Iterable[str] = ()
+    ) -> None:
+        more = [BY_KIND[kind] for kind in kinds if kind in BY_KIND]
+        self._watched = tuple(dict.fromkeys([*WATCHED, *more]))
         self._secrets = secrets or {}
         """Kubeconfig Secrets and the clusters they lead to."""
         self.links = {name: LinkState() for name in names if name != "manager"}
@@ -90,7 +93,7 @@ class World:
     async def start(self) -> None:
         for cluster in self.clusters.values():
             await cluster.start()
-            for resource in WATCHED:
+            for resource in self._watched:
                 self._tasks.append(asyncio.ensure_future(self._watch(cluster, resource)))
         await asyncio.sleep(0.05)
 
