@@ -6,7 +6,7 @@ results is one status write. Messages and reasons are the ones users know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
@@ -209,7 +209,23 @@ def deactivation_target(workload: Obj, reason: str, message: str, now: str) -> O
     return with_condition(workload, names.DEACTIVATION_TARGET, True, reason, message, now)
 
 
-# Readiness
+# Progress
+
+
+def sync_reclaimable(workload: Obj, counts: Mapping[str, int], *, only_grows: bool) -> Obj:
+    """Per pod set, pods whose resources are free already. The same object when it says so already."""
+    held = {entry["name"]: int(entry["count"]) for entry in status_of(workload).get("reclaimablePods") or []}
+    if only_grows:
+        counts = {name: max(count, held.get(name, 0)) for name, count in {**held, **counts}.items()}
+    if counts == held:
+        return workload
+    entries = [{"name": name, "count": count} for name, count in counts.items()]
+    return with_status(workload, {**status_of(workload), "reclaimablePods": entries})
+
+
+def became_ready(old: Obj, new: Obj) -> bool:
+    return conditions.is_true(new, names.PODS_READY) and not conditions.is_true(old, names.PODS_READY)
+
 
 NOT_READY = "Not all pods are ready or succeeded"
 RECOVERING = "At least one pod has failed, waiting for recovery"

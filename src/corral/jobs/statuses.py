@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from corral.client.protocol import Client
@@ -124,9 +125,13 @@ def _part(value: Any, step: str) -> Any:
         return value.get(name) if isinstance(value, dict) else None
     if not isinstance(value, list):
         return None
+    wanted = _decoded(name)
     if kind == "k":
-        key = json.loads(name)
-        return next(
-            (entry for entry in value if all(entry.get(field) == wanted for field, wanted in key.items())), None
-        )
-    return next((entry for entry in value if entry == json.loads(name)), None)
+        return next((entry for entry in value if wanted.items() <= entry.items()), None)
+    return next((entry for entry in value if entry == wanted), None)
+
+
+@lru_cache(maxsize=1024)
+def _decoded(text: str) -> Any:
+    """The key or value in a step; the same few come again and again."""
+    return json.loads(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.workload_controller import _with_requeue_at
+from corral.controllers.queueing.workload_steps.moves import with_requeue_at
 from corral.core.meta import Key, Obj
 from corral.core.timestamps import format_time
 from corral.decide.queueing.amounts import format_amount
@@ -362,7 +362,7 @@ def test_a_counted_try(name: str) -> None:
         state = {"requeueAt": format_time(EPOCH + at * 60), "count": count}
         workload["status"] = {"requeueState": state}
     due, counted = expected
-    found = _with_requeue_at(workload, EPOCH + 5 * 60, counted=True)["status"]["requeueState"]
+    found = with_requeue_at(workload, EPOCH + 5 * 60, counted=True)["status"]["requeueState"]
     assert found == {"requeueAt": format_time(EPOCH + due * 60), "count": counted}
 
 

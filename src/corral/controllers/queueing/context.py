@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from corral.client.protocol import Client
 from corral.controllers.queueing.config import QueueingConfig
+from corral.controllers.queueing.podset_info import start_infos
 from corral.core import conditions
 from corral.core.meta import (
     Key,
@@ -26,6 +27,7 @@ from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
 from corral.jobs import statuses
 from corral.jobs import workload as wl
+from corral.jobs.podset import PodSetInfo
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -189,6 +191,14 @@ class Context:
         if keep is None or not by_us or wl.is_active(workload):
             return None
         return parse_time(evicted["lastTransitionTime"]) + keep - self.clock.now()
+
+    def start_infos(self, workload: Obj) -> list[PodSetInfo]:
+        """What the pod templates of an admitted Workload get; raises ConflictingUpdate or FlavorGone."""
+        return start_infos(
+            workload,
+            lambda name: self.caches.flavors.get(Key("", name)),
+            queue_labels=self.config.gates["AssignQueueLabelsForPods"],
+        )
 
     async def write_status(self, new: Obj, *, narrow: bool = False) -> Obj:
         """Store the status of a Workload as the one who admits, refused when it changed since `new` was read.

@@ -94,14 +94,14 @@ def controller_uid(pod: Obj) -> Iterable[str]:
 
 
 def _gated_job(pod: Obj) -> Iterable[Key]:
-    reference = controller_of(pod)
-    if reference is None or names.ELASTIC_JOB_GATE not in gates_of(pod):
+    reference = controller_of(pod) if names.ELASTIC_JOB_GATE in gates_of(pod) else None
+    if reference is None:
         return ()
     return (Key("", str(reference.get("uid", ""))),)
 
 
 def _job_of(workload: Obj) -> Iterable[Key]:
-    reference = controller_of(workload)
-    if reference is None or not wl.is_elastic(workload):
+    reference = controller_of(workload) if wl.is_elastic(workload) else None
+    if reference is None:
         return ()
     return (Key("", str(reference.get("uid", ""))),)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from corral.controllers.queueing.composing import COMPOSE_RETRY_S, compose
 from corral.controllers.queueing.context import (
     BY_OWNER,
     BY_OWNER_NAME,
@@ -17,14 +18,15 @@ from corral.controllers.queueing.context import (
 )
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics, transition_time
-from corral.controllers.queueing.podset_info import FlavorGone, start_infos
-from corral.controllers.queueing.priority import Priority, PriorityClassNotFound, pod_priority, workload_class
+from corral.controllers.queueing.podset_info import FlavorGone
+from corral.controllers.queueing.priority import PriorityClassNotFound, owner_priority
+from corral.controllers.queueing.workload_owners import WorkloadOwners
+from corral.controllers.queueing.workload_writes import WorkloadWrites
 from corral.core import conditions
-from corral.core.errors import AlreadyExists, NotFound
+from corral.core.errors import NotFound
 from corral.core.meta import (
     Key,
     Obj,
-    annotations_of,
     finalizers_of,
     is_deleting,
     key_of,
@@ -39,22 +41,20 @@ from corral.core.meta import (
     with_annotations,
     with_labels,
     with_metadata,
-    with_status,
     without_finalizer,
 )
 from corral.jobs import lifecycle
 from corral.jobs import workload as wl
-from corral.jobs.adapter import Finish, prebuilt_workload, queue_name, workload_priority_class
+from corral.jobs.adapter import Finish, prebuilt_workload
 from corral.jobs.pod import PodJob, is_gated, is_managed, is_terminated, pod_set_of, termination_target, ungated
 from corral.jobs.pod_group import GroupIncomplete, PodGroup, group_name, role_of
-from corral.jobs.podset import ConflictingUpdate, PodSet, PodSetInfo
+from corral.jobs.podset import ConflictingUpdate, PodSet
 from corral.jobs.role_hash import role_hash
-from corral.kinds.kueue import WORKLOADS, names
+from corral.kinds.kueue import names
 from corral.runtime.controller import Manager, Result, Watch
 
 PODS = PodJob.resource
 GROUP_PREFIX = "group/"
-COMPOSE_RETRY_S = 10.0
 BY_GROUP = "podGroup"
 
 
@@ -74,28 +74,17 @@ class PodController:
         self.metrics = metrics
         self.recorder = context.recorder.named(self.name)
         self.workloads = context.caches.workloads
+        self.writes = WorkloadWrites(context, metrics, self.recorder)
         self._job = PodJob()
 
-    def setup(self, manager: Manager) -> None:
+    def setup(self, manager: Manager, owners: WorkloadOwners) -> None:
         self.pods = manager.informer(PODS)
         self.pods.add_index(BY_GROUP, _group_index)
         self.managed.add_kind(self._job, self.pods)
-        manager.add(
-            self,
-            watches=[Watch(PODS, map=_key_of_pod), Watch(WORKLOADS, map=self._keys_of_workload)],
-            workers=self.context.config.workers.get("Pod", 5),
-        )
-
-    def _keys_of_workload(self, workload: Obj) -> Iterable[Key]:
-        namespace = namespace_of(workload)
-        if names.IS_GROUP_WORKLOAD in annotations_of(workload):
-            return (Key(namespace, GROUP_PREFIX + name_of(workload)),)
-        owners = owner_references_of(workload)
-        return [
-            Key(namespace, str(owner["name"]))
-            for owner in owners
-            if owner.get("kind") == "Pod" and owner.get("apiVersion") == "v1"
-        ]
+        workers = self.context.config.workers.get("Pod", 5)
+        queue = manager.add(self, watches=[Watch(PODS, map=_key_of_pod)], workers=workers).queue
+        owners.add("", "Pod", queue.add)
+        owners.add_groups(lambda workload: queue.add(_group_key(workload.namespace, workload.name)))
 
     async def reconcile(self, key: Key) -> Result | None:
         group = self._group(key)
@@ -111,9 +100,8 @@ class PodController:
         else:
             found = list(self.workloads.by_index(BY_OWNER_NAME, owner_name_index("", "Pod", key)))
         for workload in found:
-            if workload is not None and is_deleting(workload) and names.RESOURCE_IN_USE in finalizers_of(workload):
-                new = without_finalizer(workload, names.RESOURCE_IN_USE)
-                await self.context.client.update(WORKLOADS, new, manager=FIELD_MANAGER)
+            if workload is not None and is_deleting(workload):
+                await self.writes.let_go(workload)
 
     def _group(self, key: Key) -> PodGroup:
         if key.name.startswith(GROUP_PREFIX):
@@ -127,7 +115,11 @@ def _key_of_pod(pod: Obj) -> Iterable[Key]:
     if not is_managed(pod):
         return ()
     name = group_name(pod)
-    return (Key(namespace_of(pod), GROUP_PREFIX + name) if name else key_of(pod),)
+    return (_group_key(namespace_of(pod), name) if name else key_of(pod),)
+
+
+def _group_key(namespace: str, name: str) -> Key:
+    return Key(namespace, GROUP_PREFIX + name)
 
 
 class _PodReconcile:
@@ -137,6 +129,7 @@ class _PodReconcile:
         self.controller = controller
         self.context = controller.context
         self.recorder = controller.recorder
+        self.writes = controller.writes
         self.group = group
         self.is_group = is_group
         self.first = group.pods[0]
@@ -189,7 +182,8 @@ class _PodReconcile:
             await self._let_go(self.group.pods if not live else ())
             return None
         try:
-            pod_sets, priority = self._pod_sets(), self._priority()
+            pod_sets = self._pod_sets()
+            priority = owner_priority(self.context.caches, self.first, spec_of(self.first))
         except GroupIncomplete as error:
             self.recorder.event(self.first, "Warning", "ErrWorkloadCompose", str(error))
             return None
@@ -198,24 +192,14 @@ class _PodReconcile:
             return Result(requeue_after=COMPOSE_RETRY_S)
         for pod in self.group.excess if self.is_group else ():
             await self._delete_excess(pod)
-        workload = wl.new_workload(
-            self.first,
-            self.group.name if self.is_group else wl.workload_name("Pod", "", name_of(self.first), uid_of(self.first)),
-            pod_sets,
-            queue=queue_name(self.first),
-            priority=priority.value,
-            priority_ref=priority.reference,
-            labels=wl.copied_labels(self.first, self.context.config.label_keys_to_copy),
-            annotations=wl.copied_annotations(self.first),
-        )
-        if self.is_group:
-            workload = self._as_group(workload)
-        try:
-            created = await self.context.client.create(WORKLOADS, workload, manager=FIELD_MANAGER)
-        except AlreadyExists:
-            return None  # our own earlier write has not reached the cache yet
-        self.recorder.event(self.first, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
+        workload = compose(self.context, self.first, self._workload_name(), pod_sets, priority)
+        await self.writes.create(self.first, self._as_group(workload) if self.is_group else workload)
         return None
+
+    def _workload_name(self) -> str:
+        if self.is_group:
+            return self.group.name
+        return wl.workload_name("Pod", "", name_of(self.first), uid_of(self.first))
 
     def _as_group(self, workload: Obj) -> Obj:
         """A group's Workload belongs to all its pods equally."""
@@ -223,12 +207,6 @@ class _PodReconcile:
         labels = {name: value for name, value in labels_of(workload).items() if name != names.JOB_UID}
         workload = with_metadata(workload, ownerReferences=owners, labels=labels or None)
         return with_annotations(workload, {names.IS_GROUP_WORKLOAD: "true"})
-
-    def _priority(self) -> Priority:
-        name = workload_priority_class(self.first)
-        if name:
-            return workload_class(self.context.caches, name)
-        return pod_priority(self.context.caches, str(spec_of(self.first).get("priorityClassName") or ""))
 
     async def _adopt(self, workload: Obj) -> bool:
         """Every pod of the job owns the Workload; True when that took a write."""
@@ -240,7 +218,7 @@ class _PodReconcile:
         adopted = with_metadata(workload, ownerReferences=[*owner_references_of(workload), *added])
         if not self.is_group:
             adopted = with_labels(adopted, {names.JOB_UID: uid_of(self.first)})
-        await self.context.client.update(WORKLOADS, adopted, manager=FIELD_MANAGER)
+        await self.writes.update(adopted)
         if self.is_group:
             message = f"Added {len(missing)} owner reference(s)"
             self.recorder.event(workload, "Normal", "OwnerReferencesAdded", message)
@@ -251,27 +229,16 @@ class _PodReconcile:
     async def _sync(self, workload: Obj) -> bool:
         """Reclaimable pods, readiness and missing pods in the Workload's status; True when that took a write."""
         now = self.context.now()
-        new = self._with_reclaimable(workload)
+        new = workload
+        if self.context.config.gates["ReclaimablePods"]:
+            counts = self.group.reclaimable_pods() if self.is_group else {}
+            new = lifecycle.sync_reclaimable(new, counts, only_grows=True)
         if self.context.config.wait_for_pods_ready is not None:
             ready = self.group.pods_ready() if self.is_group else PodJob().pods_ready(self.first)
             new = lifecycle.sync_pods_ready(new, ready, now)
         if self.is_group:
             new = self._with_replacements(new, now)
-        if new is workload:
-            return False
-        if conditions.is_true(new, names.PODS_READY) and not conditions.is_true(workload, names.PODS_READY):
-            self.controller.metrics.pods_ready(new, self.context.clock.now())
-        await self.context.write_progress(workload, new)
-        return True
-
-    def _with_reclaimable(self, workload: Obj) -> Obj:
-        counts = self.group.reclaimable_pods() if self.is_group else {}
-        held = {entry["name"]: int(entry["count"]) for entry in status_of(workload).get("reclaimablePods") or []}
-        grown = {name: max(count, held.get(name, 0)) for name, count in {**held, **counts}.items()}
-        if grown == held or not self.context.config.gates["ReclaimablePods"]:
-            return workload
-        entries = [{"name": name, "count": count} for name, count in grown.items()]
-        return with_status(workload, {**status_of(workload), "reclaimablePods": entries})
+        return await self.writes.progress(workload, new)
 
     def _with_replacements(self, workload: Obj, now: str) -> Obj:
         kind = names.WAITING_FOR_REPLACEMENT_PODS
@@ -319,17 +286,17 @@ class _PodReconcile:
         if not waiting or status_of(workload).get("clusterName"):
             return None  # dispatched pods run elsewhere; these here stay gated and only show their status
         if not self._fits(workload):
-            await self._finish_workload(workload, "OutOfSync", "The prebuilt workload is out of sync with its user job")
+            await self.writes.out_of_sync(workload)
             return None
         try:
-            infos = self._infos(workload)
+            infos = {info.name: info for info in self.context.start_infos(workload)}
             for pod in waiting:
                 await self.context.client.update(PODS, ungated(pod, infos[self._role(pod)]), manager=FIELD_MANAGER)
                 message = f"Admitted by clusterQueue {wl.cluster_queue_of(workload)}"
                 self.recorder.event(pod, "Normal", "Started", message)
                 self._observe_start(workload)
         except ConflictingUpdate as error:
-            await self._finish_workload(workload, "FailedToStart", str(error))
+            await self.writes.finish(workload, "FailedToStart", str(error))
         except FlavorGone:
             return Result(requeue_after=1.0)
         return None
@@ -349,14 +316,6 @@ class _PodReconcile:
 
     def _role(self, pod: Obj) -> str:
         return role_of(pod) if self.is_group else "main"
-
-    def _infos(self, workload: Obj) -> dict[str, PodSetInfo]:
-        infos = start_infos(
-            workload,
-            lambda name: self.context.caches.flavors.get(Key("", name)),
-            queue_labels=self.context.config.gates["AssignQueueLabelsForPods"],
-        )
-        return {info.name: info for info in infos}
 
     def _observe_start(self, workload: Obj) -> None:
         admitted = transition_time(workload, names.ADMITTED) or self.context.clock.now()
@@ -389,9 +348,7 @@ class _PodReconcile:
         if concerned and not await self._delete_pods(str(evicted.get("message", ""))):
             return
         if wl.has_quota(workload):
-            required = [state["name"] for state in wl.check_states_of(workload)]
-            released = lifecycle.release_evicted(workload, required, self.context.now())
-            await self.context.write_status(released)
+            released = await self.writes.release_evicted(workload)
             self.controller.metrics.released(
                 released, wl.cluster_queue_of(workload), str(evicted.get("reason", "")), self.context.clock.now()
             )
@@ -401,29 +358,19 @@ class _PodReconcile:
         if not await self._delete_pods(message):
             return
         await self._let_go(self.group.pods)
-        await self._remove_workload_finalizer(workload)
+        await self.writes.let_go(workload)
 
     # The end
 
     async def _finish(self, workload: Obj | None, finish: Finish) -> None:
         if workload is not None and not wl.is_finished(workload):
-            await self._finish_workload(workload, "Succeeded" if finish.success else "Failed", finish.message)
+            await self.writes.finish(workload, "Succeeded" if finish.success else "Failed", finish.message)
             message = f"Workload '{key_of(workload)}' is declared finished"
             self.recorder.event(self.first, "Normal", "FinishedWorkload", message)
             return
         if workload is not None:
-            await self._remove_workload_finalizer(workload)
+            await self.writes.let_go(workload)
         await self._let_go(self.group.pods)
-
-    async def _finish_workload(self, workload: Obj, reason: str, message: str) -> None:
-        done = lifecycle.finish(workload, reason, message, self.context.now())
-        await self.context.write_status(done)
-        self.controller.metrics.finished(done)
-
-    async def _remove_workload_finalizer(self, workload: Obj) -> None:
-        if names.RESOURCE_IN_USE in finalizers_of(workload):
-            new = without_finalizer(workload, names.RESOURCE_IN_USE)
-            await self.context.client.update(WORKLOADS, new, manager=FIELD_MANAGER)
 
     async def _let_go(self, pods: Iterable[Obj]) -> None:
         """Remove our finalizer so that pods can disappear."""

@@ -47,6 +47,12 @@ def job_priority(caches: Caches, adapter: JobAdapter, job: Obj, pod_sets: Sequen
     return pod_priority(caches, adapter.priority_class(job, pod_sets))
 
 
+def owner_priority(caches: Caches, owner: Obj, pod_spec: Obj) -> Priority:
+    """The priority of the Workload of something that is not a job: its own class, else that of its pods."""
+    name = workload_priority_class(owner)
+    return workload_class(caches, name) if name else pod_priority(caches, str(pod_spec.get("priorityClassName") or ""))
+
+
 def pod_priority(caches: Caches, name: str) -> Priority:
     """The priority of pods that name a PriorityClass, or none."""
     if name:

@@ -5,7 +5,7 @@ Finalizers keep a ClusterQueue until no workload holds its quota.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from corral.controllers.queueing.context import BY_CLUSTER_QUEUE, BY_COHORT, BY_FLAVOR, FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics, Series
@@ -38,8 +38,8 @@ from corral.kinds.kueue import (
     TOPOLOGIES,
     names,
 )
-from corral.runtime.controller import Controller, Manager, Result, Watch
-from corral.runtime.informer import ChangeHandler, Informer
+from corral.runtime.controller import Controller, KeyMap, Manager, Result, Watch
+from corral.runtime.informer import Informer
 
 BATCH_S = 1.0
 QUEUES_PER_SECOND = 100
@@ -66,21 +66,28 @@ def not_only_status(old: Obj | None, new: Obj | None) -> bool:
     return spec_of(old) != spec_of(new) or is_deleting(old) != is_deleting(new) or status_of(new) == {}
 
 
-def count_later(controller: Controller, queues: Informer, of: Callable[[Obj], Iterable[Key]]) -> ChangeHandler:
+class Recounts:
     """Counts queues again a moment after their workloads changed: a second, or longer when there are very many queues.
 
     A thousand busy queues would otherwise cost more status writes than the workloads in them.
     """
 
-    def handler(old: Obj | None, new: Obj | None) -> None:
+    def __init__(self) -> None:
+        self._kinds: list[tuple[Controller, Informer, KeyMap]] = []
+
+    def add(self, controller: Controller, queues: Informer, of: KeyMap) -> None:
+        """`controller` counts `queues`, of which a workload concerns those that `of` yields."""
+        self._kinds.append((controller, queues, of))
+
+    def changed(self, old: Obj | None, new: Obj | None) -> None:
+        """An informer handler for workloads."""
         if not counts_changed(old, new):
             return
-        delay = max(BATCH_S, len(queues) / QUEUES_PER_SECOND)
-        for workload in (old, new):
-            for key in of(workload) if workload is not None else ():
-                controller.queue.add_after(key, delay)
-
-    return handler
+        for controller, queues, of in self._kinds:
+            delay = max(BATCH_S, len(queues) / QUEUES_PER_SECOND)
+            for workload in (old, new):
+                for key in of(workload) if workload is not None else ():
+                    controller.queue.add_after(key, delay)
 
 
 def _with_active(obj: Obj, status: Obj, active: bool, reason: str, message: str, now: str) -> Obj:
@@ -99,7 +106,7 @@ class ClusterQueueController:
         self.metrics = metrics
         self.caches = context.caches
 
-    def setup(self, manager: Manager) -> None:
+    def setup(self, manager: Manager, recounts: Recounts) -> None:
         workers = self.context.config.workers.get("ClusterQueue.kueue.x-k8s.io", 5)
         controller = manager.add(
             self,
@@ -112,7 +119,7 @@ class ClusterQueueController:
             ],
             workers=workers,
         )
-        self.caches.workloads.on_change(count_later(controller, self.caches.cluster_queues, self._of_workload))
+        recounts.add(controller, self.caches.cluster_queues, self._of_workload)
 
     def _users(self, index: str, value: str) -> list[Key]:
         return [key_of(queue) for queue in self.caches.cluster_queues.by_index(index, value)]
@@ -235,7 +242,7 @@ class LocalQueueController:
         self.metrics = metrics
         self.caches = context.caches
 
-    def setup(self, manager: Manager) -> None:
+    def setup(self, manager: Manager, recounts: Recounts) -> None:
         workers = self.context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
         controller = manager.add(
             self,
@@ -245,7 +252,7 @@ class LocalQueueController:
             ],
             workers=workers,
         )
-        self.caches.workloads.on_change(count_later(controller, self.caches.local_queues, self._of_workload))
+        recounts.add(controller, self.caches.local_queues, self._of_workload)
 
     def _of_workload(self, workload: Obj) -> Iterable[Key]:
         queue = wl.queue_of(workload)

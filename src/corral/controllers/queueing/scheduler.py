@@ -55,6 +55,11 @@ class Scheduler:
         if self._controller is not None:
             self._controller.queue.add_after(KEY, delay)
 
+    def look(self) -> None:
+        """Some object changed; plan if that can decide anything new."""
+        if self.state.needs_cycle(self.context.clock.now()):
+            self.wake()
+
     async def reconcile(self, key: Key) -> Result | None:
         await asyncio.sleep(0)  # others must get their turn between two plans, however busy the queues are
         now = self.context.clock.now()

@@ -11,13 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from corral.controllers.queueing.composing import COMPOSE_RETRY_S, compose
 from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
 from corral.controllers.queueing.elastic import BY_CONTROLLER, PODS, controller_uid
 from corral.controllers.queueing.managed import ManagedJobs
-from corral.controllers.queueing.podset_info import FlavorGone, start_infos
-from corral.controllers.queueing.priority import Priority, PriorityClassNotFound, pod_priority, workload_class
+from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.controllers.queueing.podset_info import FlavorGone
+from corral.controllers.queueing.priority import PriorityClassNotFound, owner_priority
+from corral.controllers.queueing.workload_owners import WorkloadOwners
+from corral.controllers.queueing.workload_writes import WorkloadWrites
 from corral.core import conditions
-from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
     Key,
     Obj,
@@ -40,17 +43,16 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.jobs import lifecycle
 from corral.jobs import workload as wl
-from corral.jobs.adapter import prebuilt_workload, queue_name, workload_priority_class
+from corral.jobs.adapter import prebuilt_workload, queue_name
 from corral.jobs.components import component_workload
 from corral.jobs.pod import is_gated, is_terminated, ungated
 from corral.jobs.podset import DEFAULT_NAME, ConflictingUpdate, PodSet, topology_request
 from corral.kinds import lws
-from corral.kinds.kueue import WORKLOADS, names
+from corral.kinds.kueue import names
 from corral.runtime.controller import Manager, Result, Watch
 
 POD_INDEX = "apps.kubernetes.io/pod-index"
 BY_LWS = "leaderWorkerSet"
-RETRY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -76,24 +78,21 @@ class ServingController(ABC):
     name: ClassVar[str]
     resource: ClassVar[Resource]
 
-    def __init__(self, context: Context, managed: ManagedJobs) -> None:
+    def __init__(self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
         self.context = context
         self.managed = managed
         self.workloads = context.caches.workloads
         self.recorder = context.recorder.named(self.name)
+        self.writes = WorkloadWrites(context, metrics, self.recorder)
         self._pod_recorder = context.recorder.named("pod-kueue-controller")
 
-    def setup(self, manager: Manager) -> None:
+    def setup(self, manager: Manager, owners: WorkloadOwners) -> None:
         self.sets = manager.informer(self.resource)
         self.pods = manager.informer(PODS)
         self.pods.add_index(BY_CONTROLLER, controller_uid)
         self.pods.add_index(BY_LWS, _lws_index)
-        watches = [
-            Watch(self.resource),
-            Watch(PODS, map=self.set_of_pod),
-            Watch(WORKLOADS, map=self._set_of_workload),
-        ]
-        manager.add(self, watches=watches, workers=2)
+        controller = manager.add(self, watches=[Watch(self.resource), Watch(PODS, map=self.set_of_pod)], workers=2)
+        owners.add(self.resource.group, self.resource.kind, controller.queue.add, named=True)
 
     @abstractmethod
     def claims(self, owner: Obj) -> list[Claim]:
@@ -103,14 +102,6 @@ class ServingController(ABC):
     def set_of_pod(self, pod: Obj) -> Iterable[Key]:
         """The set a pod belongs to."""
 
-    def _set_of_workload(self, workload: Obj) -> Iterable[Key]:
-        """By its owner, or, before it has one here because a manager made it, by the owner it names."""
-        owners = [str(ref["name"]) for ref in owner_references_of(workload) if ref.get("kind") == self.resource.kind]
-        notes = annotations_of(workload)
-        if notes.get(names.JOB_OWNER_GVK, "").endswith(f"Kind={self.resource.kind}"):
-            owners.append(notes.get(names.JOB_OWNER_NAME, ""))
-        return [Key(namespace_of(workload), name) for name in dict.fromkeys(owners)]
-
     async def reconcile(self, key: Key) -> Result | None:
         owner = self.sets.get(key)
         if owner is None or is_deleting(owner) or not queue_name(owner) or not self.managed.is_managed(owner):
@@ -119,7 +110,7 @@ class ServingController(ABC):
         wanted = {claim.name for claim in claims}
         for workload in self.workloads.by_index(BY_OWNER, uid_of(owner)):
             if name_of(workload) not in wanted and not is_deleting(workload):
-                await self._delete(workload)
+                await self.writes.delete(workload)  # no replicas, no claim
         results = [await self._reconcile_claim(owner, claim) for claim in claims]
         return next((result for result in results if result is not None), None)
 
@@ -143,51 +134,22 @@ class ServingController(ABC):
         if prebuilt_workload(owner):
             return None  # somebody else makes it
         try:
-            priority = self._priority(owner, claim)
+            priority = owner_priority(self.context.caches, owner, spec_of(claim.pod_sets[0].template))
         except PriorityClassNotFound as error:
             self.recorder.event(owner, "Warning", "WorkloadPriorityClassNotFound", str(error))
-            return Result(requeue_after=RETRY_S)
-        workload = wl.new_workload(
-            owner,
-            claim.name,
-            claim.pod_sets,
-            queue=queue_name(owner),
-            priority=priority.value,
-            priority_ref=priority.reference,
-            labels=wl.copied_labels(owner, self.context.config.label_keys_to_copy),
-            annotations=wl.copied_annotations(owner),
-        )
+            return Result(requeue_after=COMPOSE_RETRY_S)
+        workload = compose(self.context, owner, claim.name, claim.pod_sets, priority)
         owners = [owner_ref(owner, controller=False, block=False)]
         workload = with_metadata(workload, ownerReferences=owners, finalizers=None)
-        try:
-            created = await self.context.client.create(
-                WORKLOADS, with_annotations(workload, claim.annotations), manager=FIELD_MANAGER
-            )
-        except AlreadyExists:
-            return None  # our own earlier write has not reached the cache yet
-        self.recorder.event(owner, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
+        await self.writes.create(owner, with_annotations(workload, claim.annotations))
         return None
-
-    def _priority(self, owner: Obj, claim: Claim) -> Priority:
-        name = workload_priority_class(owner)
-        if name:
-            return workload_class(self.context.caches, name)
-        pod_spec = spec_of(claim.pod_sets[0].template)
-        return pod_priority(self.context.caches, str(pod_spec.get("priorityClassName") or ""))
-
-    async def _delete(self, workload: Obj) -> None:
-        """No replicas, no claim."""
-        try:
-            await self.context.client.delete(WORKLOADS, name_of(workload), namespace_of(workload), uid=uid_of(workload))
-        except NotFound:
-            pass  # gone already
 
     async def _sync(self, owner: Obj, claim: Claim, workload: Obj) -> bool:
         """Size and queue while it waits, owners and readiness always; True when a write was made."""
         if not wl.has_quota(workload) and not self._describes(owner, claim, workload):
             pod_sets = [pod_set.to_obj() for pod_set in claim.pod_sets]
             spec = {**spec_of(workload), "podSets": pod_sets, "queueName": queue_name(owner)}
-            await self.context.client.update(WORKLOADS, with_spec(workload, spec), manager=FIELD_MANAGER)
+            await self.writes.update(with_spec(workload, spec))
             return True
         known = {reference.get("uid") for reference in owner_references_of(workload)}
         missing = [pod for pod in claim.live if uid_of(pod) not in known]
@@ -195,7 +157,7 @@ class ServingController(ABC):
         if orphans:
             added = [owner_ref(pod, controller=False, block=False) for pod in orphans]
             adopted = with_metadata(workload, ownerReferences=[*owner_references_of(workload), *added])
-            await self.context.client.update(WORKLOADS, adopted, manager=FIELD_MANAGER)
+            await self.writes.update(adopted)
             if missing:
                 message = f"Added {len(missing)} owner reference(s)"
                 self._pod_recorder.event(workload, "Normal", "OwnerReferencesAdded", message)
@@ -203,10 +165,7 @@ class ServingController(ABC):
         if self.context.config.wait_for_pods_ready is None:
             return False
         new = lifecycle.sync_pods_ready(workload, claim.ready, self.context.now())
-        if new is workload:
-            return False
-        await self.context.write_progress(workload, new)
-        return True
+        return await self.writes.progress(workload, new)
 
     @staticmethod
     def _describes(owner: Obj, claim: Claim, workload: Obj) -> bool:
@@ -221,20 +180,14 @@ class ServingController(ABC):
         if not waiting:
             return None
         try:
-            infos = start_infos(
-                workload,
-                lambda name: self.context.caches.flavors.get(Key("", name)),
-                queue_labels=self.context.config.gates["AssignQueueLabelsForPods"],
-            )
-            by_role = {info.name: info for info in infos}
+            by_role = {info.name: info for info in self.context.start_infos(workload)}
             for pod in waiting:
                 released = ungated(pod, by_role[claim.roles[name_of(pod)]])
                 await self.context.client.update(PODS, released, manager=FIELD_MANAGER)
                 message = f"Admitted by clusterQueue {wl.cluster_queue_of(workload)}"
                 self._pod_recorder.event(pod, "Normal", "Started", message)
         except ConflictingUpdate as error:
-            done = lifecycle.finish(workload, "FailedToStart", str(error), self.context.now())
-            await self.context.write_status(done)
+            await self.writes.finish(workload, "FailedToStart", str(error))
         except FlavorGone:
             return Result(requeue_after=1.0)
         return None
@@ -247,11 +200,8 @@ class ServingController(ABC):
             if not is_deleting(pod):
                 await self.context.client.delete(PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod))
                 self._pod_recorder.event(pod, "Normal", "Stopped", str(evicted.get("message", "")))
-        if running or not wl.has_quota(workload):
-            return
-        required = [state["name"] for state in wl.check_states_of(workload)]
-        released = lifecycle.release_evicted(workload, required, self.context.now())
-        await self.context.write_status(released)
+        if not running and wl.has_quota(workload):
+            await self.writes.release_evicted(workload)
 
 
 class StatefulSetController(ServingController):

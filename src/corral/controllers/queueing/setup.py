@@ -9,22 +9,28 @@ from corral.controllers.queueing.config import QueueingConfig, load_config
 from corral.controllers.queueing.context import Caches, Context
 from corral.controllers.queueing.elastic import ElasticUngater
 from corral.controllers.queueing.feed import DeviceCaches, Feed
-from corral.controllers.queueing.job_controller import JobController, WorkloadOwners
+from corral.controllers.queueing.job_controller import JobController
 from corral.controllers.queueing.managed import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.node_failures import NodeFailureController
 from corral.controllers.queueing.pod_controller import PodController
 from corral.controllers.queueing.provisioning import ProvisioningChecks
-from corral.controllers.queueing.queue_status import ClusterQueueController, CohortController, LocalQueueController
+from corral.controllers.queueing.queue_status import (
+    ClusterQueueController,
+    CohortController,
+    LocalQueueController,
+    Recounts,
+)
 from corral.controllers.queueing.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.scheduler import Scheduler
 from corral.controllers.queueing.serving_controller import LeaderWorkerSetController, StatefulSetController
 from corral.controllers.queueing.topology_controller import TopologyUngater
 from corral.controllers.queueing.unadmitted import is_granular
 from corral.controllers.queueing.unadmitted_counts import UnadmittedCounts
-from corral.controllers.queueing.variants import VariantController
+from corral.controllers.queueing.variant_controller import VariantController
 from corral.controllers.queueing.visibility import Visibility
 from corral.controllers.queueing.workload_controller import WorkloadController
+from corral.controllers.queueing.workload_owners import WorkloadOwners
 from corral.core.admission import AdmissionPlugin
 from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
@@ -77,7 +83,7 @@ class Queueing:
             UnadmittedCounts(context.caches, metrics).connect()
         scheduler = Scheduler(context, self.state, metrics)
         topology = self.config.gates["TopologyAwareScheduling"]
-        Feed(self.state, scheduler.wake).connect(
+        Feed(self.state, scheduler.look).connect(
             context.caches,
             limits=manager.informer(LIMIT_RANGES),
             classes=manager.informer(RUNTIME_CLASSES),
@@ -87,8 +93,10 @@ class Queueing:
         )
         scheduler.setup(manager)
         WorkloadController(context, metrics, self.state).setup(manager)
-        ClusterQueueController(context, self.state, metrics).setup(manager)
-        LocalQueueController(context, self.state, metrics).setup(manager)
+        recounts = Recounts()
+        ClusterQueueController(context, self.state, metrics).setup(manager, recounts)
+        LocalQueueController(context, self.state, metrics).setup(manager, recounts)
+        context.caches.workloads.on_change(recounts.changed)
         CohortController(context, self.state, metrics).setup(manager)
         PriorityClassController(context).setup(manager)
         ProvisioningChecks(context).setup(manager)
@@ -101,7 +109,7 @@ class Queueing:
         if self.config.gates["ElasticJobsViaWorkloadSlices"]:
             ElasticUngater(context).setup(manager)
         if self.config.gates["ConcurrentAdmission"]:
-            VariantController(context).setup(manager)
+            VariantController(context, metrics).setup(manager)
         self._set_up_jobs(context, metrics, manager)
 
     def _device_caches(self, manager: Manager) -> DeviceCaches | None:
@@ -118,16 +126,14 @@ class Queueing:
         owners = WorkloadOwners()
         for adapter in adapters(frameworks):
             if adapter.framework != "pod":
-                controller = JobController(context, adapter, managed, metrics)
-                controller.setup(manager)
-                owners.add(controller)
-        context.caches.workloads.on_change(owners.changed)
+                JobController(context, adapter, managed, metrics).setup(manager, owners)
         if "pod" in frameworks:
-            PodController(context, managed, metrics).setup(manager)
+            PodController(context, managed, metrics).setup(manager, owners)
         if "statefulset" in frameworks:
-            StatefulSetController(context, managed).setup(manager)
+            StatefulSetController(context, managed, metrics).setup(manager, owners)
         if "leaderworkerset.x-k8s.io/leaderworkerset" in frameworks:
-            LeaderWorkerSetController(context, managed).setup(manager)
+            LeaderWorkerSetController(context, managed, metrics).setup(manager, owners)
+        context.caches.workloads.on_change(owners.changed)
 
 
 def set_up_queueing(manager: Manager, document: Obj | None = None) -> list[AdmissionPlugin]:

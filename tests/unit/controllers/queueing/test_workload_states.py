@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from corral.controllers.queueing.checks import retry_time, sync_check_states
-from corral.controllers.queueing.workload_controller import _readiness_deadline, _with_requeue_at
+from corral.controllers.queueing.workload_steps.deadlines import readiness_deadline
+from corral.controllers.queueing.workload_steps.moves import with_requeue_at
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
 from corral.core.timestamps import format_time, parse_time
@@ -182,7 +183,7 @@ DEADLINES: dict[str, tuple[Obj, float | None, float | None]] = {
 @pytest.mark.parametrize("name", DEADLINES)
 def test_deadline(name: str) -> None:
     held, recovery, want = DEADLINES[name]
-    found = _readiness_deadline(held, 100, recovery)
+    found = readiness_deadline(held, 100, recovery)
     assert (found and found[1] - parse_time(THEN)) == want
 
 
@@ -200,5 +201,5 @@ REQUEUED: dict[str, tuple[Obj, Obj]] = {
 @pytest.mark.parametrize("name", REQUEUED)
 def test_next_try(name: str) -> None:
     before, after = REQUEUED[name]
-    found = _with_requeue_at(workload(requeueState=before) if before else workload(), parse_time(NOW))
+    found = with_requeue_at(workload(requeueState=before) if before else workload(), parse_time(NOW))
     assert status_of(found)["requeueState"] == after

@@ -1,0 +1,169 @@
+"""Which Workload is a job's: a job and what it has, and the verdict on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from corral.controllers.queueing.job_view import JobView
+from corral.controllers.queueing.job_workloads import (
+    MISSING,
+    RESTORING,
+    UNRESTORABLE,
+    Change,
+    Discard,
+    OutOfSync,
+    Rewrite,
+    StopFirst,
+    Use,
+    Verdict,
+    Wait,
+    find,
+    find_prebuilt,
+)
+from corral.core.meta import Obj, name_of, uid_of
+from corral.jobs import workload as wl
+from corral.jobs.batch_job import BatchJob
+
+COMPLETE = {"type": "Complete", "status": "True", "message": "done"}
+
+
+def view(
+    *, pods: int = 2, suspend: bool = True, done: bool = False, elastic: bool = False, image: str = "i", **metadata: Any
+) -> JobView:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": image}]}}
+    job: Obj = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default", "uid": "job-uid", **metadata},
+        "spec": {"parallelism": pods, "completions": pods, "suspend": suspend, "template": template},
+        "status": {"conditions": [COMPLETE]} if done else {},
+    }
+    return JobView(BatchJob(), job, lambda resource, key: None, elastic=elastic)
+
+
+def made(name: str = "w", *held: str, pods: int = 2, image: str = "i", owned: bool = True, **metadata: Any) -> Obj:
+    """The Workload of such a job, as far as the conditions in `held`."""
+    job = view(pods=pods, image=image)
+    workload = wl.new_workload(job.job, name, job.pod_sets, queue="q", priority=0)
+    workload["metadata"].update(metadata)
+    if not owned:
+        del workload["metadata"]["ownerReferences"]
+    conditions = [{"type": kind, "status": "True"} for kind in held]
+    return {**workload, "status": {"conditions": conditions}}
+
+
+def told(verdict: Verdict) -> tuple[Any, ...]:
+    """A verdict with names instead of Workloads."""
+
+    def short(part: Any) -> Any:
+        if isinstance(part, dict):
+            return name_of(part)
+        return [name_of(entry) for entry in part] if isinstance(part, list) else part
+
+    return (type(verdict).__name__, *(short(part) for part in verdict))
+
+
+RUNNING, WAITING, DONE = view(suspend=False), view(), view(suspend=False, done=True)
+CASES: dict[str, tuple[JobView, list[Obj], tuple[Any, ...]]] = {
+    "none yet": (WAITING, [], told(Use(None))),
+    "one that fits": (WAITING, [made()], told(Use(made()))),
+    "one that fits and runs": (RUNNING, [made("w", "QuotaReserved", "Admitted")], told(Use(made()))),
+    "one too many": (WAITING, [made("w"), made("x", pods=3)], told(Discard([made("x")]))),
+    "the job changed while it waits": (view(pods=5), [made()], told(Rewrite(made()))),
+    "the job changed with quota": (view(pods=5), [made("w", "QuotaReserved")], told(Discard([made()]))),
+    "the job changed while it runs": (
+        view(suspend=False, image="other"),
+        [made("w", "QuotaReserved")],
+        ("StopFirst", "w", RESTORING, ["w"]),
+    ),
+    "two that do not fit a running job": (
+        view(suspend=False, pods=5),
+        [made("w"), made("x")],
+        ("StopFirst", None, UNRESTORABLE, ["w", "x"]),
+    ),
+    "running without any": (RUNNING, [], ("StopFirst", None, UNRESTORABLE, [])),
+    "a finished one belongs to it": (view(pods=5), [made("w", "Finished")], told(Use(made()))),
+    "a leaving one belongs to it": (view(pods=5), [made(deletionTimestamp="2026-01-01T00:00:00Z")], told(Use(made()))),
+    "the job is done": (DONE, [made()], told(Use(made()))),
+    "done and changed": (view(suspend=False, done=True, pods=5), [made()], told(Discard([made()]))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_own_workloads(name: str) -> None:
+    job, held, wanted = CASES[name]
+    assert told(find(job, held)) == wanted
+
+
+OLD, NEW = {"creationTimestamp": "2026-01-01T00:00:00Z"}, {"creationTimestamp": "2026-01-01T00:01:00Z"}
+SLICES: dict[str, tuple[JobView, list[Obj], tuple[Any, ...]]] = {
+    "none yet": (view(elastic=True), [], ("Use", None, (), None)),
+    "same size": (view(elastic=True), [made()], ("Use", "w", [], None)),
+    "grew": (view(elastic=True, pods=4), [made("w", "QuotaReserved")], ("Use", "w", (), "w")),
+    "grew before it had quota": (view(elastic=True, pods=4), [made()], ("Change", "w")),
+    "shrank": (view(elastic=True, pods=1), [made("w", "QuotaReserved")], ("Change", "w")),
+    "grew, then changed its mind": (
+        view(elastic=True),
+        [made("old", "QuotaReserved", **OLD), made("new", pods=4, **NEW)],
+        ("Discard", ["new"]),
+    ),
+    "the larger slice waits": (
+        view(elastic=True, pods=4),
+        [made("old", "QuotaReserved", **OLD), made("new", pods=4, **NEW)],
+        ("Use", "old", [], None),
+    ),
+    "the larger slice took over": (
+        view(elastic=True, pods=4),
+        [made("old", "QuotaReserved", "Finished", **OLD), made("new", "QuotaReserved", pods=4, **NEW)],
+        ("Use", "new", [], None),
+    ),
+    "done": (view(elastic=True, done=True, pods=9), [made("old", **OLD), made("new", **NEW)], ("Use", "new", (), None)),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_slices(name: str) -> None:
+    job, held, wanted = SLICES[name]
+    assert told(find(job, held)) == wanted
+
+
+PREBUILT: dict[str, tuple[JobView, Obj | None, tuple[Any, ...]]] = {
+    "not there yet": (WAITING, None, told(Wait())),
+    "not there, and running": (RUNNING, None, ("StopFirst", None, MISSING, ())),
+    "not there, and done": (DONE, None, told(Wait())),
+    "nobody's": (WAITING, made(owned=False), told(Change(made()))),
+    "somebody else's": (
+        WAITING,
+        made(ownerReferences=[{"uid": "other", "controller": True, "kind": "Job", "name": "o"}]),
+        told(Wait()),
+    ),
+    "fits": (WAITING, made(), told(Use(made()))),
+    "describes another job": (view(pods=5), made(), told(OutOfSync(made()))),
+    "an elastic job is resized before or after it": (view(pods=5, elastic=True), made(), told(Use(made()))),
+}
+
+
+@pytest.mark.parametrize("name", PREBUILT)
+def test_prebuilt(name: str) -> None:
+    job, workload, wanted = PREBUILT[name]
+    assert told(find_prebuilt(job, workload)) == wanted
+
+
+def test_an_adopted_workload_knows_its_job() -> None:
+    verdict = find_prebuilt(WAITING, made(owned=False))
+    assert isinstance(verdict, Change)
+    assert wl.owner_name(verdict.workload) == "j"
+    assert verdict.workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == uid_of(WAITING.job)
+
+
+def test_a_job_that_is_being_stopped_may_still_differ_where_admission_changed_it() -> None:
+    stopping = view(annotations={"kueue.x-k8s.io/stopping": "true"})
+    assert stopping.changed_by_admission
+    assert not WAITING.changed_by_admission
+
+
+def test_stop_first_is_for_jobs_that_run() -> None:
+    assert isinstance(find(view(suspend=False, pods=5), [made()]), StopFirst)
+    assert isinstance(find(view(pods=5), [made()]), Rewrite)
