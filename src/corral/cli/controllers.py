@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 from corral.cli.groups import Commands
 from corral.cli.options import cluster_options, kubeconfig_file
+from corral.core.meta import Obj
 
 if TYPE_CHECKING:
     from corral.client.http import HttpClient
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 @click.group(cls=Commands)
 def controllers() -> None:
     """Run the controllers over a real Kubernetes cluster."""
+
+
+def _document(config: Path | None) -> Obj:
+    """The configuration in a file; errors a user can act on are sentences."""
+    from corral.fleet.configuration import ConfigurationError, read_configuration
+
+    try:
+        return read_configuration(config) if config else {}
+    except ConfigurationError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @controllers.command()
@@ -34,7 +44,7 @@ def install(groups: tuple[str, ...], namespace: str, context: str, kubeconfig_pa
     from corral.fleet.kubernetes import install as install_kinds
 
     async def run() -> list[str]:
-        client = HttpClient.from_kubeconfig(kubeconfig_file(kubeconfig_path), context)
+        client = HttpClient.from_kubeconfig(kubeconfig_file(kubeconfig_path, context), context)
         try:
             return await install_kinds(client, groups=groups)
         finally:
@@ -61,8 +71,7 @@ def run(
     from corral.runtime import logs
 
     logs.set_up(verbosity=1 + verbose)
-    document = yaml.safe_load(config.read_text()) if config else {}
-    asyncio.run(_run(kubeconfig_file(kubeconfig_path), context, document or {}, dispatch))
+    asyncio.run(_run(kubeconfig_file(kubeconfig_path, context), context, _document(config), dispatch))
 
 
 @controllers.command()
@@ -80,11 +89,11 @@ def member(
     from corral.runtime import logs
 
     logs.set_up(verbosity=1 + verbose)
-    document = yaml.safe_load(config.read_text()) if config else {}
+    document = _document(config)
 
     async def serve() -> None:
-        client = HttpClient.from_kubeconfig(kubeconfig_file(kubeconfig_path), context)
-        agent = MemberCluster(client, name, document or {}, connect=connect_hub)
+        client = HttpClient.from_kubeconfig(kubeconfig_file(kubeconfig_path, context), context)
+        agent = MemberCluster(client, name, document, connect=connect_hub)
         await _until_stopped(client, agent.lead(f"{socket.gethostname()}_{os.getpid()}"))
 
     asyncio.run(serve())

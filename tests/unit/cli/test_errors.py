@@ -130,3 +130,18 @@ def test_a_broken_store_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_bytes(b"not a database at all, but long enough to be looked at" * 100)
     with pytest.raises(StoreError, match=r"cannot open .*store.db: file is not a database; `corral down --delete`"):
         SqliteJournal(tmp_path / "store.db")
+
+
+@pytest.mark.parametrize("command", [["controllers", "run"], ["controllers", "member", "--name", "one"]])
+@pytest.mark.parametrize(
+    ("text", "fault"), [("a: [", "is not YAML"), ("integratoins: {}", "did you mean 'integrations'?")]
+)
+def test_controllers_over_another_cluster_read_their_configuration_first(
+    command: list[str], text: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    (tmp_path / "kubeconfig").write_text("{}")
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--config", str(tmp_path / "config.yaml"), "--kubeconfig", str(tmp_path / "kubeconfig")])
+    assert ended.value.code == 1
+    assert fault in capsys.readouterr().err
