@@ -165,7 +165,7 @@ def _applicable(config: Obj, reset: Sequence[str]) -> Obj:
 
 def _has_nulls(value: Obj | list[Any]) -> bool:
     for item in value.values() if isinstance(value, dict) else value:
-        if item is None or (isinstance(item, dict | list) and _has_nulls(item)):
+        if item is None or (isinstance(item, (dict, list)) and _has_nulls(item)):
             return True
     return False
 

@@ -227,7 +227,7 @@ def _mentioned(value: Any, schema: Schema) -> FieldSet:
             field = properties.get(name) or schema.field(name)
             if field is None:
                 raise FieldSetError("field not declared in schema")
-            is_leaf = isinstance(item, str | int | float) and field.merge in ("scalar", "any")
+            is_leaf = isinstance(item, (str, int, float)) and field.merge in ("scalar", "any")
             result["f:" + name] = _NO_FIELDS if is_leaf else _mentioned(item, field)
         return result
     if how == "keyed" and isinstance(value, list):
@@ -369,7 +369,7 @@ def _added(value: Any, schema: Schema) -> FieldSet:
         node: FieldSet = {_HERE: _NO_FIELDS}
         properties = schema.properties
         for name, item in value.items():
-            if isinstance(item, dict | list):
+            if isinstance(item, (dict, list)):
                 node["f:" + name] = _added(item, properties.get(name) or schema.field(name) or ANYTHING)
             else:
                 node["f:" + name] = _NO_FIELDS

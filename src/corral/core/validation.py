@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 from corral.core import names
@@ -236,19 +237,30 @@ def check_field_manager(path: str, manager: str) -> list[Cause]:
 
 
 def check_managed_fields(path: str, entries: Sequence[Obj] | None) -> list[Cause]:
+    return [
+        fault._replace(field=child(index(path, position), fault.field))
+        for position, entry in enumerate(entries or ())
+        for fault in _entry_faults(
+            entry.get("operation", ""),
+            entry.get("fieldsType", ""),
+            entry.get("manager") or "",
+            entry.get("subresource") or "",
+        )
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _entry_faults(operation: str, fields_type: str, manager: str, subresource: str) -> tuple[Cause, ...]:
+    """What is wrong with who is said to manage fields, and how."""
     causes: list[Cause] = []
-    for position, entry in enumerate(entries or ()):
-        here = index(path, position)
-        operation = entry.get("operation", "")
-        if operation not in ("Apply", "Update"):
-            causes.append(invalid(child(here, "operation"), operation, "must be `Apply` or `Update`"))
-        fields_type = entry.get("fieldsType", "")
-        if fields_type not in ("", "FieldsV1"):
-            causes.append(invalid(child(here, "fieldsType"), fields_type, "must be `FieldsV1`"))
-        causes += check_field_manager(child(here, "manager"), entry.get("manager") or "")
-        if len(entry.get("subresource") or "") > 256:
-            causes.append(too_long(child(here, "subresource"), 256))
-    return causes
+    if operation not in ("Apply", "Update"):
+        causes.append(invalid("operation", operation, "must be `Apply` or `Update`"))
+    if fields_type not in ("", "FieldsV1"):
+        causes.append(invalid("fieldsType", fields_type, "must be `FieldsV1`"))
+    causes += check_field_manager("manager", manager)
+    if len(subresource) > 256:
+        causes.append(too_long("subresource", 256))
+    return tuple(causes)
 
 
 def check_metadata(
