@@ -97,20 +97,23 @@ class _Wish:
     affinity: Selector | None
     anti_affinity: Selector | None
     data: tuple[str, ...]
+    problem: str = ""
+    """What is wrong with the annotations."""
+    short: dict[str, list[str]] = field(default_factory=dict)
+    """What each worker has too little of right now; several scores ask."""
 
     @classmethod
     def of(cls, workload: Obj, job: Obj | None) -> _Wish:
         notes = {**labels_of(workload), **annotations_of(workload), **(annotations_of(job) if job else {})}
-        return cls(
-            asks_of(workload),
-            _selector(notes.get(AFFINITY)),
-            _selector(notes.get(ANTI_AFFINITY)),
-            tuple(part.strip() for part in notes.get(DATA, "").split(",") if part.strip()),
-        )
-
-
-def _selector(text: str | None) -> Selector | None:
-    return parse_label_selector(text) if text else None
+        data = tuple(part.strip() for part in notes.get(DATA, "").split(",") if part.strip())
+        selectors: dict[str, Selector] = {}
+        for annotation in (AFFINITY, ANTI_AFFINITY):
+            try:
+                if notes.get(annotation):
+                    selectors[annotation] = parse_label_selector(notes[annotation])
+            except ValueError as error:
+                return cls(asks_of(workload), None, None, data, f"cannot be judged: {annotation}: {error}")
+        return cls(asks_of(workload), selectors.get(AFFINITY), selectors.get(ANTI_AFFINITY), data)
 
 
 # Filters: a reason why not, or empty
@@ -133,6 +136,8 @@ def _has_queue(wish: _Wish, worker: WorkerView) -> str:
 
 
 def _wanted(wish: _Wish, worker: WorkerView) -> str:
+    if wish.problem:
+        return wish.problem
     if wish.affinity is not None and not wish.affinity.matches(dict(worker.labels)):
         return "does not match the cluster affinity"
     if wish.anti_affinity is not None and wish.anti_affinity.matches(dict(worker.labels)):
@@ -152,7 +157,13 @@ FILTERS: tuple[Callable[[_Wish, WorkerView], str], ...] = (_reachable, _serves, 
 
 def starts_now(wish: _Wish, worker: WorkerView) -> bool:
     """Whether the unused quota, with what may be borrowed, covers the Workload without preempting anybody."""
-    return not worker.refused and not lacking(wish.asks, worker.groups, now, worker.promised)
+    return not worker.refused and not _short(wish, worker)
+
+
+def _short(wish: _Wish, worker: WorkerView) -> list[str]:
+    if worker.name not in wish.short:
+        wish.short[worker.name] = lacking(wish.asks, worker.groups, now, worker.promised)
+    return wish.short[worker.name]
 
 
 def _waits(wish: _Wish, worker: WorkerView) -> float:
@@ -213,5 +224,4 @@ def _why(wish: _Wish, worker: WorkerView, is_now: bool) -> str:
         return "has room now"
     if worker.refused:
         return "has not taken it"
-    short = lacking(wish.asks, worker.groups, now, worker.promised)
-    return f"has to wait for {', '.join(short)} behind {worker.waiting} others"
+    return f"has to wait for {', '.join(_short(wish, worker))} behind {worker.waiting} others"

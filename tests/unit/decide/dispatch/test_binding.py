@@ -85,6 +85,12 @@ def test_a_worker_is_out_because_it(subject: Obj, view: WorkerView, why: str) ->
     assert (choice.ranked, dict(choice.rejected)) == ((), {"w": why})
 
 
+def test_an_annotation_that_is_no_selector_is_told() -> None:
+    subject = workload("1", annotations={"corral.dev/cluster-affinity": "site in ("})
+    choice = choose(subject, None, [worker("w")])
+    assert choice.rejected["w"].startswith("cannot be judged: corral.dev/cluster-affinity: ")
+
+
 def test_a_resource_without_quota_is_named() -> None:
     subject = workload("1")
     requests = subject["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]
