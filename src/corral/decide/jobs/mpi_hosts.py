@@ -13,7 +13,16 @@ AGENT_COMMAND = ("python3", AGENT)
 """Called through its interpreter, so that it works where a mounted file cannot be made executable."""
 
 
+SSH_KEYS = (
+    {"key": "ssh-privatekey", "path": "id_rsa"},
+    {"key": "ssh-publickey", "path": "id_rsa.pub"},
+    {"key": "ssh-publickey", "path": "authorized_keys"},
+)
+"""Files of the Secret by which hosts trust each other."""
+
+
 def agent_env(path: str) -> list[Obj]:
+    """What the agent reads: where the keys are, and which host it is on."""
     return [
         {"name": "MPI_SSH_PATH", "value": path},
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},

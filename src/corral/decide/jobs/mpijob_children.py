@@ -13,7 +13,7 @@ from corral.core.meta import (
     spec_of,
 )
 from corral.decide.jobs import gang
-from corral.decide.jobs.mpi_hosts import AGENT, AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, agent_env, is_ssh_daemon
+from corral.decide.jobs.mpi_hosts import AGENT, AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, SSH_KEYS, agent_env, is_ssh_daemon
 from corral.decide.jobs.pods import phase_of
 from corral.decide.jobs.training_status import JOB_NAME, JOB_ROLE, OPERATOR, REPLICA_INDEX
 from corral.kinds.kubeflow import MPI, replica_specs_of, run_policy_of
@@ -179,18 +179,16 @@ def _pod(job: Obj, kind: str, name: str, labels: dict[str, str], restart_policy:
 
 
 def _volumes(job: Obj) -> list[Obj]:
-    keys = [
-        {"key": "ssh-privatekey", "path": "id_rsa"},
-        {"key": "ssh-publickey", "path": "id_rsa.pub"},
-        {"key": "ssh-publickey", "path": "authorized_keys"},
-    ]
     files = [
         {"key": "hostfile", "path": "hostfile", "mode": 0o444},
         {"key": "discover_hosts.sh", "path": "discover_hosts.sh", "mode": 0o555},
         {"key": AGENT_KEY, "path": AGENT_KEY, "mode": 0o555},
     ]
     return [
-        {"name": "ssh-auth", "secret": {"secretName": f"{name_of(job)}-ssh", "items": keys, "defaultMode": 0o600}},
+        {
+            "name": "ssh-auth",
+            "secret": {"secretName": f"{name_of(job)}-ssh", "items": list(SSH_KEYS), "defaultMode": 0o600},
+        },
         {"name": "mpi-job-config", "configMap": {"name": f"{name_of(job)}-config", "items": files}},
     ]
 

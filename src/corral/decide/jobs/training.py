@@ -7,7 +7,7 @@ policy says so and made again under the same name. Each has a headless service, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of, status_of
@@ -193,53 +193,82 @@ def _exceeded(look: Look, status: Obj, text: str, events: tuple[Event, ...]) -> 
 def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPlan:
     specs, framework = look.specs, look.framework
     members, reached = by_type(specs, look.pods), by_type(specs, look.services)
-    create: list[Obj] = []
-    delete: list[Obj] = []
-    said: list[Event] = list(events)
-    entries, replaced = status["conditions"], 0
-    for kind, replica in specs.items():
-        total = replicas_of(framework, kind, replica)
-        held = {index_of(pod) for pod in members[kind]}
-        create += [build_pod(look, kind, index) for index in range(total) if index not in held]
-        if len(held) < total and _names_another_scheduler(look):
-            text = "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten"
-            said.append(("Warning", "SetPodTemplateSchedulerName", text))
-        if (replica.get("template") or {}).get("spec", {}).get("restartPolicy") and len(held) < total:
-            text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
-            said.append(("Warning", "SetPodTemplateRestartPolicy", text))
+    create = [pod for kind in specs for pod in _missing_pods(look, kind, members[kind])]
+    services = missing_services(look, reached)
+    entries, doomed = status["conditions"], _Doomed()
+    said = list(events)
+    for kind in specs:
+        said += _overwritten(look, kind, members[kind])
         for pod in _leaving(members[kind]):
-            if is_surplus(framework, specs, kind, pod):
-                delete.append(pod)
-            elif phase_of(pod) == "Failed":
-                entries, gone, news = _failed_pod(look, kind, pod, entries)
-                said += news
-                if gone:
-                    delete.append(pod)
-                    replaced += 1
-            elif phase_of(pod) == "Succeeded":
-                said += _exited(look, pod)
+            entries, news = _judge_pod(look, kind, pod, entries, doomed)
+            said += news
     counts = {kind: count_replicas(framework, look.job, kind, members[kind]) for kind in specs}
     status = {**status, "conditions": entries, "replicaStatuses": counts}
     status = Judge(framework, look.job, specs, look.now).conclude(status, members)
     announced = ("Running", "Succeeded", "Failed") if framework is MPI else ("Succeeded", "Failed")
     said += _changes(status_of(look.job).get("conditions") or [], status["conditions"], announced)
-    surplus = [service for kind in specs for service in reached[kind] if is_surplus(framework, specs, kind, service)]
-    missing = missing_services(look, reached)
-    if gang.holds_pods_back(look.settings.gang_scheduler, look.group):
-        create, missing = [], []
     if is_finished(status):
-        create, missing = [], []
         status = {**status, "completionTime": status.get("completionTime") or format_time(look.now)}
+    if is_finished(status) or gang.holds_pods_back(look.settings.gang_scheduler, look.group):
+        create, services = [], []
+    surplus = (service for kind in specs for service in reached[kind] if is_surplus(framework, specs, kind, service))
     return TrainingPlan(
         status,
-        tuple(create),
-        tuple(delete),
-        tuple(missing),
-        tuple(surplus),
-        restarts=replaced,
+        create_pods=tuple(create),
+        delete_pods=tuple(doomed.pods),
+        create_services=tuple(services),
+        delete_services=tuple(surplus),
+        restarts=doomed.restarts,
         wait_s=_deadline_left(look, status),
         events=tuple(said),
     )
+
+
+@dataclass(slots=True)
+class _Doomed:
+    """Pods to delete, and how many of them are replaced because they failed."""
+
+    pods: list[Obj] = field(default_factory=list)
+    restarts: int = 0
+
+
+def _missing_pods(look: Look, kind: str, members: Sequence[Obj]) -> list[Obj]:
+    held = {index_of(pod) for pod in members}
+    total = replicas_of(look.framework, kind, look.specs[kind])
+    return [build_pod(look, kind, index) for index in range(total) if index not in held]
+
+
+def _overwritten(look: Look, kind: str, members: Sequence[Obj]) -> list[Event]:
+    """What pods that are about to be made say, and will not get."""
+    replica = look.specs[kind]
+    if len({index_of(pod) for pod in members}) >= replicas_of(look.framework, kind, replica):
+        return []
+    news: list[Event] = []
+    if _names_another_scheduler(look):
+        text = "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten"
+        news.append(("Warning", "SetPodTemplateSchedulerName", text))
+    if (replica.get("template") or {}).get("spec", {}).get("restartPolicy"):
+        text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
+        news.append(("Warning", "SetPodTemplateRestartPolicy", text))
+    return news
+
+
+def _judge_pod(
+    look: Look, kind: str, pod: Obj, entries: Sequence[Obj], doomed: _Doomed
+) -> tuple[Sequence[Obj], list[Event]]:
+    """The conditions after a look at one pod, and what to say about it."""
+    if is_surplus(look.framework, look.specs, kind, pod):
+        doomed.pods.append(pod)
+        return entries, []
+    if phase_of(pod) == "Succeeded":
+        return entries, _exited(look, pod)
+    if phase_of(pod) != "Failed":
+        return entries, []
+    entries, is_replaced, news = _failed_pod(look, kind, pod, entries)
+    if is_replaced:
+        doomed.pods.append(pod)
+        doomed.restarts += 1
+    return entries, news
 
 
 def _names_another_scheduler(look: Look) -> bool:
