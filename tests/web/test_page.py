@@ -93,7 +93,7 @@ def test_jobs_are_filtered_by_words_and_state(text: str, state: str, found: int)
 def test_an_empty_cluster_says_what_to_do() -> None:
     empty = {**STATE, "queues": [], "jobs": []}
     shown = text_of(evaluate(f"page.page(state, {{}}, {NOW})", state=empty))
-    assert "There is no ClusterQueue; `corral queue create` makes one." in shown
+    assert "There is no ClusterQueue that you may see; `corral queue create` makes one." in shown
     assert "Nothing was queued yet." in shown
 
 

@@ -225,7 +225,7 @@ def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, status: Fleet
     click.echo(f"Ready in {seconds:.1f} s. State is in {folder.root}\n")
     click.echo(f"  export KUBECONFIG={folder.kubeconfig}")
     click.echo("  kubectl config get-contexts")
-    if spec.queues and not spec.with_role(config.HUB):
+    if spec.queues and (spec.with_role(config.MANAGER) or not spec.with_role(config.HUB)):
         where = "queued on the manager, run on a worker" if spec.with_role(config.MANAGER) else "queued, then run"
         click.echo(f"  kubectl create -f examples/job.yaml     # {where}")
         click.echo("  corral explain job/NAME                 # where it went, or why it waits")

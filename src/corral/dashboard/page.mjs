@@ -77,7 +77,7 @@ export function jobsTable(state, filter, now) {
 export function page(state, filter, now) {
   const options = ["", ...Object.keys(STATES)].map((name) => el("option", { value: name, ...(name === filter.state ? { selected: "" } : {}) }, name ? STATES[name][0] : "all states"));
   return [
-    el("h2", {}, "Queues"), state.queues.length ? el("div", { class: "cards" }, state.queues.map(queueCard)) : el("p", { class: "muted" }, "There is no ClusterQueue; `corral queue create` makes one."),
+    el("h2", {}, "Queues"), state.queues.length ? el("div", { class: "cards" }, state.queues.map(queueCard)) : el("p", { class: "muted" }, "There is no ClusterQueue that you may see; `corral queue create` makes one."),
     state.clusters.length ? [el("h2", {}, "Worker clusters"), clusters(state.clusters)] : [],
     state.members.length ? [el("h2", {}, "Members"), members(state.members, now)] : [],
     state.placements.length ? [el("h2", {}, "Placements"), placements(state.placements)] : [],

@@ -1,0 +1,32 @@
+"""What `corral up` says to do next fits the fleet it started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corral.cli.up import _print_next_steps
+from corral.fleet import config
+from corral.fleet.state import ClusterStatus, FleetFolder, FleetStatus
+
+
+@pytest.mark.parametrize(
+    ("workers", "members", "told", "untold"),
+    [
+        (2, 0, ["queued on the manager, run on a worker", "corral logs job/NAME"], ["corral fleet"]),
+        (0, 0, ["queued, then run"], ["corral fleet", "on a worker"]),
+        (0, 2, ["corral fleet members", "corral fleet placements"], ["examples/job.yaml"]),
+        (1, 1, ["queued on the manager", "corral fleet members"], []),
+    ],
+)
+def test_the_next_steps_are_those_of_the_fleet(
+    workers: int, members: int, told: list[str], untold: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = config.standard(workers=workers, members=members)
+    status = FleetStatus(1, True, "", [ClusterStatus(cluster.name, url="https://here") for cluster in spec.clusters])
+    _print_next_steps(spec, FleetFolder(tmp_path), status, 1.0)
+    printed = capsys.readouterr().out
+    assert [text for text in told if text not in printed] == []
+    assert [text for text in untold if text in printed] == []
+    assert f"corral down --state {tmp_path}" in printed
