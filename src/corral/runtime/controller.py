@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from corral.client.protocol import Client
 from corral.core.errors import ApiError, Conflict, NotFound
@@ -260,8 +260,5 @@ class Manager:
                 await self.clock.sleep(delay)
                 delay = min(delay * 2, 60.0)
 
-    def _spawn(self, coroutine: Awaitable[None], name: str) -> None:
-        async def body() -> None:
-            await coroutine
-
-        self._tasks.append(asyncio.get_running_loop().create_task(body(), name=name))
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(coroutine, name=name))

@@ -16,14 +16,16 @@ from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, name_of, namespace_of, resource_version_of, uid_of
 from corral.core.resource import Resource
 from corral.runtime.clock import Clock
+from corral.runtime.queue import WorkQueue
 from corral.runtime.random import Random
 
 log = logging.getLogger(__name__)
 
 EVENTS = Resource("", "v1", "events", "Event")
 MAX_PENDING = 10_000
-BATCH = 32
+MAX_REPEATS = 100
 WRITERS = 8
+"""Events on their way at once; the API commits them together."""
 MAX_REMEMBERED = 4096
 MAX_MESSAGE = 1024
 
@@ -38,6 +40,11 @@ class _Identity(NamedTuple):
     message: str
 
 
+class _Occurrence(NamedTuple):
+    reference: Obj
+    component: str
+
+
 class Recorder:
     """Writes Events for one component."""
 
@@ -47,15 +54,15 @@ class Recorder:
         self._random = random
         self._component = component
         self._host = host
-        self._pending: deque[tuple[_Identity, Obj, str]] = deque(maxlen=MAX_PENDING)
-        self._wake = asyncio.Event()
+        self._queue: WorkQueue[_Identity] = WorkQueue()
+        self._pending: dict[_Identity, deque[_Occurrence]] = {}
         self._seen: OrderedDict[_Identity, tuple[str, int]] = OrderedDict()
         self._last_stamp = 0
 
     def named(self, component: str) -> Recorder:
         """A recorder of another component that shares this one's queue and client."""
         twin = Recorder(self._client, self._clock, self._random, component, self._host)
-        twin._pending, twin._wake, twin._seen = self._pending, self._wake, self._seen
+        twin._queue, twin._pending, twin._seen = self._queue, self._pending, self._seen
         return twin
 
     def event(self, obj: Obj, kind: str, reason: str, message: str) -> None:
@@ -64,8 +71,10 @@ class Recorder:
         identity = _Identity(
             uid_of(obj), str(obj.get("kind", "")), namespace_of(obj), name_of(obj), kind, reason, message
         )
-        self._pending.append((identity, self._reference(obj), self._component))
-        self._wake.set()
+        if len(self._pending) < MAX_PENDING:
+            repeats = self._pending.setdefault(identity, deque(maxlen=MAX_REPEATS))
+            repeats.append(_Occurrence(self._reference(obj), self._component))
+            self._queue.add(identity)
 
     @staticmethod
     def _reference(obj: Obj) -> Obj:
@@ -80,33 +89,16 @@ class Recorder:
         return {field: value for field, value in reference.items() if value}
 
     async def run(self) -> None:
-        """Write pending events until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._pending:
-                await self._write_together(self._batch())
+        """Write pending events until cancelled, different ones side by side, repeats of one after the other."""
+        await asyncio.gather(*(self._write_pending() for _ in range(WRITERS)))
 
-    async def _write_together(self, batch: list[tuple[_Identity, Obj, str]]) -> None:
-        """Write several events, a few at a time, so that the API can commit them together."""
-        todo = iter(batch)
-
-        async def writer() -> None:
-            for entry in todo:
-                await self._try(*entry)
-
-        if len(batch) == 1:
-            await writer()
-        else:
-            await asyncio.gather(*(writer() for _ in range(min(WRITERS, len(batch)))))
-
-    def _batch(self) -> list[tuple[_Identity, Obj, str]]:
-        """The next events, to be written together; a repeat waits, because it counts up what the first one made."""
-        batch: dict[_Identity, tuple[_Identity, Obj, str]] = {}
-        while self._pending and len(batch) < BATCH and self._pending[0][0] not in batch:
-            entry = self._pending.popleft()
-            batch[entry[0]] = entry
-        return list(batch.values())
+    async def _write_pending(self) -> None:
+        while (identity := await self._queue.get()) is not None:
+            try:
+                for occurrence in self._pending.pop(identity, ()):
+                    await self._try(identity, *occurrence)
+            finally:
+                self._queue.done(identity)
 
     async def _try(self, identity: _Identity, reference: Obj, component: str) -> None:
         try:

@@ -32,6 +32,7 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waking = False
         self._closed = False
         self._base_delay = base_delay
         self._max_delay = max_delay
@@ -94,11 +95,15 @@ class WorkQueue(Generic[K]):
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
+                    self._waking = False
                     self._wake_one()
                 raise
+            self._waking = False
         key = self._ready.popleft()
         self._processing.add(key)
         self._dirty.discard(key)
+        if self._ready:
+            self._wake_one()
         return key
 
     def done(self, key: K) -> None:
@@ -120,11 +125,13 @@ class WorkQueue(Generic[K]):
                 waiter.set_result(None)
 
     def _wake_one(self) -> None:
-        while self._waiters:
+        """Wake a waiter, unless one is on its way, who wakes the next if there is more to do than he takes: a worker
+        that never has to wait does everything by itself, and the others are not disturbed."""
+        while self._waiters and not self._waking:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                return
+                self._waking = True
 
     def _arm(self) -> None:
         due = self._heap[0][0]

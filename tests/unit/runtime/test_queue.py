@@ -105,3 +105,43 @@ def test_closing_wakes_waiters_with_nothing() -> None:
         assert await queue.get() is None
 
     run_virtual(main)
+
+
+def test_a_worker_that_does_not_wait_does_everything_and_one_that_waits_gets_help() -> None:
+    async def main() -> None:
+        for waits, wanted in ((False, 1), (True, 4)):
+            queue: WorkQueue[int] = WorkQueue()
+            done: dict[int, list[int]] = {}
+
+            async def work(worker: int, waits: bool, queue: WorkQueue[int], done: dict[int, list[int]]) -> None:
+                while (key := await queue.get()) is not None:
+                    done.setdefault(worker, []).append(key)
+                    if waits:
+                        await asyncio.sleep(1.0)
+                    queue.done(key)
+
+            workers = [asyncio.ensure_future(work(number, waits, queue, done)) for number in range(4)]
+            await asyncio.sleep(0)
+            started = asyncio.get_running_loop().time()
+            for key in range(4):
+                queue.add(key)
+            await asyncio.sleep(1.0)
+            assert sorted(key for keys in done.values() for key in keys) == [0, 1, 2, 3]
+            assert len(done) == wanted
+            assert asyncio.get_running_loop().time() == started + 1.0
+            queue.close()
+            await asyncio.gather(*workers)
+
+    run_virtual(main)
+
+
+def test_a_cancelled_worker_hands_the_call_on() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        first, second = (asyncio.ensure_future(queue.get()) for _ in range(2))
+        await asyncio.sleep(0)
+        queue.add("a")
+        first.cancel()
+        assert await second == "a"
+
+    run_virtual(main)
