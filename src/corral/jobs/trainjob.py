@@ -12,7 +12,7 @@ from typing import ClassVar
 from corral.core import conditions
 from corral.core.meta import Key, Obj, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.decide.jobs.trainjob import compose
+from corral.decide.jobs.trainjob import counted_job_set
 from corral.jobs.adapter import Finish, JobAdapter, Lookup, Slot, SuspendableJob, Write
 from corral.jobs.jobset import JobSet
 from corral.jobs.paths import set_in
@@ -44,7 +44,7 @@ class TrainJob(SuspendableJob):
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
         """Pod sets of the composed JobSet, without our own patches; raises RuntimeMissing."""
         runtime = runtime_of(job, lookup)
-        return self._job_set.pod_sets(compose(_without_patch(job), runtime, injected=False).job_set, lookup)
+        return self._job_set.pod_sets(counted_job_set(_without_patch(job), runtime), lookup)
 
     def suspend(self, job: Obj) -> Obj:
         patches = spec_of(job).get("runtimePatches") or []

@@ -10,7 +10,18 @@ from corral.core.strategic import strategic_merge
 from corral.kinds import schemas as s
 
 
-def patch_template(entry: Obj) -> Obj:
+def patched_metadata(train_job: Obj, template: Obj) -> Obj:
+    """Labels and annotations of the JobSet: the runtime's, the TrainJob's and those of its patches; the later wins."""
+    sources = [template.get("metadata") or {}, spec_of(train_job)]
+    sources += [_template(entry).get("metadata") or {} for entry in spec_of(train_job).get("runtimePatches") or ()]
+    merged = {
+        name: {key: value for source in sources for key, value in (source.get(name) or {}).items()}
+        for name in ("labels", "annotations")
+    }
+    return {name: values for name, values in merged.items() if values}
+
+
+def _template(entry: Obj) -> Obj:
     return (entry.get("trainingRuntimeSpec") or {}).get("template") or {}
 
 
@@ -18,7 +29,7 @@ def patched(train_job: Obj, jobs: list[Obj]) -> list[Obj]:
     """The replicated jobs with every patch and override applied in order."""
     spec = spec_of(train_job)
     for entry in spec.get("runtimePatches") or ():
-        for change in (patch_template(entry).get("spec") or {}).get("replicatedJobs") or ():
+        for change in (_template(entry).get("spec") or {}).get("replicatedJobs") or ():
             jobs = [_patch_job(job, change) if job.get("name") == change.get("name") else job for job in jobs]
     for entry in spec.get("podTemplateOverrides") or ():
         pod = {name: entry[name] for name in ("metadata", "spec") if entry.get(name)}

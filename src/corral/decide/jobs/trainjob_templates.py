@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from corral.core.meta import Obj
+from corral.core.meta import Obj, spec_of
 
 
 def sized(job: Obj, nodes: int) -> Obj:
+    """The Job with so many pods, all of which have to succeed."""
     template = job.get("template") or {}
-    spec = {**(template.get("spec") or {}), "parallelism": nodes, "completions": nodes}
+    spec = {**spec_of(template), "parallelism": nodes, "completions": nodes}
     return {**job, "template": {**template, "spec": spec}}
 
 
+def pod_template_of(job: Obj) -> Obj:
+    return spec_of(job.get("template") or {}).get("template") or {}
+
+
+def with_pod_template(job: Obj, pod: Obj) -> Obj:
+    template = job.get("template") or {}
+    return {**job, "template": {**template, "spec": {**spec_of(template), "template": pod}}}
+
+
 def pod_spec_of(job: Obj) -> Obj:
-    job_spec = (job.get("template") or {}).get("spec") or {}
-    return dict((job_spec.get("template") or {}).get("spec") or {})
+    return dict(spec_of(pod_template_of(job)))
 
 
 def with_pod_spec(job: Obj, pod_spec: Obj) -> Obj:
-    template = job.get("template") or {}
-    job_spec = template.get("spec") or {}
-    pod = {**(job_spec.get("template") or {}), "spec": pod_spec}
-    return {**job, "template": {**template, "spec": {**job_spec, "template": pod}}}
+    return with_pod_template(job, {**pod_template_of(job), "spec": pod_spec})
 
 
-def with_container(job: Obj, name: str, change: Any) -> Obj:
+def with_container(job: Obj, name: str, change: Callable[[Obj], Obj]) -> Obj:
     pod = pod_spec_of(job)
     containers = [change(entry) if entry.get("name") == name else entry for entry in pod.get("containers") or ()]
     return with_pod_spec(job, {**pod, "containers": containers})
