@@ -30,7 +30,7 @@ class MultiKueueChecks:
             watches=[
                 Watch(ADMISSION_CHECKS),
                 Watch(MULTI_KUEUE_CONFIGS, map=self._checks_of_config),
-                Watch(MULTI_KUEUE_CLUSTERS, map=self._checks_of_cluster, when=_activity_changed),
+                Watch(MULTI_KUEUE_CLUSTERS, map=self._checks_of_cluster, when=activity_changed),
             ],
         )
 
@@ -105,7 +105,8 @@ def _config_index(check: Obj) -> Iterable[str]:
     return (name,) if name else ()
 
 
-def _activity_changed(old: Obj | None, new: Obj | None) -> bool:
+def activity_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Whether a MultiKueueCluster came, went, or can be used from now on, or not any more."""
     if old is None or new is None:
         return True
     return conditions.is_true(old, names.ACTIVE) != conditions.is_true(new, names.ACTIVE)

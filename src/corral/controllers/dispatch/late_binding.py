@@ -8,7 +8,7 @@ from corral.controllers.dispatch.capacity import WorkerQueues, usage_mark
 from corral.controllers.dispatch.context import Context, Subject
 from corral.controllers.dispatch.remotes import Remote
 from corral.core import conditions
-from corral.core.meta import Key, Obj, key_of, labels_of, metadata_of
+from corral.core.meta import Key, Obj, key_of, labels_of
 from corral.decide.dispatch import binding, nominate
 from corral.decide.dispatch.nominate import Nomination
 from corral.decide.dispatch.reasons import told
@@ -117,7 +117,7 @@ class LateBinding:
             other = self._context.workloads.get(key)
             if other is None or key == key_of(workload) or self._has_reserved(cluster, key):
                 continue
-            if is_bound and _age(other) > _age(workload):
+            if is_bound and nominate.age(other) > nominate.age(workload):
                 continue
             for resource, amount in total_of(asks_of(other)).items():
                 total[resource] = total.get(resource, 0) + amount
@@ -137,7 +137,3 @@ def _queues(remote: Remote | None) -> WorkerQueues | None:
     if remote.cluster_queues is None or remote.flavors is None or remote.topologies is None:
         return None
     return WorkerQueues(remote.cluster_queues, remote.flavors, remote.topologies)
-
-
-def _age(workload: Obj) -> tuple[str, Key]:
-    return str(metadata_of(workload).get("creationTimestamp")), key_of(workload)

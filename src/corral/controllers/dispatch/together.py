@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from corral.core.meta import Key, Obj, annotations_of, controller_of, key_of, metadata_of, status_of, uid_of
+from corral.decide.dispatch.nominate import age
 from corral.jobs.workload import workload_name
 from corral.kinds.core import PODS
 from corral.kinds.kueue import WORKLOADS, names
@@ -25,7 +26,7 @@ class Siblings:
         """The Workload to follow; None when this pod leads, or belongs to nobody."""
         siblings = [found for other in self._of(pod) if (found := self._workload(other)) is not None]
         settled = [other for other in siblings if status_of(other).get("clusterName")]
-        first = min(settled or siblings, key=_age, default=None)
+        first = min(settled or siblings, key=age, default=None)
         own = self._workload(pod)
         return None if first is None or own is None or key_of(first) == key_of(own) else first
 
@@ -51,7 +52,3 @@ def _parent_index(pod: Obj) -> Iterable[str]:
     owner = controller_of(pod)
     is_served = annotations_of(pod).get(names.POD_SUSPENDING_PARENT) == "deployment"
     return (str(owner["uid"]),) if owner is not None and is_served else ()
-
-
-def _age(workload: Obj) -> tuple[str, Key]:
-    return str(metadata_of(workload).get("creationTimestamp")), key_of(workload)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from corral.controllers.dispatch.admission_checks import config_name
+from corral.controllers.dispatch.admission_checks import activity_changed, config_name
 from corral.controllers.dispatch.components import Components
 from corral.controllers.dispatch.context import Context, Subject
 from corral.controllers.dispatch.errands import Late
@@ -89,7 +89,7 @@ class DispatchWorkloads:
                 Watch(WORKLOADS, map=self._components.keys, when=_matters_to_components),
                 Watch(ADMISSION_CHECKS, map=self._of_check),
                 Watch(MULTI_KUEUE_CONFIGS, map=self._of_config),
-                Watch(MULTI_KUEUE_CLUSTERS, map=self._of_cluster, when=_activity_changed),
+                Watch(MULTI_KUEUE_CLUSTERS, map=self._of_cluster, when=activity_changed),
             ],
             workers=WORKERS,
         )
@@ -311,9 +311,3 @@ def _owner_kind(workload: Obj) -> str:
     if reference is None:
         return ""
     return f' for owner kind "{reference.get("apiVersion")}, Kind={reference.get("kind")}"'
-
-
-def _activity_changed(old: Obj | None, new: Obj | None) -> bool:
-    if old is None or new is None:
-        return True
-    return conditions.is_true(old, names.ACTIVE) != conditions.is_true(new, names.ACTIVE)

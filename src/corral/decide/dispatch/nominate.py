@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from corral.core.meta import Obj, annotations_of, status_of
+from corral.core.meta import Key, Obj, annotations_of, key_of, metadata_of, status_of
 from corral.core.timestamps import parse_time
 
 ROUND_ANNOTATION = "corral.dev/dispatch-round-started"
@@ -24,6 +24,11 @@ class Nomination(NamedTuple):
     clusters: tuple[str, ...]
     again_after: float | None = None
     new_round: bool = False
+
+
+def age(workload: Obj) -> tuple[str, Key]:
+    """Orders Workloads, the oldest first."""
+    return str(metadata_of(workload).get("creationTimestamp")), key_of(workload)
 
 
 def nominated(workload: Obj) -> tuple[str, ...]:
