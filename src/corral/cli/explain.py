@@ -113,7 +113,13 @@ def _tell(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, names
     found = explain_workload(workload, surroundings_of(client, workload, namespace))
     click.echo(f"{resource.kind} {name_of(obj)}: {found.headline}")
     advice = found.advice
-    if conditions.is_true(workload, "Admitted") and not conditions.is_true(workload, "Finished"):
+    failed = (conditions.find(workload, "Finished") or {}).get("reason") == "Failed"
+    if failed:
+        where = "" if namespace == "default" else f" -n {namespace}"
+        advice = (
+            f"`corral logs {resource.kind.lower()}/{name_of(obj)}{where}` shows what it wrote, as far as that was kept."
+        )
+    if failed or (conditions.is_true(workload, "Admitted") and not conditions.is_true(workload, "Finished")):
         pods = _pods(client, resource, obj, namespace)
         for trouble in _troubles(pods):
             click.echo(f"  {trouble}")

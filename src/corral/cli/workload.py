@@ -63,7 +63,12 @@ def list_workloads(
     context: str,
     kubeconfig_path: Path | None,
 ) -> None:
-    """NAME, JOB TYPE, JOB NAME, LOCALQUEUE, CLUSTERQUEUE, STATUS, POSITION IN QUEUE, EXEC TIME, AGE."""
+    """List workloads with their jobs, queues, status, place in the queue and age; on a manager also with their cluster.
+
+    \b
+    corral workload list --status pending --localqueue user-queue
+    corral workload list --all-namespaces
+    """
     client = client_of(kubeconfig_path, context)
     where = "" if all_namespaces else namespace_of(client, namespace)
     found = client.list(WORKLOADS, where, labels=selector, fields=field_selector)["items"]
@@ -90,6 +95,10 @@ def list_workloads(
         "EXEC TIME",
         "AGE",
     ]
+    if any(row[-1] for row in rows):
+        headers.append("CLUSTER")
+    else:
+        rows = [row[:-1] for row in rows]  # nothing is dispatched from here
     print_table(["NAMESPACE", *headers] if all_namespaces else headers, rows)
 
 
@@ -116,6 +125,7 @@ def _row(item: Obj, queue: str, positions: _Positions) -> list[object]:
         position,
         _execution_time(item),
         age(item, now()),
+        status_of(item).get("clusterName", ""),
     ]
 
 
