@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from aiohttp import web
@@ -17,6 +18,14 @@ from corral.server.certificates import Authority, load_pair
 GROUP = "example.com"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADDRESS = "127.77.0.1"  # as pods of embedded clusters have them
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port nobody listens on and nobody else can take."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield int(taken.getsockname()[1])
 
 
 class Converter:

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.converting import ADDRESS, DEFINITIONS, GROUP, Converter, by_webhook, definition, serving
+from tests.converting import ADDRESS, DEFINITIONS, GROUP, Converter, by_webhook, closed_port, definition, serving
 
 from corral.core.meta import Obj
 from corral.fleet.embedded_api import EmbeddedApi
@@ -154,12 +154,17 @@ async def test_a_webhook_behind_a_service_is_reached_by_its_endpoints(api: Api, 
 
 
 async def test_a_webhook_that_is_down_stops_only_its_own_kind(api: Api, converter: Converter) -> None:
-    nowhere = {"url": "https://127.0.0.1:1/convert", "caBundle": converter.bundle}
+    with closed_port() as port:
+        await _check_that_only_its_own_kind_stops(api, converter, port)
+
+
+async def _check_that_only_its_own_kind_stops(api: Api, converter: Converter, port: int) -> None:
+    nowhere = {"url": f"https://127.0.0.1:{port}/convert", "caBundle": converter.bundle}
     await api.succeed("POST", DEFINITIONS, definition(by_webhook(nowhere)))
     await api.succeed("POST", V1, widget("v1", "a", 1))
     words = (
-        f'conversion webhook for {GROUP}/v1, Kind=Widget failed: Post "https://127.0.0.1:1/convert?timeout=30s": '
-        "dial tcp 127.0.0.1:1: connect: connection refused"
+        f'conversion webhook for {GROUP}/v1, Kind=Widget failed: Post "https://127.0.0.1:{port}/convert?timeout=30s": '
+        f"dial tcp 127.0.0.1:{port}: connect: connection refused"
     )
     for path in (f"{V2}/a", V2):
         status, answer = await api.call("GET", path)

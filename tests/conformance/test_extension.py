@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from tests.converting import closed_port
 
 from corral.core.meta import Obj
 from corral.fleet.embedded_api import EmbeddedApi
@@ -175,7 +176,12 @@ async def test_selectors_and_conditions_narrow_what_is_asked(api: Api, hooks: Ho
 
 
 async def test_unreachable_webhooks_follow_their_failure_policy(api: Api, hooks: Hooks) -> None:
-    closed = {"url": "https://127.0.0.1:1/x"}
+    with closed_port() as port:
+        await _check_failure_policies(api, hooks, port)
+
+
+async def _check_failure_policies(api: Api, hooks: Hooks, port: int) -> None:
+    closed = {"url": f"https://127.0.0.1:{port}/x"}
     hook = _webhook(hooks, "ValidatingWebhookConfiguration", "/x", clientConfig=closed, failurePolicy="Ignore")
     made = await api.create(f"{ADMISSION}/validatingwebhookconfigurations", hook)
     assert (await api.call("POST", CONFIG_MAPS, _config_map("a")))[0] == 201
@@ -183,7 +189,7 @@ async def test_unreachable_webhooks_follow_their_failure_policy(api: Api, hooks:
     await api.call("PUT", f"{ADMISSION}/validatingwebhookconfigurations/h", made)
     status, answer, _ = await api.call("POST", CONFIG_MAPS, _config_map("b"))
     assert status == 500
-    assert answer["message"].endswith("dial tcp 127.0.0.1:1: connect: connection refused")
+    assert answer["message"].endswith(f"dial tcp 127.0.0.1:{port}: connect: connection refused")
 
 
 async def test_webhooks_are_reached_through_services_and_skip_dry_runs_with_side_effects(

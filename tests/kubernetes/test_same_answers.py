@@ -50,6 +50,7 @@ KNOWN = {
     "create persistentvolumeclaims": VOLUMES,
     "kubectl get persistentvolumeclaims pvc": VOLUMES,
     "kubectl get persistentvolumes u-pv": VOLUMES,
+    "kubectl get endpoints ep": "the real cluster's controller may have removed them, as they are of no service",
     "kubectl get serviceaccounts sa": NEWER,
     "kubectl get nodes u-node": "the real cluster's controller annotates nodes, and " + NEWER,
     "kubectl get flowschemas u-fs": "no controller looks for the priority levels of flow schemas",

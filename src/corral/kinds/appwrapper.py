@@ -91,7 +91,8 @@ def _at(value: Any, path: str) -> Any:
 def pod_template_at(template: Obj, path: str) -> Obj | None:
     """The pod template at `path`, which starts with `template`; a bare Pod is its own template."""
     found = template if path == "template" else _at(template, path.removeprefix("template."))
-    if not isinstance(found, Mapping) or not (found.get("spec") or {}).get("containers"):
+    spec = found.get("spec") if isinstance(found, Mapping) else None
+    if not isinstance(spec, Mapping) or not spec.get("containers"):
         return None
     return dict(found)
 

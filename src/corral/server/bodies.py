@@ -6,6 +6,7 @@ JSON is decoded by msgspec; the slow look for duplicate fields only happens when
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,10 +15,11 @@ import yaml
 from corral.core.errors import BadRequest, UnsupportedMediaType
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.server.gojson import syntax_error, type_name
+from corral.server.gojson import read_float, syntax_error, type_name
 from corral.server.negotiation import JSON, PROTOBUF, YAML
 
 _decode = msgspec.json.Decoder().decode
+_decode_custom = msgspec.json.Decoder(float_hook=read_float).decode
 _encode = msgspec.json.Encoder().encode
 
 _VERSION_KIND = (
@@ -41,10 +43,10 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def decode_json(body: bytes) -> Any:
+def decode_json(body: bytes, decode: Callable[[bytes], Any] = _decode) -> Any:
     """The value of a JSON text; ValueError with Go's words when it is none."""
     try:
-        return _decode(body)
+        return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         said = syntax_error(body)
         if said:
@@ -178,7 +180,7 @@ def _check_type(given: Obj, body: bytes, resource: Resource) -> None:
 
 def _decode_json_object(body: bytes, resource: Resource, typed: bool) -> Obj:
     try:
-        return _as_object(decode_json(body), body, resource, typed)
+        return _as_object(decode_json(body, _decode if typed else _decode_custom), body, resource, typed)
     except ValueError as error:
         why = f"couldn't get version/kind; json parse error: {error}"
         raise unrecognized(resource.kind, why, body) from error

@@ -12,6 +12,12 @@ _HEX = b"0123456789abcdefABCDEF"
 MAX_DEPTH = 10_000
 
 
+def read_float(text: str) -> float:
+    """A number with a fraction or an exponent in an object without a Go type: Go writes whole ones without either."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+
+
 class _Syntax(Exception):
     pass
 

@@ -17,15 +17,15 @@ from corral.core.meta import Obj
 from corral.core.schema.gate import gate_of
 from corral.core.schema.prune import unknown_fields as pruned_fields
 from corral.core.schema.resource import ResourceSchema
-from corral.core.schema.structural import compile_schema
+from corral.core.schema.structural import Schema, compile_schema
 from corral.core.validation import invalid
 from corral.kinds.decoding import DecodeError, Decoder, decoder_of, unknown_fields
 from corral.kinds.definition import KindDef, ScalePaths, VersionDef
 from corral.kinds.gotypes import fields_of
-from corral.server.gojson import type_name
+from corral.server.gojson import read_float, type_name
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder(float_hook=read_float).decode
 _METADATA = "meta/v1.ObjectMeta"
 _compiled: WeakKeyDictionary[VersionDef, ResourceSchema] = WeakKeyDictionary()
 """Schemas once compiled. Clusters simulated in one process share them, as they share the kinds that Corral ships."""
@@ -84,6 +84,8 @@ class Shape:
                 metadata = metadata or {}
                 result["metadata"] = self._decoder(metadata, met)
                 complaints = [f"metadata.{path}" for path in sorted(unknown_fields(_METADATA, metadata))] if met else []
+                if "embedded" in self.schema.root.reaches:
+                    self._check_embedded(result, self.schema.root, "")
                 result, unknown = self._clean(result)
                 complaints = sorted(unknown + complaints)
         except DecodeError as error:
@@ -117,6 +119,35 @@ class Shape:
         known = {field: value for field, value in metadata.items() if field not in fresh}
         return {**known, **self._metadata_decoder(fresh, met)} if fresh else known
 
+    def _check_embedded(self, value: Any, schema: Schema, path: str) -> None:
+        """Refuse objects inside this one whose metadata cannot be read."""
+        if "embedded" not in schema.reaches:
+            return
+        if isinstance(value, list) and schema.items is not None:
+            for position, item in enumerate(value):
+                self._check_embedded(item, schema.items, f"{path}[{position}]")
+        if not isinstance(value, dict):
+            return
+        if schema.embedded and value.get("metadata") is not None:
+            self._check_metadata(value["metadata"], f"{path}.metadata")
+        for name, item in value.items():
+            field = schema.properties.get(name)
+            if field is not None:
+                self._check_embedded(item, field, f"{path}.{name}" if path else name)
+            elif schema.additional is not None:
+                self._check_embedded(item, schema.additional, f"{path}[{name}]")
+
+    def _check_metadata(self, metadata: Any, path: str) -> None:
+        try:
+            if not isinstance(metadata, dict):
+                found = type_name(metadata)
+                raise self.unreadable(
+                    str(invalid(path, metadata, f"json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"))
+                )
+            self._decoder(metadata, [])
+        except DecodeError as error:
+            raise self.unreadable(str(invalid(path, metadata, str(error)))) from None
+
     def _clean(self, obj: Obj) -> tuple[Obj, list[str]]:
         """`obj` with defaults and without unknown fields, and what these were. Most objects only lack defaults."""
         schema = self.schema
@@ -130,7 +161,12 @@ class Shape:
 
     def default(self, obj: Obj) -> None:
         """Fill in, in place, the defaults a schema cannot say."""
-        self.kind.default(obj)
+        try:
+            self.kind.default(obj)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # Something is not what the schema says, and the schema says so better; if it does not, nobody can use it.
+            if self._go_type or not self.schema.validate(obj):
+                raise self.unreadable(str(error)) from error
 
     def default_status(self, obj: Obj) -> None:
         """The same where only the status is new."""

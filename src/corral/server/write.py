@@ -228,7 +228,14 @@ class Writer:
     # -- both ---------------------------------------------------------------------------------------------------------
 
     async def _mutate(self, writing: Writing, operation: str, obj: Obj, old: Obj | None) -> Obj:
-        changed, foreign = await self._chain.mutate(writing.admission(operation, obj, old))
+        try:
+            changed, foreign = await self._chain.mutate(writing.admission(operation, obj, old))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # Plug-ins take for granted what is checked only after them; what is wrong with the object is the better answer.
+            causes = intake.check_new(writing, obj) if old is None else intake.check_changed(writing, obj, old)
+            if not causes:
+                raise
+            raise invalid(writing.served, obj["metadata"].get("name") or "", causes) from error
         assert changed is not None
         # A foreign plug-in may leave out what has a default, or share parts that must not be worked on in place.
         return intake.reread(writing, changed) if foreign else changed

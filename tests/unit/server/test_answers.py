@@ -155,3 +155,40 @@ async def test_a_head_of_a_watch_has_no_body(api: Api) -> None:
         async with api._session.head(api._cluster.server.url + f"{PODS}?watch=1", headers=sent) as answer:
             assert answer.status == 200
     assert (await api.ask("GET", PODS))[0] == 200
+
+
+async def test_numbers_have_to_fit_what_they_stand_for(api: Api) -> None:
+    group = {
+        "groupName": "g",
+        "rayStartParams": {},
+        "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }
+    for replicas, code in ((3, 201), (3.0, 201), (2**31, 422), (10**20, 422), (1.5, 422), (1e308, 422)):
+        spec = {"headGroupSpec": {k: group[k] for k in ("rayStartParams", "template")}}
+        body = {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "metadata": {"name": "r"},
+            "spec": {**spec, "workerGroupSpecs": [{**group, "replicas": replicas}]},
+        }
+        status, answer = await api.ask("POST", "/apis/ray.io/v1/namespaces/default/rayclusters?dryRun=All", body)
+        assert status == code, (replicas, answer)
+        if code == 201:
+            assert str(answer["spec"]["workerGroupSpecs"][0]["replicas"]) == "3"
+        else:
+            assert "must be of type integer with format int32 in spec.workerGroupSpecs[0].replicas" in answer["message"]
+
+
+async def test_shipped_kinds_of_wrong_shapes_are_refused_by_their_schema(api: Api) -> None:
+    for job, field in (
+        (5, "spec.replicatedJobs[0]"),
+        ({"name": "a", "template": []}, "spec.replicatedJobs[0].template"),
+    ):
+        body = {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "j"},
+            "spec": {"replicatedJobs": [job]},
+        }
+        status, answer = await api.ask("POST", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets", body)
+        assert (status, field in answer["message"]) == (422, True), answer

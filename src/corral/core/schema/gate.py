@@ -17,7 +17,8 @@ from corral.core.schema.structural import NO_DEFAULT, Schema
 
 _COPIED: Final = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "multipleOf")
 _LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
-_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+LARGEST_FLOAT: Final = 3.4028234663852886e38  # of 32 bits
+INTEGER_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
 class Gate:
@@ -117,10 +118,13 @@ class _Translator:
             types.append("null")
         if types:
             result["type"] = types if len(types) > 1 else types[0]
-        bounds = _RANGES.get(str(schema.raw.get("format")))
-        if schema.type == "integer" and bounds and self.strict:
-            result.setdefault("minimum", bounds[0])
-            result.setdefault("maximum", bounds[1])
+        if schema.type == "integer" or schema.int_or_string:
+            low, high = INTEGER_RANGES.get(str(schema.raw.get("format")), INTEGER_RANGES["int64"])
+            result.setdefault("minimum", low)
+            result.setdefault("maximum", high)
+        elif schema.type == "number" and schema.raw.get("format") == "float":
+            result.setdefault("minimum", -LARGEST_FLOAT)
+            result.setdefault("maximum", LARGEST_FLOAT)
 
     def _members(self, schema: Schema, result: dict[str, Any]) -> None:
         required = list(schema.required)

@@ -17,6 +17,7 @@ from corral.core.errors import Cause
 from corral.core.patch import json_equal
 from corral.core.regex import search
 from corral.core.schema.formats import find_check
+from corral.core.schema.gate import INTEGER_RANGES, LARGEST_FLOAT
 from corral.core.schema.structural import Schema
 
 ABSENT: Final = object()
@@ -46,10 +47,11 @@ def validate(value: Any, schema: Schema, old: Any = ABSENT, path: str = "") -> l
 
 
 def json_type(value: Any) -> str:
-    """The JSON type of `value`; whole numbers are integers however they are written."""
+    """The JSON type of `value`; whole numbers are integers however they are written, up to what Go's have room for."""
     if isinstance(value, float):
-        return "integer" if value.is_integer() else "number"
-    return _SIMPLE_TYPES[type(value)]
+        return "integer" if value.is_integer() and abs(value) < 2.0**63 else "number"
+    found = _SIMPLE_TYPES[type(value)]
+    return "number" if found == "integer" and not -(2**63) <= value < 2**63 else found
 
 
 class _Walker:
@@ -100,6 +102,8 @@ class _Walker:
             return
         shown: str = ",".join(wanted)
         format_name = str(schema.raw.get("format") or "")
+        if wanted == ("integer",) and found == "number" and format_name in INTEGER_RANGES:
+            shown, found = format_name, "float64"
         if format_name and found not in ("string", "array", "null") and find_check(format_name):
             shown, found = format_name, ""
         if format_name and wanted == ("string",) and found == "array" and find_check(format_name):
@@ -131,6 +135,7 @@ class _Walker:
 
     def _check_number(self, value: float, schema: Schema, path: str) -> None:
         raw = schema.raw
+        self._check_range(value, schema, path)
         factor = raw.get("multipleOf")
         if factor and not _is_multiple(value, factor):
             self.invalid(path, value, f"should be a multiple of {validation.go_number(float(factor))}")
@@ -146,6 +151,22 @@ class _Walker:
             if value < limit or (exclusive and value == limit):
                 words = "greater than" if exclusive else "greater than or equal to"
                 self.invalid(path, value, f"should be {words} {validation.go_number(float(limit))}")
+
+    def _check_range(self, value: float, schema: Schema, path: str) -> None:
+        """Whether the number fits the Go type that the schema's type and format stand for."""
+        format_name = str(schema.raw.get("format") or "")
+        if schema.type == "integer":
+            low, high = INTEGER_RANGES.get(format_name, INTEGER_RANGES["int64"])
+            fits = low <= value <= high and value == int(value)
+            known = format_name in INTEGER_RANGES
+        elif schema.type == "number" and format_name == "float":
+            fits, known = abs(value) <= LARGEST_FLOAT, True
+        else:
+            return
+        if not fits:
+            words = f"with format {format_name}" if known else "(default format)"
+            text = f"Checked value must be of type {schema.type} {words} in {path}"
+            self.causes.append(validation.invalid("<nil>", "", text))
 
     def _check_list(self, value: list[Any], schema: Schema, path: str, old: Any) -> None:
         raw = schema.raw
