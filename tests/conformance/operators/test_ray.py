@@ -713,3 +713,11 @@ def test_service_moves_to_a_new_cluster_when_its_spec_changes() -> None:
         assert conditions.is_false(moved, "UpgradeInProgress")
 
     play(controllers, script)
+
+
+def test_a_cluster_that_is_larger_than_it_can_start_at_once_grows_in_steps() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_CLUSTERS, ray_cluster(workers=1200))
+        assert len(await stage.pods()) == 1201
+
+    play(controllers, script)

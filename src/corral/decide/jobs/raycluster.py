@@ -39,6 +39,7 @@ PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080
 HOLD = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 Event = tuple[str, str, str]
+AT_ONCE = 500  # workers of a group created in one go; the rest follows when these are there
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def plan_ray_cluster(cluster: Obj, pods: Sequence[Obj], now: float, settings: Ra
         chosen = [pod for pod in mine if name_of(pod) in doomed]
         rest = [pod for pod in mine if name_of(pod) not in doomed]
         delete += chosen + by_least_loss(rest)[: max(0, len(rest) - count)]
-        create += [worker_pod(cluster, name, group, settings)] * max(0, count - len(rest))
+        create += [worker_pod(cluster, name, group, settings)] * min(max(0, count - len(rest)), AT_ONCE)
     known = {HEAD_GROUP, *wanted}
     delete += [pod for pod in alive if labels_of(pod).get(GROUP) not in known]
     return RayPlan(status, tuple(create), tuple(delete), head_service(cluster))
