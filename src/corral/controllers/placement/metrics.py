@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.core.conditions import find
 from corral.core.meta import Key, Obj, generation_of, key_of, spec_of, status_of
 from corral.decide.placement.eviction import is_over
-from corral.decide.placement.status import APPLY_STEPS, DIFF_STEPS
+from corral.decide.placement.status_view import APPLY_STEPS, DIFF_STEPS
 from corral.runtime.metrics import Metrics
 
 _CYCLE_MS = (10, 50, 100, 500, 1000, 5000, 10_000, 50_000)

@@ -27,17 +27,12 @@ from corral.core.meta import (
     status_of,
     with_finalizer,
 )
+from corral.decide.placement.announcements import CLEANED_UP, announcements, is_complete
 from corral.decide.placement.rollout import is_external
 from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
 from corral.decide.placement.selection import SelectionError, identifier
-from corral.decide.placement.status import (
-    CLEANED_UP,
-    View,
-    announcements,
-    invalid_selectors,
-    is_complete,
-    placement_status,
-)
+from corral.decide.placement.status import invalid_selectors, placement_status
+from corral.decide.placement.status_view import View
 from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX, SCHEDULER_CLEANUP
 from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch

@@ -25,17 +25,8 @@ from corral.core.meta import (
     with_finalizer,
 )
 from corral.decide.placement.overrides import for_cluster
-from corral.decide.placement.rollout import (
-    BLOCKED,
-    COUNTED,
-    STARTED,
-    Overrides,
-    Plan,
-    fresh,
-    is_external,
-    plan,
-    target_count,
-)
+from corral.decide.placement.readiness import COUNTED, fresh
+from corral.decide.placement.rollout import BLOCKED, STARTED, Overrides, Plan, is_external, plan, target_count
 from corral.decide.placement.scheduling import BOUND, target_of
 from corral.kinds.fleet.names import NUMBER_OF_CLUSTERS, WORK_CLEANUP
 from corral.runtime.controller import Manager, Result, Watch

@@ -14,7 +14,8 @@ from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import parse_time
-from corral.decide.placement.rollout import STARTED, fresh, overrides_of
+from corral.decide.placement.readiness import fresh
+from corral.decide.placement.rollout import STARTED, overrides_of
 from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
 from corral.decide.placement.selection import CLIENT_ERROR
 from corral.decide.placement.staged import RunError, concurrency, overrides_in, stuck_names, wait_of

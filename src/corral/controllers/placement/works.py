@@ -33,7 +33,8 @@ from corral.core.meta import (
 from corral.decide.placement.delivery import ABANDON, PASSED_ON, Delivery, delivery_of
 from corral.decide.placement.envelopes import EnvelopeError, Order, make_works
 from corral.decide.placement.overrides import OverrideError
-from corral.decide.placement.rollout import STARTED, fresh, is_external, overrides_of
+from corral.decide.placement.readiness import fresh
+from corral.decide.placement.rollout import STARTED, is_external, overrides_of
 from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
 from corral.decide.placement.works import (
     DIFF_IN_PROGRESS,

@@ -8,7 +8,8 @@ from typing import Final
 
 from corral.core.conditions import condition
 from corral.core.meta import Obj, annotations_of, generation_of, is_deleting, spec_of
-from corral.decide.placement.rollout import amount, fresh, has_failed, is_diff_reported
+from corral.decide.placement.readiness import fresh, has_failed, is_diff_reported
+from corral.decide.placement.rollout import amount
 from corral.decide.placement.scheduling import BOUND, PICK_ALL, PICK_FIXED, PICK_N, UNSCHEDULED, state_of, target_of
 from corral.kinds.fleet.names import PREVIOUS_STATE
 

@@ -6,19 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from corral.core.conditions import find
-from corral.core.meta import Obj, generation_of, is_deleting, spec_of
-from corral.core.timestamps import parse_time
+from corral.core.meta import Obj, is_deleting, spec_of
+from corral.decide.placement.readiness import has_failed, is_diff_reported, readiness
 from corral.decide.placement.scheduling import BOUND, PICK_FIXED, PICK_N, SCHEDULED, UNSCHEDULED, state_of, target_of
 
 DEFAULT_BUDGET: Final = "25%"
 DEFAULT_PERIOD_S: Final = 60
-UNTRACKABLE: Final = frozenset({"NotAllWorkAreAvailabilityTrackable", "WorkNotTrackable"})
 STARTED: Final = "Detected the new changes on the resources and started the rollout process"
 BLOCKED: Final = "The resources cannot be updated to the latest because of the rollout strategy"
-_FAILING: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
-COUNTED: Final = ("RolloutStarted", *_FAILING, "DiffReported")
-"""Conditions of a binding that rollouts look at."""
 
 
 def amount(value: int | str, total: int, *, up: bool = True) -> int:
@@ -34,42 +29,6 @@ def amount(value: int | str, total: int, *, up: bool = True) -> int:
 def is_external(placement: Obj) -> bool:
     """Whether others roll the placement out, in staged update runs."""
     return bool((spec_of(placement).get("strategy") or {}).get("type") == "External")
-
-
-def fresh(binding: Obj, kind: str) -> Obj | None:
-    """A condition of the binding if it speaks of its current generation."""
-    entry = find(binding, kind)
-    return entry if entry is not None and entry.get("observedGeneration", 0) >= generation_of(binding) else None
-
-
-class Readiness(NamedTuple):
-    ready: bool
-    wait: float = 0.0
-    """Seconds until a binding that cannot be watched counts as ready; 0 when waiting does not help."""
-
-
-def readiness(binding: Obj, now: float, period: float) -> Readiness:
-    """Whether what a binding placed counts as running."""
-    reported = fresh(binding, "DiffReported")
-    if reported is not None and reported["status"] == "True":
-        return Readiness(True)
-    available = fresh(binding, "Available")
-    if available is None or available["status"] != "True":
-        return Readiness(False)
-    if available.get("reason") not in UNTRACKABLE:
-        return Readiness(True)
-    left = parse_time(available["lastTransitionTime"]) + period - now
-    return Readiness(True) if left <= 0 else Readiness(False, left)
-
-
-def has_failed(binding: Obj) -> bool:
-    """Whether any step has reported failure, "not yet" included, for the binding's generation."""
-    return any((entry := fresh(binding, kind)) is not None and entry["status"] == "False" for kind in _FAILING)
-
-
-def is_diff_reported(binding: Obj) -> bool:
-    entry = fresh(binding, "DiffReported")
-    return entry is not None and entry["status"] == "True"
 
 
 class Overrides(NamedTuple):
@@ -131,43 +90,69 @@ def plan(
 ) -> Plan:
     """The next step. Bindings come ordered by name, which is the order they are updated in."""
     rolling: Obj = strategy.get("rollingUpdate") or {}
-    period = float(rolling.get("unavailablePeriodSeconds", DEFAULT_PERIOD_S))
-    result = Plan()
-    ready = going = can_be_ready = 0
-    remove: list[Obj] = []
-    bind: list[Obj] = []
-    failed: list[Obj] = []
-    update: list[Obj] = []
-    waits: list[float] = []
+    sorted_out = _Sorted()
     for binding in bindings:
-        state = state_of(binding)
-        if state == SCHEDULED:
-            bind.append(binding)
-            continue
+        wanted = (snapshot, overrides.get(target_of(binding), Overrides()))
+        sorted_out.add(binding, wanted, now, float(rolling.get("unavailablePeriodSeconds", DEFAULT_PERIOD_S)))
+    least = target - amount(rolling.get("maxUnavailable", DEFAULT_BUDGET), target)
+    most = target + amount(rolling.get("maxSurge", DEFAULT_BUDGET), target)
+    return _within_budget(
+        sorted_out,
+        may_stop=max(0, sorted_out.ready - sorted_out.going - least),
+        may_start=max(0, most - sorted_out.can_be_ready),
+    )
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """The bindings of a placement by what may happen to them, and how many of them count as running."""
+
+    bind: list[Obj] = field(default_factory=list)
+    """Chosen, nothing there yet."""
+    remove: list[Obj] = field(default_factory=list)
+    update: list[Obj] = field(default_factory=list)
+    failed: list[Obj] = field(default_factory=list)
+    """To be updated, and already down: that costs nothing."""
+    current: list[Obj] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    ready: int = 0
+    going: int = 0
+    """Ready, but on their way out."""
+    can_be_ready: int = 0
+
+    def add(self, binding: Obj, wanted: tuple[str, Overrides], now: float, period: float) -> None:
+        """Sort one binding; `wanted` is the snapshot it should have, and the overrides."""
+        if state_of(binding) == SCHEDULED:
+            self.bind.append(binding)
+            return
         status = readiness(binding, now, period)
         has_problem = has_failed(binding) or is_diff_reported(binding)
-        ready += status.ready
-        can_be_ready += not has_problem
+        self.ready += status.ready
+        self.can_be_ready += not has_problem
         if is_deleting(binding):
-            going += status.ready
-            continue
-        if state == UNSCHEDULED:
-            remove.append(binding)
-            continue
+            self.going += status.ready
+            return
+        if state_of(binding) == UNSCHEDULED:
+            self.remove.append(binding)
+            return
         if status.wait:
-            waits.append(status.wait)
-        wanted = overrides.get(target_of(binding), Overrides())
-        if spec_of(binding).get("resourceSnapshotName") == snapshot and overrides_of(binding) == wanted:
-            result.current.append(binding)
+            self.waits.append(status.wait)
+        if (spec_of(binding).get("resourceSnapshotName"), overrides_of(binding)) == wanted:
+            self.current.append(binding)
         else:
-            (failed if has_problem else update).append(binding)
-    to_remove = (ready - going) - (target - amount(rolling.get("maxUnavailable", DEFAULT_BUDGET), target))
-    to_add = target + amount(rolling.get("maxSurge", DEFAULT_BUDGET), target) - can_be_ready
-    to_remove, to_add = max(0, to_remove), max(0, to_add)
-    result.remove = remove[:to_remove]
-    updated = update[: max(0, to_remove - len(result.remove))]
-    result.update = [*failed, *updated, *bind[:to_add]]
-    result.held = [*update[len(updated) :], *bind[to_add:]]
-    if (result.held or len(result.remove) < len(remove)) and waits:
-        result.wait = min(waits)
-    return result
+            (self.failed if has_problem else self.update).append(binding)
+
+
+def _within_budget(found: _Sorted, *, may_stop: int, may_start: int) -> Plan:
+    """As much as may be down at once, and as much as may be there at once."""
+    removed = found.remove[:may_stop]
+    updated = found.update[: may_stop - len(removed)]
+    held = [*found.update[len(updated) :], *found.bind[may_start:]]
+    blocked = bool(held) or len(removed) < len(found.remove)
+    return Plan(
+        update=[*found.failed, *updated, *found.bind[:may_start]],
+        remove=removed,
+        held=held,
+        current=found.current,
+        wait=min(found.waits, default=None) if blocked else None,
+    )
