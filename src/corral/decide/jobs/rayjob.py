@@ -18,6 +18,7 @@ from corral.decide.jobs.raycluster import head_address, is_cluster_ready
 from corral.decide.jobs.rayjob_children import ray_cluster, submitter_job
 from corral.decide.jobs.rayjob_end import clean_up_after
 from corral.decide.jobs.rayjob_plan import (
+    LIMITS,
     RayJobLook,
     RayJobPlan,
     deadline,
@@ -35,23 +36,23 @@ FINALIZER = "ray.io/rayjob-finalizer"
 
 def plan_ray_job(look: RayJobLook, suffix: Callable[[], str]) -> RayJobPlan:
     """The next step of a RayJob. `suffix` makes up the random end of a new name."""
-    job, cluster, submitter, now = look.job, look.cluster, look.submitter, look.now
-    state = state_of(job)
-    if state == "":
-        return _begin(job, now, suffix)
-    if state in ("Initializing", "Running") and spec_of(job).get("suspend"):
-        return RayJobPlan(moved(job, "Suspending"))
-    if state in ("Suspending", "Retrying"):
-        return _clear(job, cluster, submitter)
-    if state == "Suspended":
-        return RayJobPlan(status_of(job)) if spec_of(job).get("suspend") else RayJobPlan(moved(job, ""))
-    if state == "Initializing":
-        return _initialize(look)
-    if state == "Waiting":
-        return _await_user(job, now)
-    if state == "Running":
-        return watch(look)
-    return clean_up_after(job, cluster, submitter, now)
+    job, is_suspended = look.job, bool(spec_of(look.job).get("suspend"))
+    match state_of(job):
+        case "":
+            return _begin(job, look.now, suffix)
+        case "Initializing" | "Running" if is_suspended:
+            return RayJobPlan(moved(job, "Suspending"))
+        case "Suspending" | "Retrying":
+            return _clear(job, look.cluster, look.submitter)
+        case "Suspended":
+            return RayJobPlan(status_of(job) if is_suspended else moved(job, ""))
+        case "Initializing":
+            return _initialize(look)
+        case "Waiting":
+            return _await_user(job, look.now)
+        case "Running":
+            return watch(look)
+    return clean_up_after(job, look.cluster, look.now)
 
 
 def _begin(job: Obj, now: float, suffix: Callable[[], str]) -> RayJobPlan:
@@ -63,13 +64,7 @@ def _begin(job: Obj, now: float, suffix: Callable[[], str]) -> RayJobPlan:
         return RayJobPlan(moved(job, "Suspended", jobStatus=""))
     selector = spec_of(job).get("clusterSelector") or {}
     cluster = selector.get("ray.io/cluster") or f"{name_of(job)[:40]}-{suffix()}"
-    status = moved(
-        job,
-        "Initializing",
-        rayClusterName=cluster,
-        jobStatus="",
-        startTime=format_time(now),
-    )
+    status = moved(job, "Initializing", rayClusterName=cluster, jobStatus="", startTime=format_time(now))
     for name in ("endTime", "reason", "message", "dashboardURL", "jobId", "jobStatusCheckFailureStartTime"):
         status.pop(name, None)
     if mode_of(job) != "InteractiveMode":
@@ -90,32 +85,40 @@ def _clear(job: Obj, cluster: Obj | None, submitter: Obj | None) -> RayJobPlan:
 
 
 def _initialize(look: RayJobLook) -> RayJobPlan:
+    """A job whose cluster is on its way."""
     job, cluster, now, settings = look.job, look.cluster, look.now, look.settings
-    late = overdue(job, now, "preRunningDeadlineSeconds", "PreRunningDeadlineExceeded")
+    late = overdue(job, now, *LIMITS)
     if late is not None:
         return late
+    if cluster is None and spec_of(job).get("clusterSelector"):
+        return RayJobPlan(status_of(job))
+    wait_s = deadline(job, now)
     if cluster is None:
-        if spec_of(job).get("clusterSelector"):
-            return RayJobPlan(status_of(job))
-        return RayJobPlan(status_of(job), create_cluster=ray_cluster(job, settings), wait_s=deadline(job, now))
+        return RayJobPlan(status_of(job), create_cluster=ray_cluster(job, settings), wait_s=wait_s)
     status = {**status_of(job), "rayClusterStatus": status_of(cluster)}
-    # A submitter beside the head may be done before the head was ever ready; it is not ready afterwards.
-    done = look.head is not None and submits_from_head(job, settings) and bool(submission_of(look).ended_at)
-    if not is_cluster_ready(cluster) and not done:
-        return RayJobPlan(status, wait_s=deadline(job, now))
+    if not is_cluster_ready(cluster) and not _is_submitted_from_head(look):
+        return RayJobPlan(status, wait_s=wait_s)
     status["dashboardURL"] = f"{head_address(cluster)}:8265"
     if mode_of(job) == "InteractiveMode":
-        return RayJobPlan({**status, "jobDeploymentStatus": "Waiting", "jobStatus": ""}, wait_s=deadline(job, now))
-    wanted = None
-    if mode_of(job) == "K8sJobMode" and look.submitter is None:
-        wanted = submitter_job(job, cluster, settings)
-    status = {**status, "jobDeploymentStatus": "Running", "jobStatus": "PENDING"}
-    return RayJobPlan(status, create_submitter=wanted, wait_s=deadline(job, now))
+        return RayJobPlan({**status, "jobDeploymentStatus": "Waiting", "jobStatus": ""}, wait_s=wait_s)
+    needs_submitter = mode_of(job) == "K8sJobMode" and look.submitter is None
+    return RayJobPlan(
+        {**status, "jobDeploymentStatus": "Running", "jobStatus": "PENDING"},
+        create_submitter=submitter_job(job, cluster, settings) if needs_submitter else None,
+        wait_s=wait_s,
+    )
+
+
+def _is_submitted_from_head(look: RayJobLook) -> bool:
+    """A submitter beside the head may be done before the head was ever ready; it is not ready afterwards."""
+    if look.head is None or not submits_from_head(look.job, look.settings):
+        return False
+    return bool(submission_of(look).ended_at)
 
 
 def _await_user(job: Obj, now: float) -> RayJobPlan:
     """An interactive job goes on when its user has submitted one and said which."""
-    late = overdue(job, now, "preRunningDeadlineSeconds", "PreRunningDeadlineExceeded")
+    late = overdue(job, now, *LIMITS)
     if late is not None:
         return late
     told = spec_of(job).get("jobId")

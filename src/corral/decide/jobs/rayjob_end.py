@@ -43,7 +43,7 @@ def _clean_up(job: Obj, cluster: Obj | None, now: float) -> RayJobPlan:
     )
 
 
-def clean_up_after(job: Obj, cluster: Obj | None, submitter: Obj | None, now: float) -> RayJobPlan:
+def clean_up_after(job: Obj, cluster: Obj | None, now: float) -> RayJobPlan:
     """A finished job gives its cluster back after a while, if it was asked to."""
     spec, status = spec_of(job), status_of(job)
     if spec.get("deletionStrategy") and not spec.get("clusterSelector"):

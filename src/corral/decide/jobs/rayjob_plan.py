@@ -10,6 +10,9 @@ from corral.decide.jobs.raycluster import RaySettings
 
 Event = tuple[str, str, str]
 
+LIMITS = {"preRunningDeadlineSeconds": "PreRunningDeadlineExceeded", "activeDeadlineSeconds": "DeadlineExceeded"}
+"""Limits of a job's time by the field that sets them, with the reason of the failure."""
+
 
 @dataclass(frozen=True, slots=True)
 class RayJobPlan:
@@ -70,32 +73,31 @@ def state_of(job: Obj) -> str:
 
 
 def moved(job: Obj, state: str, **changes: object) -> Obj:
+    """The status in another state."""
     return {**status_of(job), "jobDeploymentStatus": state, "observedGeneration": generation_of(job), **changes}
 
 
 def deadline(job: Obj, now: float) -> float | None:
-    limits = [
-        spec_of(job)[name]
-        for name in ("activeDeadlineSeconds", "preRunningDeadlineSeconds")
-        if spec_of(job).get(name) is not None
-    ]
+    """Seconds until the first limit of the job is reached; None when it has none, or has not started."""
     started = status_of(job).get("startTime")
-    if not limits or not started:
-        return None
-    return max(0.0, parse_time(started) + float(min(limits)) - now)
+    limits = [spec_of(job)[name] for name in LIMITS if spec_of(job).get(name) is not None]
+    return max(0.0, parse_time(started) + float(min(limits)) - now) if limits and started else None
 
 
-def overdue(job: Obj, now: float, field_name: str, reason: str) -> RayJobPlan | None:
-    for name, why in ((field_name, reason), ("activeDeadlineSeconds", "DeadlineExceeded")):
-        limit, started = spec_of(job).get(name), status_of(job).get("startTime")
+def overdue(job: Obj, now: float, *limits: str) -> RayJobPlan | None:
+    """The end of a job that has reached one of these limits."""
+    started = status_of(job).get("startTime")
+    for name in limits:
+        limit = spec_of(job).get(name)
         if limit is not None and started and parse_time(started) + float(limit) <= now:
             text = f"The RayJob has passed the {name}. StartTime: {started}. {name}: {limit}"
-            status = moved(job, "Failed", reason=why, message=text, endTime=format_time(now))
-            return RayJobPlan(_counted(job, status), events=(("Warning", why, text),))
+            status = moved(job, "Failed", reason=LIMITS[name], message=text, endTime=format_time(now))
+            return RayJobPlan(_counted(job, status), events=(("Warning", LIMITS[name], text),))
     return None
 
 
 def failed_plan(job: Obj, status: Obj, reason: str, text: str, at: str) -> RayJobPlan:
+    """The job failed at `at`, for good or for now."""
     status = {**status, "jobDeploymentStatus": "Failed", "reason": reason, "message": text, "endTime": at}
     return RayJobPlan(_counted(job, status), events=(("Warning", reason, text),))
 

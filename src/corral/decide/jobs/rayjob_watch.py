@@ -69,7 +69,7 @@ def _sidecar_submission(look: RayJobLook) -> Submission:
 
 def watch(look: RayJobLook) -> RayJobPlan:
     job, now = look.job, look.now
-    late = overdue(job, now, "activeDeadlineSeconds", "DeadlineExceeded")
+    late = overdue(job, now, "activeDeadlineSeconds")
     if late is not None:
         return late
     status = dict(status_of(job))
