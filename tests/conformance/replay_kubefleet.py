@@ -27,10 +27,13 @@ from fleet_replay.measurements import measure
 from fleet_replay.tolerance import DELIBERATE, PASSING
 from fleet_replay.world import HUB, MEMBERS, Circumstances, Seen, World
 
+from corral.core.errors import ApiError
 from corral.runtime.virtual import run_virtual
 
 AFTER_S = 3.0
 FOREVER_S = 1e8
+SPACE = "fleet-member-"
+"""How the hub calls the namespace of a member."""
 _RUNS = re.compile(r"(?:[Pp]ods run|runs) (\d+(?:\.\d+)?) s")
 
 
@@ -39,7 +42,7 @@ def circumstances(recording: dict[str, Any]) -> Circumstances:
     versions, text = recording.get("versions") or {}, str(recording.get("description", ""))
     queue = str(versions.get("kueueCRDs", ""))
     webhooks = str(versions.get("hubWebhooks", "on"))
-    named = {entry["cluster"] for part in ("setup", "log") for entry in recording[part]} - {HUB}
+    named = _members(recording)
     runs = _RUNS.search(text)
     return Circumstances(
         webhooks=webhooks.startswith("on"),
@@ -48,8 +51,18 @@ def circumstances(recording: dict[str, Any]) -> Circumstances:
         away=_silent(recording),
         collected=_collected(recording),
         queue_versions=("v1beta2", "v1beta1") if "v1beta1 and v1beta2" in queue else ("v1beta1",),
-        members=tuple(sorted({*MEMBERS, *named})),
+        members=tuple(sorted(named if named and not named & set(MEMBERS) else {*MEMBERS, *named})),
     )
+
+
+def _members(recording: dict[str, Any]) -> set[str]:
+    """The members a recording names: where something happens, and which the hub knows."""
+    named = {entry["cluster"] for part in ("setup", "log") for entry in recording[part]} - {HUB}
+    manifests = [manifest for entry in recording["setup"] for manifest in entry["manifests"]]
+    manifests += [entry["object"] for entry in recording["log"]]
+    known = {str(one["metadata"]["name"]) for one in manifests if one.get("kind") == "MemberCluster"}
+    spaces = {str((one.get("metadata") or {}).get("namespace") or "") for one in manifests}
+    return named | known | {space.removeprefix(SPACE) for space in spaces if space.startswith(SPACE)}
 
 
 def _silent(recording: dict[str, Any]) -> tuple[str, ...]:
@@ -58,7 +71,7 @@ def _silent(recording: dict[str, Any]) -> tuple[str, ...]:
     answered: dict[str, bool] = {}
     for state in recorded(recording["log"]):
         if state.kind == "Work" and state.obj is not None:
-            member = state.namespace.removeprefix("fleet-member-")
+            member = state.namespace.removeprefix(SPACE)
             answered[member] = answered.get(member, False) or bool(state.obj["metadata"].get("finalizers"))
     return tuple(name for name, did in sorted(answered.items()) if not did and f"agent of {name}" not in steps)
 
@@ -79,7 +92,7 @@ def _joins_all(recording: dict[str, Any]) -> bool:
     """Whether the members join in the course of the recording, before anything else."""
     first = next((entry for entry in recording["log"] if entry["object"].get("kind") == "MemberCluster"), None)
     starts = [step for step in recording["steps"] if str(step.get("do", "")).startswith("start the member agent")]
-    return first is not None and first.get("event") == "ADDED" and len(starts) >= len(MEMBERS)
+    return first is not None and first.get("event") == "ADDED" and len(starts) >= len(_members(recording))
 
 
 def replay(recording: dict[str, Any]) -> list[str]:
@@ -137,7 +150,7 @@ async def _run(recording: dict[str, Any]) -> tuple[list[Seen], list[str]]:
             await asyncio.sleep(max(0.0, world.began + action.t - world.hub.clock.now()))
             try:
                 problem = await perform(world, action)
-            except LookupError as error:
+            except (LookupError, ApiError) as error:
                 problem = f"t={action.t:.1f} {action.kind}: {error}"
             if problem:
                 problems.append(problem)

@@ -17,8 +17,8 @@ from fleet_replay.facts import recorded
 from fleet_replay.world import HUB, World
 
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/\S+) on (\S+) -> (\d+)")
-_AGENT = re.compile(r"(start|kill) the (?:member )?agent of (\S+)")
-_RESTART = re.compile(r"restart the (?:member )?agent of (\S+)(?: with (.*))?")
+_AGENT = re.compile(r"(start|kill|stop|shut down) the (?:member )?agent of ([\w.-]+)")
+_RESTART = re.compile(r"restart the (?:member )?agent of ([\w.-]+)(?: with (.*))?")
 _TIME = re.compile(r"<t([+-]\d+)>")
 _NO_ACTION = re.compile(r"\(|wait |apply |.* on (hub|cluster-\d+|\S+): [A-Z]")
 """Observations, pauses, and what `setup` holds as well."""
@@ -75,7 +75,7 @@ def _of_step(step: Obj) -> list[Action]:
         method, path, cluster, code = request.groups()
         return [Action(t, "request", cluster, (method, path, step.get("body"), int(code)))]
     if agent := _AGENT.match(text):
-        return [Action(t, agent[1], agent[2], None)]
+        return [Action(t, "start" if agent[1] == "start" else "kill", agent[2], None)]
     if agent := _RESTART.match(text):
         return [Action(t, "restart", agent[1], agent[2] or "")]
     if text.startswith("start the script that plays Kueue"):
@@ -198,9 +198,9 @@ async def send(world: World, cluster: str, method: str, path: str, body: Any) ->
             case "DELETE":
                 await api.delete(ADMIN, resource, namespace, name, DeleteOptions())
             case "PATCH":
-                # Whoever names a field manager applies; other patches are merged.
-                kind = "apply" if manager else "merge"
-                if manager:
+                # Whoever names a field manager applies; other patches are merged, and lists are operations.
+                kind = "json" if isinstance(body, list) else "apply" if manager else "merge"
+                if kind == "apply":
                     body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
                 _, created = await api.patch(ADMIN, resource, namespace, name, kind, body, options, subresource)
                 if created:
