@@ -197,3 +197,12 @@ async def test_a_user_who_may_only_see_their_queue_is_answered_as_well(tmp_path:
         assert "cannot patch resource" in await run("queue", "stop", "lq", kubeconfig=alice, code=1)
 
     await serve(tmp_path, scenario)
+
+
+async def test_an_empty_list_says_how_it_is_filled(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        assert "`corral clusters add NAME --worker-context CONTEXT` adds one" in await run("clusters", "list")
+        assert "`corral fleet join NAME --member-context CONTEXT` adds one" in await run("fleet", "members")
+        assert "Nothing is placed from this cluster." in await run("fleet", "placements")
+
+    await serve(tmp_path, scenario)

@@ -44,7 +44,11 @@ def add(
     context: str,
     kubeconfig_path: Path | None,
 ) -> None:
-    """Make the cluster of a kubeconfig context a worker called NAME. Doing it again renews its credentials."""
+    """Make the cluster of a kubeconfig context a worker called NAME. Doing it again renews its credentials.
+
+    \b
+    corral clusters add west --worker-context west-admin
+    """
     manager = client_of(kubeconfig_path, context)
     worker = client_of(worker_kubeconfig or kubeconfig_path, worker_context or f"corral-{name}")
     token = join.prepare_worker(worker, dependencies=with_dependencies)

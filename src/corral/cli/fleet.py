@@ -61,7 +61,10 @@ def members(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """List members: whether they have joined, when they were last seen, and what they have free."""
     hub = client_of(kubeconfig_path, context)
     headers = ("NAME", "JOINED", "HEALTHY", "LAST-SEEN", "NODES", "CPU", "MEMORY", "TAINTS", "AGE")
-    print_table(headers, [_member_row(member) for member in hub.list(MEMBER_CLUSTERS)["items"]])
+    rows = [_member_row(member) for member in hub.list(MEMBER_CLUSTERS)["items"]]
+    print_table(headers, rows)
+    if not rows:
+        click.echo("This cluster has no members; `corral fleet join NAME --member-context CONTEXT` adds one.", err=True)
 
 
 def _member_row(member: Obj) -> list[object]:
@@ -101,7 +104,11 @@ def join(
     context: str,
     kubeconfig_path: Path | None,
 ) -> None:
-    """Make the cluster of a kubeconfig context a member called NAME. Doing it again renews its credentials."""
+    """Make the cluster of a kubeconfig context a member called NAME. Doing it again renews its credentials.
+
+    \b
+    corral fleet join west --member-context west-admin --label region=west
+    """
     hub = client_of(kubeconfig_path, context)
     member = client_of(member_kubeconfig or kubeconfig_path, member_context or f"corral-{name}")
     pairs = dict(label.partition("=")[::2] for label in labels)
@@ -116,6 +123,8 @@ def placements(namespace: str, context: str, kubeconfig_path: Path | None) -> No
     hub = client_of(kubeconfig_path, context)
     rows = [_placement_row(placement) for placement in _placements(hub, namespace)]
     print_table(("NAMESPACE", "NAME", "TYPE", "CLUSTERS", "AVAILABLE", "STATE", "AGE"), rows)
+    if not rows:
+        click.echo("Nothing is placed from this cluster.", err=True)
 
 
 def _placements(hub: SyncClient, namespace: str) -> Iterator[Obj]:
@@ -234,7 +243,12 @@ def _bindings_on(hub: SyncClient, cluster: str, kind: Resource = BINDINGS) -> li
 @click.option("--timeout", default=300.0, help="Seconds to wait for the evictions.")
 @cluster_options
 def drain(cluster: str, timeout: float, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Taint CLUSTER so that nothing new comes, then evict every ClusterResourcePlacement from it."""
+    """Taint CLUSTER so that nothing new comes, then evict every ClusterResourcePlacement from it. ResourcePlacements stay,
+    as KubeFleet's own drain leaves them.
+
+    \b
+    corral fleet drain cluster-3
+    """
     hub = client_of(kubeconfig_path, context)
     _set_taints(hub, cluster, lambda taints: taints if CORDON in taints else [*taints, CORDON])
     click.echo(f"Successfully cordoned member cluster {cluster} by adding cordon taint")
