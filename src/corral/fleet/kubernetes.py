@@ -18,6 +18,7 @@ from corral.controllers.dispatch.settings import dispatch_settings
 from corral.controllers.queueing.setup import set_up_queueing
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Key, Obj
+from corral.fleet.leading import run_while_leading
 from corral.jobs.registry import ADAPTERS, adapters
 from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.core import NAMESPACES
@@ -25,7 +26,6 @@ from corral.kinds.crd import crd_manifest
 from corral.kinds.registry import native_kinds
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
-from corral.runtime.leader import LeaderElector
 from corral.runtime.metrics import Metrics
 from corral.runtime.random import Random
 
@@ -92,20 +92,4 @@ class Controllers:
 
     async def lead(self, identity: str) -> None:
         """Run while this process holds the lease; others wait their turn."""
-        elector = LeaderElector(self._client, self._clock, LEASE, identity)
-
-        async def work() -> None:
-            await self.start()
-            try:
-                await self._forever()
-            finally:
-                await self.stop()
-
-        try:
-            await elector.run(work)
-        finally:
-            await elector.release()
-
-    async def _forever(self) -> None:
-        while True:
-            await self._clock.sleep(3600)
+        await run_while_leading(self, self._client, self._clock, LEASE, identity)

@@ -9,10 +9,10 @@ from corral.controllers.member.discovery import over_http
 from corral.controllers.member.settings import member_settings
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Key, Obj
+from corral.fleet.leading import run_while_leading
 from corral.kinds.core import NAMESPACES
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
-from corral.runtime.leader import LeaderElector
 from corral.runtime.metrics import Metrics
 from corral.runtime.random import Random
 
@@ -58,17 +58,4 @@ class MemberCluster:
 
     async def lead(self, identity: str) -> None:
         """Run while this process holds the lease; others wait their turn."""
-        elector = LeaderElector(self._client, self._clock, LEASE, identity)
-
-        async def work() -> None:
-            await self.start()
-            try:
-                while True:
-                    await self._clock.sleep(3600)
-            finally:
-                await self.stop()
-
-        try:
-            await elector.run(work)
-        finally:
-            await elector.release()
+        await run_while_leading(self, self._client, self._clock, LEASE, identity)
