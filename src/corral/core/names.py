@@ -93,12 +93,17 @@ def check_subdomain(text: str) -> list[str]:
     return list(_subdomain(text))
 
 
-def check_label(text: str) -> list[str]:
-    """A DNS-1123 label of at most 63 characters: namespaces, containers, volumes."""
+@lru_cache(maxsize=32768)
+def _label(text: str) -> tuple[str, ...]:
     complaints = [] if _byte_length(text) <= 63 else [max_length_message(63)]
     if not _label_re.fullmatch(text):
         complaints.append("must not contain dots" if _subdomain_re.fullmatch(text) else _LABEL_MESSAGE)
-    return complaints
+    return tuple(complaints)
+
+
+def check_label(text: str) -> list[str]:
+    """A DNS-1123 label of at most 63 characters: namespaces, containers, volumes."""
+    return list(_label(text))
 
 
 def check_label_1035(text: str) -> list[str]:

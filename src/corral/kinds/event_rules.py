@@ -21,11 +21,14 @@ def check_event_update(new: Obj, old: Obj) -> list[Cause]:
 
 def _check_event(event: Obj, involved: Obj, controller: str) -> list[Cause]:
     namespace, target = namespace_of(event), involved.get("namespace") or ""
-    mismatch = invalid("involvedObject.namespace", target, "does not match event.namespace")
-    if not event.get("eventTime"):
-        fine = namespace in ("", "default") if not target else namespace == target
-        return [] if fine else [mismatch]
-    causes = [] if target or namespace in ("default", "kube-system") else [mismatch]
+    is_old = not event.get("eventTime")
+    if is_old:
+        fine = namespace == target if target else namespace in ("", "default")
+    else:
+        fine = bool(target) or namespace in ("default", "kube-system")
+    causes = [] if fine else [invalid("involvedObject.namespace", target, "does not match event.namespace")]
+    if is_old:
+        return causes
     reporter, instance = event.get(controller) or "", event.get("reportingInstance") or ""
     if not reporter:
         causes.append(required(controller))

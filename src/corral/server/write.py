@@ -46,9 +46,9 @@ class Writer:
         )
         if metadata.get("resourceVersion"):
             raise ApiError("resourceVersion should not be set on objects to be created", code=500, reason="")
-        intake.begin_life(writing, metadata, self._random.uid(), self._clock.timestamp())
-        management = management or self._management
-        obj = management.create(writing, obj, self._clock.timestamp())
+        now = self._clock.timestamp()
+        intake.begin_life(writing, metadata, self._random.uid(), now)
+        obj = (management or self._management).create(writing, obj, now)
         obj = await self._mutate(writing, "CREATE", obj, None)
         metadata = obj["metadata"]
         base = "" if metadata.get("name") else metadata.get("generateName") or ""
