@@ -24,7 +24,14 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.decide.jobs.mpi_hosts import AGENT, AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, agent_env, is_ssh_daemon
 from corral.decide.jobs.mpijob import MpiPlan, is_ours, plan_mpi
-from corral.decide.jobs.mpijob_children import build_group, config_map, is_suspended, launcher_name, service
+from corral.decide.jobs.mpijob_children import (
+    build_group,
+    child_metadata,
+    config_map,
+    is_suspended,
+    launcher_name,
+    service,
+)
 from corral.decide.jobs.mpijob_status import is_finished
 from corral.decide.jobs.pods import phase_of
 from corral.decide.jobs.training_look import Settings
@@ -274,12 +281,7 @@ def _config_map_v1(job: Obj, workers: list[Obj]) -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {
-            "name": f"{name_of(job)}-config",
-            "namespace": namespace_of(job),
-            "labels": {"app": name_of(job)},
-            "ownerReferences": [owner_ref(job)],
-        },
+        "metadata": child_metadata(job, f"{name_of(job)}-config"),
         "data": {
             "hostfile": hosts,
             "discover_hosts.sh": found,

@@ -80,16 +80,20 @@ def discover_script(job: Obj, workers: Sequence[Obj]) -> str:
     return "\n".join(["#!/bin/sh", *lines, ""])
 
 
+def child_metadata(job: Obj, name: str) -> Obj:
+    return {
+        "name": name,
+        "namespace": namespace_of(job),
+        "labels": {"app": name_of(job)},
+        "ownerReferences": [owner_ref(job)],
+    }
+
+
 def config_map(job: Obj, workers: Sequence[Obj], agent: str) -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {
-            "name": f"{name_of(job)}-config",
-            "namespace": namespace_of(job),
-            "labels": {"app": name_of(job)},
-            "ownerReferences": [owner_ref(job)],
-        },
+        "metadata": child_metadata(job, f"{name_of(job)}-config"),
         "data": {
             "hostfile": hostfile(job),
             "discover_hosts.sh": discover_script(job, workers),
@@ -106,12 +110,7 @@ def service(job: Obj) -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": name_of(job),
-            "namespace": namespace_of(job),
-            "labels": {"app": name_of(job)},
-            "ownerReferences": [owner_ref(job)],
-        },
+        "metadata": child_metadata(job, name_of(job)),
         "spec": spec,
     }
 
@@ -233,12 +232,7 @@ def launcher_job(job: Obj, scheduler: str = "") -> Obj:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {
-            "name": launcher_name(job),
-            "namespace": namespace_of(job),
-            "labels": {"app": name_of(job)},
-            "ownerReferences": [owner_ref(job)],
-        },
+        "metadata": child_metadata(job, launcher_name(job)),
         "spec": {
             **limits,
             "podReplacementPolicy": "Failed",

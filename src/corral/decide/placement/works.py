@@ -77,24 +77,17 @@ def nothing_reported(works: Sequence[Obj]) -> bool:
 
 
 def _applied(works: Sequence[Obj]) -> Obj:
-    pending, failed = _split(works, "Applied")
-    reason = "NotAllWorkHaveBeenApplied"
-    if pending is not None:
-        text = f"Work object {name_of(pending)} has not yet completed the apply op"
-        return condition("Applied", False, reason, text)
-    if failed is not None:
-        return condition("Applied", False, reason, f"Work object {name_of(failed)} has failed to apply")
-    return condition("Applied", True, "AllWorkHaveBeenApplied", "All corresponding work objects are applied")
+    texts = ("has not yet completed the apply op", "has failed to apply")
+    return _unless_all("Applied", works, "NotAllWorkHaveBeenApplied", *texts) or condition(
+        "Applied", True, "AllWorkHaveBeenApplied", "All corresponding work objects are applied"
+    )
 
 
 def _available(works: Sequence[Obj]) -> Obj:
-    pending, failed = _split(works, "Available")
-    reason = "NotAllWorkAreAvailable"
-    if pending is not None:
-        text = f"Work object {name_of(pending)} has not yet completed availability check"
-        return condition("Available", False, reason, text)
-    if failed is not None:
-        return condition("Available", False, reason, f"Work object {name_of(failed)} is not yet available")
+    texts = ("has not yet completed availability check", "is not yet available")
+    unavailable = _unless_all("Available", works, "NotAllWorkAreAvailable", *texts)
+    if unavailable is not None:
+        return unavailable
     for work in works:
         if (find(work, "Available") or {}).get("reason") == "WorkNotTrackable":
             text = f"The availability of work object {name_of(work)} is not trackable"
@@ -103,16 +96,20 @@ def _available(works: Sequence[Obj]) -> Obj:
 
 
 def _diff_reported(works: Sequence[Obj]) -> Obj:
-    pending, failed = _split(works, "DiffReported")
-    reason = "NotAllWorkHaveDiffReported"
-    if pending is not None:
-        text = f"Work object {name_of(pending)} has not yet completed diff reporting"
-        return condition("DiffReported", False, reason, text)
-    if failed is not None:
-        return condition("DiffReported", False, reason, f"Work object {name_of(failed)} has failed to report diff")
-    return condition(
+    texts = ("has not yet completed diff reporting", "has failed to report diff")
+    return _unless_all("DiffReported", works, "NotAllWorkHaveDiffReported", *texts) or condition(
         "DiffReported", True, "AllWorkHaveDiffReported", "All corresponding work objects have reported diff"
     )
+
+
+def _unless_all(kind: str, works: Sequence[Obj], reason: str, if_pending: str, if_failed: str) -> Obj | None:
+    """The condition while a work has not got there, or failed; None when all have."""
+    pending, failed = _split(works, kind)
+    if pending is not None:
+        return condition(kind, False, reason, f"Work object {name_of(pending)} {if_pending}")
+    if failed is not None:
+        return condition(kind, False, reason, f"Work object {name_of(failed)} {if_failed}")
+    return None
 
 
 def _reports(works: Sequence[Obj]) -> tuple[list[Obj], list[Obj], list[Obj]]:
