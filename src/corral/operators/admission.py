@@ -134,8 +134,8 @@ class TrainerRules(_Rules):
         reference = spec_of(train_job).get("runtimeRef") or {}
         try:
             if reference.get("kind") == "TrainingRuntime":
-                return await self._client.get(trainer.TRAINING_RUNTIMES, reference["name"], namespace)
-            return await self._client.get(trainer.CLUSTER_TRAINING_RUNTIMES, reference["name"])
+                return await self._client.get(trainer.TRAINING_RUNTIMES, reference.get("name") or "", namespace)
+            return await self._client.get(trainer.CLUSTER_TRAINING_RUNTIMES, reference.get("name") or "")
         except NotFound:
             return None
 

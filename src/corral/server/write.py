@@ -7,6 +7,7 @@ present, so an error or a no-op that was decided by one waits until that one is 
 
 from __future__ import annotations
 
+import logging
 from typing import NoReturn
 
 from corral.core import errors, names, validation
@@ -21,8 +22,11 @@ from corral.server.scale import scaled
 from corral.server.serving import Served
 from corral.store import Stale, Store, Stored, StoreError, TooLarge
 
+log = logging.getLogger(__name__)
+
 NAME_ATTEMPTS = 8
 UPDATE_ATTEMPTS = 20
+STUMBLES = (AttributeError, KeyError, TypeError, ValueError)
 
 
 class Writer:
@@ -79,7 +83,7 @@ class Writer:
         if causes:
             raise invalid(served, name, causes)
         intake.pass_on_warnings(writing, obj, None)
-        await self._chain.validate(writing.admission("CREATE", obj, None))
+        await self._validate(writing, "CREATE", obj, None)
         key = served.key(writing.namespace, name)
         current = self._store.head(key)
         if current is not None:
@@ -177,7 +181,7 @@ class Writer:
         if causes:
             raise invalid(served, writing.name, causes)
         intake.pass_on_warnings(writing, obj, old)
-        await self._chain.validate(writing.admission("UPDATE", obj, old))
+        await self._validate(writing, "UPDATE", obj, old)
         if writing.options.dry_run:
             return await self._as_if_kept(writing, Stored(current.key, current.revision, obj=obj))
         kept = await self._keep(writing, current, obj)
@@ -227,18 +231,39 @@ class Writer:
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
+    async def _validate(self, writing: Writing, operation: str, obj: Obj, old: Obj | None) -> None:
+        try:
+            await self._chain.validate(writing.admission(operation, obj, old))
+        except STUMBLES as error:
+            said = _stumbled(writing, obj, old)
+            if said is None:
+                raise
+            raise said from error
+
     async def _mutate(self, writing: Writing, operation: str, obj: Obj, old: Obj | None) -> Obj:
         try:
             changed, foreign = await self._chain.mutate(writing.admission(operation, obj, old))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # Plug-ins take for granted what is checked only after them; what is wrong with the object is the better answer.
-            causes = intake.check_new(writing, obj) if old is None else intake.check_changed(writing, obj, old)
-            if not causes:
+        except STUMBLES as error:
+            said = _stumbled(writing, obj, old)
+            if said is None:
                 raise
-            raise invalid(writing.served, obj["metadata"].get("name") or "", causes) from error
+            raise said from error
         assert changed is not None
         # A foreign plug-in may leave out what has a default, or share parts that must not be worked on in place.
         return intake.reread(writing, changed) if foreign else changed
+
+
+def _stumbled(writing: Writing, obj: Obj, old: Obj | None) -> ApiError | None:
+    """What to say when a plug-in could not cope with an object. Plug-ins take for granted what is checked only after them, so
+    what is wrong with the object is the better answer; a custom object may be odd where its schema leaves everything open.
+    None when the fault is not the object's."""
+    causes = intake.check_new(writing, obj) if old is None else intake.check_changed(writing, obj, old)
+    if causes:
+        return invalid(writing.served, obj["metadata"].get("name") or "", causes)
+    if writing.served.kind.builtin:
+        return None
+    log.exception("an object that no rule forbids could not be handled key=%s", writing.key)
+    return writing.shape.unreadable("admission could not make sense of it")
 
 
 def _names_version(sent: Obj) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from corral.core.admission import AdmissionRequest
+from corral.core.meta import Obj
 from corral.fleet.embedded_api import EmbeddedApi
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -192,3 +194,47 @@ async def test_shipped_kinds_of_wrong_shapes_are_refused_by_their_schema(api: Ap
         }
         status, answer = await api.ask("POST", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets", body)
         assert (status, field in answer["message"]) == (422, True), answer
+
+
+class Clumsy:
+    """A plug-in that believes in what it has not checked."""
+
+    name = "Clumsy"
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return request.resource.plural in ("cohorts", "appwrappers")
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        assert request.obj is not None
+        _ = request.obj["spec"]["parentName"].lower() if request.resource.plural == "cohorts" else ""
+        return request.obj
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        assert request.obj is not None
+        if request.resource.plural == "appwrappers":
+            _ = request.obj["spec"]["components"][0]["template"]["spec"]["replicas"] + 1
+
+
+async def test_a_plugin_that_stumbles_over_a_bad_object_leaves_the_answer_to_validation() -> None:
+    cluster = EmbeddedApi(None, plugins=[Clumsy()])
+    await cluster.start()
+    try:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+            api = Api(cluster, session)
+            cohort = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "c"}}
+            path = "/apis/kueue.x-k8s.io/v1beta2/cohorts"
+            status, answer = await api.ask("POST", path, {**cohort, "spec": {"parentName": 5}})
+            assert (status, "spec.parentName in body must be of type string" in answer["message"]) == (422, True)
+            template = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"replicas": "many"}}
+            wrapper = {
+                "apiVersion": "workload.codeflare.dev/v1beta2",
+                "kind": "AppWrapper",
+                "metadata": {"name": "w"},
+                "spec": {"components": [{"template": template}]},
+            }
+            path = "/apis/workload.codeflare.dev/v1beta2/namespaces/default/appwrappers"
+            status, answer = await api.ask("POST", path, wrapper)
+            assert (status, answer["reason"]) == (400, "BadRequest")
+            assert answer["message"].endswith("admission could not make sense of it")
+    finally:
+        await cluster.stop()
