@@ -55,17 +55,13 @@ def _check_fixed(policy: Obj) -> list[str]:
             break
         seen.add(name)
     if policy.get("numberOfClusters") is not None:
-        errors.append(
-            "number of clusters must be nil for policy type PickFixed, only valid for PickN placement policy type"
-        )
+        errors.append(_no_number("PickFixed"))
     if policy.get("affinity"):
         errors.append(
             "affinity must be nil for policy type PickFixed, only valid for PickAll/PickN placement policy types"
         )
     if policy.get("topologySpreadConstraints"):
-        errors.append(
-            "topology spread constraints needs to be empty for policy type PickFixed, only valid for PickN policy type"
-        )
+        errors.append(_no_spread("PickFixed"))
     if policy.get("tolerations"):
         errors.append("tolerations needs to be empty for policy type PickFixed, only valid for PickAll/PickN")
     return errors
@@ -74,11 +70,9 @@ def _check_fixed(policy: Obj) -> list[str]:
 def _check_all(policy: Obj, strict: bool) -> list[str]:
     errors = []
     if policy.get("clusterNames"):
-        errors.append("cluster names needs to be empty for policy type PickAll, only valid for PickFixed policy type")
+        errors.append(_no_names("PickAll"))
     if policy.get("numberOfClusters") is not None:
-        errors.append(
-            "number of clusters must be nil for policy type PickAll, only valid for PickN placement policy type"
-        )
+        errors.append(_no_number("PickAll"))
     affinity = (policy.get("affinity") or {}).get("clusterAffinity") or {}
     errors += _check_required(affinity, strict)
     if affinity.get("preferredDuringSchedulingIgnoredDuringExecution"):
@@ -86,16 +80,14 @@ def _check_all(policy: Obj, strict: bool) -> list[str]:
             "PreferredDuringSchedulingIgnoredDuringExecution will be ignored for placement policy type PickAll"
         )
     if policy.get("topologySpreadConstraints"):
-        errors.append(
-            "topology spread constraints needs to be empty for policy type PickAll, only valid for PickN policy type"
-        )
+        errors.append(_no_spread("PickAll"))
     return [*errors, *_check_tolerations(policy)]
 
 
 def _check_n(policy: Obj, strict: bool) -> list[str]:
     errors = []
     if policy.get("clusterNames"):
-        errors.append("cluster names needs to be empty for policy type PickN, only valid for PickFixed policy type")
+        errors.append(_no_names("PickN"))
     if policy.get("numberOfClusters") is None:
         errors.append("number of cluster cannot be nil for policy type PickN")
     affinity = (policy.get("affinity") or {}).get("clusterAffinity") or {}
@@ -107,6 +99,18 @@ def _check_n(policy: Obj, strict: bool) -> list[str]:
         if kind not in ("DoNotSchedule", "ScheduleAnyway"):
             errors.append(f"unknown unsatisfiable type {kind}")
     return [*errors, *_check_tolerations(policy)]
+
+
+def _no_names(kind: str) -> str:
+    return f"cluster names needs to be empty for policy type {kind}, only valid for PickFixed policy type"
+
+
+def _no_number(kind: str) -> str:
+    return f"number of clusters must be nil for policy type {kind}, only valid for PickN placement policy type"
+
+
+def _no_spread(kind: str) -> str:
+    return f"topology spread constraints needs to be empty for policy type {kind}, only valid for PickN policy type"
 
 
 def _check_required(affinity: Obj, strict: bool) -> list[str]:
