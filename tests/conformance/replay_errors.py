@@ -187,14 +187,39 @@ def compare(wanted: Any, got: Any, path: str, found: list[str]) -> None:
         found.append(f"{path or 'body'} is {got!r}, wanted {wanted!r}")
 
 
+class Unusable(Exception):
+    """The file holds no recorded requests."""
+
+
+def load(path: Path) -> list[Case]:
+    """The recorded requests in a file; raises Unusable with a plain sentence."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Unusable(f"cannot be read: {error}") from None
+    cases = document.get("cases") if isinstance(document, dict) else document
+    if not isinstance(cases, list):
+        raise Unusable("holds no list of cases")
+    found = [case for case in cases if isinstance(case, dict) and isinstance(case.get("request"), dict)]
+    for number, case in enumerate(found, start=1):
+        case.setdefault("id", f"case {number}")
+        if not {"method", "path"} <= case["request"].keys() or not isinstance(case.get("status"), int):
+            raise Unusable(f"{case['id']} says no method, path or status")
+    return found
+
+
 async def replay(path: Path, only: str = "", verbose: bool = False) -> tuple[int, list[tuple[str, list[str]]]]:
     """Replay one file; returns how many cases passed, and the failures with their differences."""
-    cases = [case for case in json.loads(path.read_text())["cases"] if "request" in case]
+    cases = load(path)
     passed, failed = 0, []
     async with World(cases) as world, aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
         for case in cases:
             await world.before(case)
-            answer = await send(session, world, case)
+            try:
+                answer = await send(session, world, case)
+            except aiohttp.ClientError as error:  # the others are still replayed
+                failed.append((case["id"], [f"was not answered: {error}"]))
+                continue
             problems = differences(case, answer)
             if only and case["id"] != only:
                 continue
@@ -215,7 +240,10 @@ def main() -> int:
     arguments = parser.parse_args()
     passed, failed = 0, 0
     for path in arguments.files:
-        good, bad = asyncio.run(replay(path, arguments.only, arguments.verbose))
+        try:
+            good, bad = asyncio.run(replay(path, arguments.only, arguments.verbose))
+        except Unusable as problem:
+            good, bad = 0, [(str(path), [str(problem)])]
         passed, failed = passed + good, failed + len(bad)
         for name, problems in bad:
             print(f"FAIL {name}")
