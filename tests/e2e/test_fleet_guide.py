@@ -58,6 +58,12 @@ EVENTS = [
 ]
 
 
+def test_every_member_shows_its_queueing_controllers_as_a_running_pod(state: Path) -> None:
+    for member in ("cluster-1", "cluster-2", "cluster-3"):
+        [pod] = kubectl(state, "get", "pods", "-n", "kueue-system", context=f"corral-{member}").splitlines()[1:]
+        assert re.match(r"kueue-controller-manager-\w+-\w{5} +2/2 +Running +0 ", pod), pod
+
+
 def test_the_guide_prints_what_it_says(state: Path) -> None:
     eventually(lambda: "ClusterResourcePlacementAvailable" in kubectl(state, "describe", "crp", "sample-kueue"))
     text = kubectl(state, "describe", "crp", "sample-kueue")

@@ -6,6 +6,8 @@ import yaml
 
 from corral.controllers.queueing.installation import Installation
 from corral.controllers.queueing.installed import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, LEASES, SERVICES
+from corral.kinds.core import PODS
+from corral.operators.setup import set_up_operators
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 
@@ -24,7 +26,7 @@ def test_an_installation_leaves_its_objects_behind() -> None:
         async with await start(installation) as cluster:
             await cluster.advance(1)
             deployment = await cluster.client.get(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE)
-            assert deployment["spec"]["replicas"] == 0
+            assert deployment["spec"]["replicas"] == 1
             config_map = await cluster.client.get(CONFIG_MAPS, "kueue-manager-config", NAMESPACE)
             document = yaml.safe_load(config_map["data"]["controller_manager_config.yaml"])
             assert "batch/job" in document["integrations"]["frameworks"]
@@ -32,6 +34,21 @@ def test_an_installation_leaves_its_objects_behind() -> None:
             await cluster.client.get(LEASES, "c1f6bfd2.kueue.x-k8s.io", NAMESPACE)
             for role in ("kueue-batch-admin-role", "kueue-batch-user-role", "kueue-metrics-reader"):
                 await cluster.client.get(CLUSTER_ROLES, role)
+
+    run_virtual(main)
+
+
+def test_the_controllers_are_shown_as_a_running_pod_of_two_containers() -> None:
+    async def main() -> None:
+        installation = Installation()
+        async with VirtualCluster([installation.setup, set_up_operators], plugins=installation.plugins) as cluster:
+            await cluster.advance(3)
+            [pod] = (await cluster.client.list(PODS, NAMESPACE)).items
+            assert pod["metadata"]["name"].startswith("kueue-controller-manager-")
+            assert pod["status"]["phase"] == "Running"
+            assert [container["ready"] for container in pod["status"]["containerStatuses"]] == [True, True]
+            deployment = await cluster.client.get(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE)
+            assert deployment["status"]["availableReplicas"] == 1
 
     run_virtual(main)
 

@@ -26,6 +26,7 @@ from corral.controllers.queueing.installed import (
     installed_objects,
 )
 from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.controllers.queueing.own_pods import OwnPods
 from corral.controllers.queueing.setup import Queueing
 from corral.controllers.queueing.visibility import CLUSTER_QUEUE, LOCAL_QUEUE
 from corral.core.admission import AdmissionPlugin, AdmissionRequest
@@ -68,6 +69,7 @@ class Installation:
         manager.run_task(self._run, "queueing")
         manager.run_task(self._show_endpoints, "queueing endpoints")
         manager.add(self, watches=[Watch(DEPLOYMENTS, map=self._ours)])
+        OwnPods().setup(manager)
 
     def _ours(self, deployment: Obj) -> Iterable[Key]:
         mine = Key(self._config.namespace, DEPLOYMENT_NAME)

@@ -24,6 +24,8 @@ CONFIG_KEY = "controller_manager_config.yaml"
 WEBHOOK_SERVICE = "kueue-webhook-service"
 METRICS_SERVICE = "kueue-controller-manager-metrics-service"
 LEASE_NAME = "c1f6bfd2.kueue.x-k8s.io"
+SCHEDULER_NAME = "corral.dev/in-process"
+"""Asks for no node: the pods of the Deployment stand for what runs in the API server's own process."""
 LABELS = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "controller"}
 POD_LABELS = {**LABELS, "control-plane": "controller-manager"}
 
@@ -74,17 +76,18 @@ def _service(name: str, namespace: str, port: Obj) -> Obj:
 
 
 def _deployment(namespace: str) -> Obj:
-    """The controllers run in the API server's own process, so the Deployment asks for no pods; it is there to be restarted."""
-    container = {"name": "manager", "image": "corral", "args": ["--config=/controller_manager_config.yaml"]}
+    """The controllers run in the API server's own process; `own_pods` shows them as the Deployment's pod."""
+    containers = [
+        {"name": "manager", "image": "corral", "args": ["--config=/controller_manager_config.yaml"]},
+        {"name": "metrics", "image": "corral"},
+    ]
+    pod = {"serviceAccountName": DEPLOYMENT_NAME, "schedulerName": SCHEDULER_NAME, "containers": containers}
     return {
         "metadata": {**_named(DEPLOYMENT_NAME, namespace), "labels": POD_LABELS},
         "spec": {
-            "replicas": 0,
+            "replicas": 1,
             "selector": {"matchLabels": {"control-plane": "controller-manager"}},
-            "template": {
-                "metadata": {"labels": POD_LABELS},
-                "spec": {"serviceAccountName": DEPLOYMENT_NAME, "containers": [container]},
-            },
+            "template": {"metadata": {"labels": POD_LABELS}, "spec": pod},
         },
     }
 
