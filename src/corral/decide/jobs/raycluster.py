@@ -248,24 +248,7 @@ def _pod(cluster: Obj, kind: str, name: str, group: Obj, settings: RaySettings) 
     metadata, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
     containers = [dict(container) for container in spec.get("containers") or ()]
     first = containers[0]
-    env = {
-        "RAY_CLUSTER_NAME": name_of(cluster),
-        "RAY_PORT": str(PORTS["gcs-server"]),
-        "RAY_ADDRESS": "$(POD_IP):6379" if kind == "head" else f"{head_address(cluster)}:{PORTS['gcs-server']}",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # A head and its workers start on one machine at once; Ray's own minute may not be enough.
-        "RAY_raylet_start_wait_time_s": "300",
-    }
-    if kind == "worker":
-        env["FQ_RAY_IP"] = head_address(cluster)
-        env["RAY_IP"] = head_service_name(cluster)
-    held = {entry["name"] for entry in first.get("env") or ()}
-    own_address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    first["env"] = [
-        *(first.get("env") or ()),
-        own_address,
-        *({"name": key, "value": value} for key, value in env.items() if key not in held),
-    ]
+    first["env"] = _environment(cluster, kind, first.get("env") or ())
     command = _start_command(cluster, kind, group.get("rayStartParams") or {}) if settings.real else HOLD
     own = shlex.join([*(first.get("command") or ()), *(first.get("args") or ())])
     first["command"] = ["/bin/bash", "-c", "--"]
@@ -284,6 +267,25 @@ def _pod(cluster: Obj, kind: str, name: str, group: Obj, settings: RaySettings) 
         },
         "spec": spec,
     }
+
+
+def _environment(cluster: Obj, kind: str, own: Sequence[Obj]) -> list[Obj]:
+    """What Ray reads, beside the container's `own` variables, which win."""
+    address, port = head_address(cluster), PORTS["gcs-server"]
+    values = {
+        "RAY_CLUSTER_NAME": name_of(cluster),
+        "RAY_PORT": str(port),
+        "RAY_ADDRESS": "$(POD_IP):6379" if kind == "head" else f"{address}:{port}",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # A head and its workers start on one machine at once; Ray's own minute may not be enough.
+        "RAY_raylet_start_wait_time_s": "300",
+    }
+    if kind == "worker":
+        values |= {"FQ_RAY_IP": address, "RAY_IP": head_service_name(cluster)}
+    held = {entry["name"] for entry in own}
+    own_address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    added = ({"name": name, "value": value} for name, value in values.items() if name not in held)
+    return [*own, own_address, *added]
 
 
 def _group_name(kind: str, group: Obj) -> str:

@@ -120,12 +120,13 @@ class FlavorCapacity:
                 shares = Placer(counts, shape).place()
         except NoPlacement as failure:
             return self._failure(failure, shape, workers, counts, capacity)
-        host = self.tree.is_lowest_host
-        placed = {workers.name: assignment_of([(share.domain, share.pods) for share in shares], self.levels, host)}
+        placed = {workers.name: self._assignment([(share.domain, share.pods) for share in shares])}
         if leader is not None:
-            led = [(share.domain, share.leaders) for share in shares]
-            placed[leader.name] = assignment_of(led, self.levels, host)
+            placed[leader.name] = self._assignment([(share.domain, share.leaders) for share in shares])
         return placed
+
+    def _assignment(self, pods: list[tuple[Domain, int]]) -> TopologyAssignment:
+        return assignment_of(pods, self.levels, self.tree.is_lowest_host)
 
     def _counts(self, key: CountKey, capacity: Capacity, within: Domain | None) -> Counts:
         if capacity.assumed or within is not None:
