@@ -131,6 +131,39 @@ def test_what_the_recorder_did_for_itself_is_no_step(words: str) -> None:
     assert replay(changed(lambda recording: recording["steps"].append({"t": 500, "do": words}))) == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("Secret of worker2: deleted", "BadKubeConfig"),
+        ("Secret worker1-secret: kubeconfig is garbage", "InsecureKubeConfig"),
+        ("break the kubeconfig of worker2: wrong bearer token", "ClientConnectionFailed"),
+        ("kill the API server of worker2", "ClientConnectionFailed"),
+    ],
+)
+def test_clusters_are_lost_in_the_words_of_a_step(words: str, reason: str) -> None:
+    said = replay(changed(lambda recording: recording["steps"].append({"t": 9000, "do": words})))
+    assert "condition Active: recorded None" in said
+    assert f"False/{reason}" in said
+
+
+def test_credentials_may_be_rotated() -> None:
+    step = {"t": 1500, "do": "rotate the credentials of worker1"}
+    assert replay(changed(lambda recording: recording["steps"].append(step))) == ""
+
+
+@pytest.mark.parametrize("word", ["restart Kueue on the manager", "restart the controllers of the manager"])
+def test_controllers_may_be_restarted(word: str) -> None:
+    assert replay(changed(lambda recording: recording["steps"].append({"t": 20000, "do": word}))) == ""
+
+
+def test_a_worker_may_lack_the_namespace() -> None:
+    def lack(recording: Obj) -> None:
+        for part in ("setup", "log", "managedFields"):
+            recording[part] = [entry for entry in recording[part] if entry["cluster"] != "worker2"]
+
+    assert replay(changed(lack)) == ""
+
+
 def test_a_kind_nobody_knows_is_said() -> None:
     said = replay(changed(lambda recording: recording["setup"][0]["object"].update(kind="Nonsense")))
     assert "there is no kind 'Nonsense' here" in said

@@ -17,7 +17,9 @@ POOL = "a worker"
 # Kinds and aspects that the recordings show but that say nothing about dispatching.
 _IGNORED_KINDS = ("LocalQueue", "ClusterQueue")
 _IGNORED_EVENTS = ("SuccessfulDelete", "Killing", "Scheduled", "Pulled", "Created", "TaintManagerEviction")
-_OWN_EVENTS = ("WaitingForWorker", "UpdatedAdmissionCheck", "NotDispatched")
+_OWN_EVENTS = (
+    "WaitingForWorker", "UpdatedAdmissionCheck", "NotDispatched", "RefusedByWorker", "ChangeRefused", "HandedBack"
+)  # fmt: skip
 """What Corral says in addition to upstream."""
 
 

@@ -21,7 +21,7 @@ NAMESPACE = "kueue-system"
 
 
 def tells_of_secret(words: str) -> bool:
-    return re.match(r"(the )?(Secret|kubeconfig)\b", words) is not None
+    return re.match(r"(the )?(Secret|kubeconfig)\b|.*\b(kubeconfig|credentials)\b", words) is not None
 
 
 async def write_secret(world: World, words: str, recording: Obj) -> None:
@@ -69,7 +69,8 @@ def _text(words: str, worker: str) -> str:
         return "{{{ [this is not: yaml"
     if "is empty" in words:
         return ""
-    document = kubeconfig.document_for(worker, f"https://{worker}", b"", token="token")
+    token = "rotated" if re.search(r"\b(rotated?|renewed?|another|new)\b", words) else "token"
+    document = kubeconfig.document_for(worker, f"https://{worker}", b"", token=token)
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     cluster.pop("certificate-authority-data", None)
     for phrase, change in _CHANGES.items():
