@@ -50,7 +50,9 @@ def test_namespaces_queues_and_jobs_may_have_any_name(start: str) -> None:
     assert replay(json.loads(text)) == ""
 
 
-@pytest.mark.parametrize(("start", "speed"), [("08c", 0.5), ("12d", 0.6), ("13b", 0.6), ("13b", 1.5), ("14-", 0.6)])
+@pytest.mark.parametrize(
+    ("start", "speed"), [("08c", 0.5), ("12d", 0.6), ("13b", 0.6), ("13b", 1.5), ("14-", 0.6), ("16b", 1.8)]
+)
 def test_the_machine_may_have_been_faster_or_slower(start: str, speed: float) -> None:
     recording = json.loads(text_of(start))
     for entry in (*recording["steps"], *recording["log"]):

@@ -82,9 +82,12 @@ def _removed(recording: Obj, cluster: str, step: Obj) -> Iterator[_Hint]:
 
 
 def _soon(recording: Obj, cluster: str, step: Obj) -> Iterator[Obj]:
+    """What was logged of a cluster right after a step; whoever recorded waited before the next one."""
+    following = [other["t"] for other in recording["steps"] if other["t"] > step["t"]]
+    end = max(step["t"] + SOON_MS, min(following, default=0))
     for entry in recording["log"]:
         is_here = entry["cluster"] == cluster and entry["event"] != "EVENT"
-        if is_here and step["t"] <= entry["t"] <= step["t"] + SOON_MS:
+        if is_here and step["t"] <= entry["t"] <= end:
             yield entry
 
 
