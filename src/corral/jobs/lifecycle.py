@@ -209,6 +209,15 @@ def deactivation_target(workload: Obj, reason: str, message: str, now: str) -> O
     return with_condition(workload, names.DEACTIVATION_TARGET, True, reason, message, now)
 
 
+def retention_left(workload: Obj, keep: float | None, now: float) -> float | None:
+    """How long a Workload that was deactivated by us is kept yet, of `keep` seconds; None when it is kept for good."""
+    evicted = conditions.find(workload, names.EVICTED) or {}
+    by_us = str(evicted.get("reason", "")).startswith("DeactivatedDueTo")
+    if keep is None or not by_us or wl.is_active(workload):
+        return None
+    return parse_time(evicted["lastTransitionTime"]) + keep - now
+
+
 # Progress
 
 

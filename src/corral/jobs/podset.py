@@ -169,16 +169,24 @@ def same_shape(workload_set: Obj, pod_set: PodSet, *, compare_counts: bool, runn
         return False
     if workload_set.get("minCount") != pod_set.min_count and compare_counts:
         return False
-    return _comparable(workload_set.get("template") or {}, running) == _comparable(pod_set.template, running)
+    ignored = _INJECTED_SPEC if running else ("schedulingGates",)
+    return _same_spec(spec_of(workload_set.get("template") or {}), spec_of(pod_set.template), ignored)
 
 
 _INJECTED_SPEC = ("nodeSelector", "tolerations", "schedulingGates")
 
 
-def _comparable(template: Obj, running: bool) -> Obj:
-    spec = spec_of(template)
-    ignored = _INJECTED_SPEC if running else ("schedulingGates",)
-    return {name: _normal(value) for name, value in spec.items() if name not in ignored and value not in ({}, [], None)}
+def _same_spec(one: Obj, other: Obj, ignored: Iterable[str]) -> bool:
+    """Whether two specs mean the same; only what is not equal as it stands is looked at closely."""
+    for name in {**one, **other}:
+        mine, yours = one.get(name), other.get(name)
+        if mine != yours and name not in ignored and _meant(mine) != _meant(yours):
+            return False
+    return True
+
+
+def _meant(value: Any) -> Any:
+    return None if value in ({}, [], None) else _normal(value)
 
 
 def _normal(value: Any) -> Any:

@@ -37,6 +37,7 @@ from corral.kinds.core import PODS
 from corral.operators.children import Children, slow_start
 from corral.operators.expectations import Expectations
 from corral.operators.ownership import controlled_by, index_by_controller
+from corral.runtime.changes import changed
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
@@ -49,12 +50,7 @@ LABEL_UID = "batch.kubernetes.io/controller-uid"
 OWNING_JOB = owner_key("Job", "batch")
 
 
-def _spec_changed(old: Obj | None, new: Obj | None) -> bool:
-    return old is None or new is None or generation_of(old) != generation_of(new)
-
-
-def _only_status_changed(old: Obj | None, new: Obj | None) -> bool:
-    return not _spec_changed(old, new)
+_spec_changed = changed(generation_of)
 
 
 def _labelled_key(pod: Obj) -> list[Key]:
@@ -93,13 +89,23 @@ class JobController:
         manager.add(
             self,
             watches=[
-                Watch(JOBS, when=_spec_changed),
-                Watch(JOBS, when=_only_status_changed, delay=POD_BATCH_S),
+                Watch(JOBS, when=self._spec_changed),
+                Watch(JOBS, when=self._status_changed, delay=POD_BATCH_S),
                 Watch(PODS, map=OWNING_JOB, delay=POD_BATCH_S),
                 Watch(PODS, map=_stray_key),
             ],
             workers=16,
         )
+
+    def _spec_changed(self, old: Obj | None, new: Obj | None) -> bool:
+        return (new is None or self._is_ours(new)) and _spec_changed(old, new)
+
+    def _status_changed(self, old: Obj | None, new: Obj | None) -> bool:
+        return new is not None and self._is_ours(new) and not _spec_changed(old, new)
+
+    def _is_ours(self, job: Obj) -> bool:
+        """Whether nobody else runs it."""
+        return not self._honours_managers or is_ours(job)
 
     def _note_released(self, old: Obj | None, new: Obj | None) -> None:
         """The cache shows a pod without the finalizer, or no longer shows it."""
@@ -119,7 +125,7 @@ class JobController:
 
     async def reconcile(self, key: Key) -> Result | None:
         job = self._jobs.get(key)
-        if job is not None and self._honours_managers and not is_ours(job):
+        if job is not None and not self._is_ours(job):
             return None
         await self._release_strays(key, job)
         if job is None:

@@ -16,14 +16,14 @@ def required_checks(cluster_queue: Obj, workload: Obj) -> list[str]:
     A rule limited to some flavors counts once one of them is assigned; before that only rules for every flavor count.
     """
     rules = (spec_of(cluster_queue).get("admissionChecksStrategy") or {}).get("admissionChecks") or []
+    return [rule["name"] for rule in rules if _concerns(rule.get("onFlavors"), cluster_queue, workload)]
+
+
+def _concerns(flavors: Sequence[str] | None, cluster_queue: Obj, workload: Obj) -> bool:
+    if not flavors:
+        return True
     assigned = _assigned_flavors(workload)
-    everything = set(_all_flavors(cluster_queue))
-    wanted = []
-    for rule in rules:
-        on = set(rule.get("onFlavors") or ())
-        if not on or (on & assigned if assigned else everything <= on):
-            wanted.append(rule["name"])
-    return wanted
+    return bool(assigned & set(flavors)) if assigned else set(_all_flavors(cluster_queue)) <= set(flavors)
 
 
 def _assigned_flavors(workload: Obj) -> set[str]:
@@ -38,8 +38,11 @@ def _all_flavors(cluster_queue: Obj) -> list[str]:
 
 def sync_check_states(workload: Obj, required: Sequence[str], now: str) -> Obj:
     """`workload` with exactly the required checks, new ones Pending. The same object when nothing changes."""
-    held = {state["name"]: state for state in wl.check_states_of(workload)}
-    if list(held) == list(required) or set(held) == set(required):
+    states = wl.check_states_of(workload)
+    if not states and not required:
+        return workload
+    held = {state["name"]: state for state in states}
+    if held.keys() == set(required):
         return workload
     fresh = {"state": names.PENDING, "message": "", "lastTransitionTime": now}
     kept = [state for name, state in held.items() if name in required]

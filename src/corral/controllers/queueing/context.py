@@ -24,7 +24,6 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.resource import Resource
-from corral.core.timestamps import parse_time
 from corral.jobs import statuses
 from corral.jobs import workload as wl
 from corral.jobs.podset import PodSetInfo
@@ -182,15 +181,6 @@ class Context:
 
     def now(self) -> str:
         return self.clock.timestamp()
-
-    def retention_left(self, workload: Obj) -> float | None:
-        """How long a Workload that was deactivated by us is kept yet; None when it is kept for good."""
-        keep = self.config.retention.after_deactivated_s
-        evicted = conditions.find(workload, names.EVICTED) or {}
-        by_us = str(evicted.get("reason", "")).startswith("DeactivatedDueTo")
-        if keep is None or not by_us or wl.is_active(workload):
-            return None
-        return parse_time(evicted["lastTransitionTime"]) + keep - self.clock.now()
 
     def start_infos(self, workload: Obj) -> list[PodSetInfo]:
         """What the pod templates of an admitted Workload get; raises ConflictingUpdate or FlavorGone."""

@@ -150,8 +150,9 @@ class JobController:
 
     async def _drive(self, view: JobView, workload: Obj) -> Result | None:
         """Bring a job and its live Workload in line."""
-        if await self._sync_spec(view, workload) or await self._sync_progress(view, workload):
+        if await self._sync_spec(view, workload):
             return None
+        workload = await self._sync_progress(view, workload)
         if wl.is_evicted(workload):
             await self.runs.evict(view, workload)
             return await self.runs.retire_deactivated(view.job, workload)
@@ -282,28 +283,25 @@ class JobController:
         await self.writes.update(with_spec(workload, spec))
         return True
 
-    async def _sync_progress(self, view: JobView, workload: Obj) -> bool:
-        """Reclaimable pods and readiness as the job shows them; True when a write was made."""
+    async def _sync_progress(self, view: JobView, workload: Obj) -> Obj:
+        """Reclaimable pods and readiness as the job shows them; the Workload as it is now."""
         new = job_progress.with_progress(view, workload, self.context.config, self.context.now())
         return await self.writes.progress(workload, new)
 
-    async def _sync_last_readiness(self, view: JobView, workload: Obj) -> bool:
-        """A job that ended shows once more whether its pods were ready; True when a write was made."""
+    async def _sync_last_readiness(self, view: JobView, workload: Obj) -> Obj:
+        """A job that ended shows once more whether its pods were ready; the Workload as it is now."""
         if self.context.config.wait_for_pods_ready is None or wl.is_finished(workload):
-            return False
+            return workload
         new = lifecycle.sync_pods_ready(workload, self.adapter.pods_ready(view.job), self.context.now())
-        if new is workload:
-            return False
-        await self.context.write_progress(workload, new)
-        return True
+        return workload if new is workload else await self.context.write_progress(workload, new)
 
     # The end
 
     async def _finish(self, view: JobView, workload: Obj | None, finish: Finish) -> None:
         if workload is None:
             return
-        if not managed_by(self.adapter, view.job) and await self._sync_last_readiness(view, workload):
-            return
+        if not managed_by(self.adapter, view.job):
+            workload = await self._sync_last_readiness(view, workload)
         if wl.is_finished(workload):
             await self.writes.let_go(workload)
             return

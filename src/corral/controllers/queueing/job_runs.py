@@ -11,6 +11,7 @@ from corral.controllers.queueing.workload_writes import WorkloadWrites
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, key_of, name_of, namespace_of, status_of, uid_of
+from corral.jobs import lifecycle
 from corral.jobs import workload as wl
 from corral.jobs.adapter import JobAdapter, managed_by
 from corral.jobs.podset import ConflictingUpdate
@@ -71,7 +72,8 @@ class JobRuns:
 
     async def retire_deactivated(self, job: Obj, workload: Obj) -> Result | None:
         """A job whose Workload was deactivated by us goes after its retention time."""
-        left = self.context.retention_left(workload)
+        keep = self.context.config.retention.after_deactivated_s
+        left = lifecycle.retention_left(workload, keep, self.context.clock.now())
         if left is None or wl.has_quota(workload):
             return None
         if left > 0:

@@ -149,8 +149,9 @@ class _PodReconcile:
         if deleted and not spec_of(self.first).get("nodeName"):
             await self._let_go(self.group.pods)  # nothing runs here that could still end by itself
             return None
-        if await self._adopt(workload) or await self._sync(workload):
+        if await self._adopt(workload):
             return None
+        workload = await self._sync(workload)
         if wl.is_evicted(workload):
             await self._evict(workload)
             return None
@@ -226,8 +227,8 @@ class _PodReconcile:
 
     # Progress
 
-    async def _sync(self, workload: Obj) -> bool:
-        """Reclaimable pods, readiness and missing pods in the Workload's status; True when that took a write."""
+    async def _sync(self, workload: Obj) -> Obj:
+        """Reclaimable pods, readiness and missing pods in the Workload's status; the Workload as it is now."""
         now = self.context.now()
         new = workload
         if self.context.config.gates["ReclaimablePods"]:

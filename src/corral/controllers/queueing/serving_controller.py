@@ -122,6 +122,9 @@ class ServingController(ABC):
             return None
         if await self._sync(owner, claim, workload):
             return None
+        if self.context.config.wait_for_pods_ready is not None:
+            ready = lifecycle.sync_pods_ready(workload, claim.ready, self.context.now())
+            workload = await self.writes.progress(workload, ready)
         if wl.is_evicted(workload):
             await self._evict(claim, workload)
         elif wl.is_admitted(workload) and not status_of(workload).get("clusterName"):
@@ -145,7 +148,7 @@ class ServingController(ABC):
         return None
 
     async def _sync(self, owner: Obj, claim: Claim, workload: Obj) -> bool:
-        """Size and queue while it waits, owners and readiness always; True when a write was made."""
+        """Size and queue while it waits, owners always; True when a write was made."""
         if not wl.has_quota(workload) and not self._describes(owner, claim, workload):
             pod_sets = [pod_set.to_obj() for pod_set in claim.pod_sets]
             spec = {**spec_of(workload), "podSets": pod_sets, "queueName": queue_name(owner)}
@@ -162,10 +165,7 @@ class ServingController(ABC):
                 message = f"Added {len(missing)} owner reference(s)"
                 self._pod_recorder.event(workload, "Normal", "OwnerReferencesAdded", message)
             return True
-        if self.context.config.wait_for_pods_ready is None:
-            return False
-        new = lifecycle.sync_pods_ready(workload, claim.ready, self.context.now())
-        return await self.writes.progress(workload, new)
+        return False
 
     @staticmethod
     def _describes(owner: Obj, claim: Claim, workload: Obj) -> bool:

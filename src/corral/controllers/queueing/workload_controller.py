@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from corral.controllers.queueing.context import Context
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
+from corral.controllers.queueing.workload_changes import concerns_life
 from corral.controllers.queueing.workload_steps import END, LEAVING, LIFE
 from corral.controllers.queueing.workload_steps.moves import (
     OBJECT,
@@ -52,7 +53,7 @@ class WorkloadController:
         manager.add(
             self,
             watches=[
-                Watch(WORKLOADS),
+                Watch(WORKLOADS, when=concerns_life),
                 Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_queue_changed),
                 Watch(LOCAL_QUEUES, map=self._of_local_queue, when=_queue_changed),
                 *self._device_watches(),
@@ -80,7 +81,7 @@ class WorkloadController:
         workload = self.caches.workloads.get(key)
         if workload is None:
             return None
-        around = Surroundings(workload, self.context, self.state)
+        around = Surroundings(workload, self.caches, self.context.config, self.context.clock.now(), self.state)
         waits: list[float] = []
         for step in _steps_for(workload):
             move = step(workload, around)

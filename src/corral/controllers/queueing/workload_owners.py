@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from corral.controllers.queueing.workload_changes import concerns_owner
 from corral.core.meta import Key, Obj, annotations_of, key_of, namespace_of, owner_references_of
 from corral.kinds.kueue import names
 
@@ -38,6 +39,8 @@ class WorkloadOwners:
 
     def changed(self, old: Obj | None, new: Obj | None) -> None:
         """An informer handler."""
+        if not concerns_owner(old, new):
+            return
         if old is None and new is not None and not owner_references_of(new):
             for adopt in self._adopters:
                 adopt(key_of(new))

@@ -82,11 +82,10 @@ class WorkloadWrites:
         await self.context.write_status(released)
         return released
 
-    async def progress(self, old: Obj, new: Obj) -> bool:
-        """Store what a job reports about itself; False when it has nothing new to say."""
+    async def progress(self, old: Obj, new: Obj) -> Obj:
+        """Store what a job reports about itself, if it is news; the Workload as it is now. Nobody is woken by that."""
         if new is old:
-            return False
+            return old
         if lifecycle.became_ready(old, new):
             self.metrics.pods_ready(new, self.context.clock.now())
-        await self.context.write_progress(old, new)
-        return True
+        return await self.context.write_progress(old, new)

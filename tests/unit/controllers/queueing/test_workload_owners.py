@@ -22,21 +22,26 @@ def workload(*owners: Obj, **notes: str) -> Obj:
     return {"metadata": metadata}
 
 
+def decided(workload: Obj) -> Obj:
+    return {**workload, "status": {"admission": {"clusterQueue": "cq"}}}
+
+
 JOB, OTHER = owner("batch/v1", "Job", "j"), owner("batch/v1", "Job", "k")
 POD, STATEFUL = owner("v1", "Pod", "p"), owner("apps/v1", "StatefulSet", "s")
 CASES: dict[str, tuple[Obj | None, Obj | None, list[str]]] = {
     "a job's": (None, workload(JOB), ["Job n/j"]),
-    "changed": (workload(JOB), workload(JOB), ["Job n/j"]),
+    "changed": (workload(JOB), decided(workload(JOB)), ["Job n/j"]),
+    "not changed in anything that matters": (workload(JOB), workload(JOB), []),
     "deleted": (workload(JOB), None, ["Job n/j"]),
     "handed over": (workload(JOB), workload(OTHER), ["Job n/j", "Job n/k"]),
     "of a kind nobody queues": (None, workload(owner("v1", "Thing", "t")), []),
     "of the same kind in another group": (None, workload(owner("other/v1", "Job", "j")), []),
     "new and nobody's": (None, workload(), ["new n/w"]),
-    "nobody's, changed": (workload(), workload(), []),
+    "nobody's, changed": (workload(), decided(workload()), []),
     "a pod's": (None, workload(POD), ["Pod n/p"]),
     "a group's": (None, workload(POD, **GROUP), ["group n/w"]),
     "a set's": (None, workload(STATEFUL, POD, **GROUP, **SET), ["Set n/s", "group n/w", "Set n/s"]),
-    "of a set that is only named": (workload(**SET), workload(**SET), ["Set n/s"]),
+    "of a set that is only named": (workload(**SET), decided(workload(**SET)), ["Set n/s"]),
 }
 
 

@@ -46,7 +46,7 @@ def deactivate(workload: Obj, around: Surroundings) -> Move | None:
 
 def _retain_deactivated(workload: Obj, around: Surroundings) -> Move | None:
     """Without a job that would go first, the Workload itself goes after its retention time."""
-    left = around.retention_left
+    left = lifecycle.retention_left(workload, around.config.retention.after_deactivated_s, around.now)
     has_job = any(owner.get("kind") != "Pod" for owner in owner_references_of(workload))
     if left is None or has_job or wl.has_quota(workload):
         return None

@@ -19,7 +19,7 @@ def sync_checks(workload: Obj, around: Surroundings) -> Move | None:
     queue = around.cluster_queue
     if queue is None or is_deleting(queue) or around.is_parent:
         return None
-    new = checks.sync_check_states(workload, checks.required_checks(queue, workload), around.stamp)
+    new = checks.sync_check_states(workload, around.required_checks, around.stamp)
     return None if new is workload else Write(new, WHOLE_STATUS)
 
 
@@ -49,7 +49,7 @@ def sync_admitted(workload: Obj, around: Surroundings) -> Move | None:
             return None
     new = lifecycle.sync_admitted(
         workload,
-        _required(workload, around),
+        around.required_checks,
         around.stamp,
         granular=unadmitted.is_granular(around.gates),
         explicit=unadmitted.is_explicit(around.gates),
@@ -59,14 +59,6 @@ def sync_admitted(workload: Obj, around: Surroundings) -> Move | None:
     if not wl.is_admitted(new):
         return Write(new)
     return Write(new, event=("Normal", "Admitted", _told_admitted(new, around.now)), admits=True)
-
-
-def _required(workload: Obj, around: Surroundings) -> list[str]:
-    if around.is_parent:
-        return []
-    if around.cluster_queue is None:
-        return [state["name"] for state in wl.check_states_of(workload)]
-    return checks.required_checks(around.cluster_queue, workload)
 
 
 def _told_admitted(workload: Obj, now: float) -> str:

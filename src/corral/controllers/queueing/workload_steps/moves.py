@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from corral.controllers.queueing import variants
+from corral.controllers.queueing import checks, variants
 from corral.controllers.queueing.config import QueueingConfig
-from corral.controllers.queueing.context import Context
 from corral.core import conditions
 from corral.core.meta import Key, Obj, spec_of, status_of, with_status
 from corral.core.timestamps import format_time, parse_time
@@ -17,6 +16,7 @@ from corral.jobs import lifecycle
 from corral.jobs import workload as wl
 from corral.kinds.kueue import names
 from corral.kinds.kueue.gates import FeatureGates
+from corral.runtime.informer import Reader
 
 STATUS, WHOLE_STATUS, OBJECT = "status", "whole status", "object"
 """Parts of a Workload: its status as the one who admits declares it, all of its status, and all but its status."""
@@ -67,19 +67,28 @@ class Wait(NamedTuple):
 Move = Write | Finish | LetGo | Delete | Wait
 
 
+class Queues(Protocol):
+    """The queues of a cluster."""
+
+    @property
+    def local_queues(self) -> Reader: ...
+
+    @property
+    def cluster_queues(self) -> Reader: ...
+
+
 class Surroundings:
     """All that matters to a Workload besides itself: its queues, the configuration, what the scheduler knows, the time."""
 
-    def __init__(self, workload: Obj, context: Context, state: QueueingState | None) -> None:
+    def __init__(
+        self, workload: Obj, queues: Queues, config: QueueingConfig, now: float, state: QueueingState | None = None
+    ) -> None:
         self._workload = workload
-        self._context = context
+        self._queues = queues
+        self.config = config
+        self.gates: FeatureGates = config.gates
+        self.now = now
         self.state = state
-        self.config: QueueingConfig = context.config
-        self.gates: FeatureGates = context.config.gates
-
-    @cached_property
-    def now(self) -> float:
-        return self._context.clock.now()
 
     @cached_property
     def stamp(self) -> str:
@@ -87,19 +96,23 @@ class Surroundings:
         return format_time(self.now)
 
     @cached_property
-    def retention_left(self) -> float | None:
-        """How long a Workload that was deactivated by us is kept yet."""
-        return self._context.retention_left(self._workload)
-
-    @cached_property
     def local_queue(self) -> Obj | None:
-        return self._context.caches.local_queues.get(wl.local_queue_key(self._workload))
+        return self._queues.local_queues.get(wl.local_queue_key(self._workload))
 
     @cached_property
     def cluster_queue(self) -> Obj | None:
         """The ClusterQueue that holds its quota, else the one it waits for."""
         name = wl.cluster_queue_of(self._workload) or str(spec_of(self.local_queue or {}).get("clusterQueue", ""))
-        return self._context.caches.cluster_queues.get(Key("", name)) if name else None
+        return self._queues.cluster_queues.get(Key("", name)) if name else None
+
+    @cached_property
+    def required_checks(self) -> list[str]:
+        """The checks it has to pass: those its queue asks for, or those it has when there is no queue to ask."""
+        if self.is_parent:
+            return []
+        if self.cluster_queue is None:
+            return [state["name"] for state in wl.check_states_of(self._workload)]
+        return checks.required_checks(self.cluster_queue, self._workload)
 
     @property
     def concurrent(self) -> bool:
