@@ -65,6 +65,8 @@ class Story:
         target = URL(self._url + path, encoded=True)
         async with self._session.request(method, target, data=data, headers=headers) as answer:
             text = await answer.text()
+        if answer.content_type != "application/json":
+            return answer.status, text
         try:
             return answer.status, json.loads(text)
         except ValueError:
