@@ -111,6 +111,7 @@ class Remote:
         return [
             (resource, obj)
             for resource, informer in self.jobs.items()
+            if len(informer)  # of the kinds of jobs there are, few are in use
             for obj in informer.by_index(BY_WORKLOAD, value)
             if uid_of(obj) not in self._deleted
         ]

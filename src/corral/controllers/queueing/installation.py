@@ -156,22 +156,21 @@ class _CurrentPlugins:
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
 
-    def _mine(self, request: AdmissionRequest) -> list[AdmissionPlugin]:
-        return [plugin for plugin in self._installation.queueing.plugins if plugin.handles(request)]
-
     def handles(self, request: AdmissionRequest) -> bool:
         return any(plugin.handles(request) for plugin in self._installation.queueing.plugins)
 
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        for plugin in self._mine(request):
-            changed = await plugin.mutate(request)
-            if changed is not request.obj:
-                request = replace(request, obj=changed)
+        for plugin in self._installation.queueing.plugins:
+            if plugin.handles(request):
+                changed = await plugin.mutate(request)
+                if changed is not request.obj:
+                    request = replace(request, obj=changed)
         return request.obj
 
     async def validate(self, request: AdmissionRequest) -> None:
-        for plugin in self._mine(request):
-            await plugin.validate(request)
+        for plugin in self._installation.queueing.plugins:
+            if plugin.handles(request):
+                await plugin.validate(request)
 
 
 class _CurrentVisibility:
