@@ -29,6 +29,8 @@ RUNTIMES = Resource(
 QUEUE = {"kueue.x-k8s.io/queue-name": "user-queue"}
 TIMEOUT_S = 50.0
 POLL_S = 0.1
+LOGS_S = 3.0
+"""How long the logs of a finished job are waited for."""
 
 _STEPS = "for epoch in 1 2 3; do echo epoch $epoch of 3 on $(hostname); sleep 0.4; done"
 _RENDEZVOUS = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'meets at', os.environ['MASTER_ADDR'])"
@@ -115,6 +117,7 @@ class Demo:
             for number in range(1, workers + 1)
         }
         self.logged: dict[str, int] = {}
+        self.ended: dict[str, float] = {}
         self.told: dict[str, str] = {}
 
     def say(self, text: str) -> None:
@@ -151,7 +154,7 @@ class Demo:
             self._tell(obj, "went to", f"{resource.kind} {name_of(obj)} went to {cluster}: {_reason(workload)}")
             self._print_logs(cluster, obj)
         finished = conditions.find(workload, "Finished")
-        if not finished or finished.get("status") != "True":
+        if not finished or finished.get("status") != "True" or not self._is_read(obj):
             return False
         self.told[name_of(obj)] = str(finished.get("reason"))
         self.say(f"{resource.kind} {name_of(obj)} {finished.get('reason')}: {finished.get('message')}")
@@ -167,19 +170,25 @@ class Demo:
         found = _quietly(lambda: self.manager.list(WORKLOADS, "default")["items"]) or []
         return next((item for item in found if is_owned_by(item, uid_of(obj))), None)
 
+    def _is_read(self, obj: Obj) -> bool:
+        """Whether its logs were shown; the manager has those of a finished job a moment later."""
+        ended = self.ended.setdefault(name_of(obj), time.monotonic())
+        return any(pod.startswith(name_of(obj)) for pod in self.logged) or time.monotonic() - ended > LOGS_S
+
     def _print_logs(self, cluster: str, obj: Obj) -> None:
-        client = self.workers[cluster]
-        pods = _quietly(lambda: client.list(PODS, "default")["items"]) or []
+        """What its pods have written since; the manager shows them wherever they run, and when they are gone."""
+        pods = _quietly(lambda: self.manager.list(PODS, "default")["items"]) or []
         for pod in pods:
             if not name_of(pod).startswith(name_of(obj)):
                 continue
             path = f"/api/v1/namespaces/default/pods/{name_of(pod)}/log"
-            text = _quietly(lambda path=path: client.call("GET", path).get("text", "")) or ""  # type: ignore[misc]
+            text = _quietly(lambda path=path: self.manager.call("GET", path).get("text", "")) or ""  # type: ignore[misc]
             lines = str(text).splitlines()
-            seen = self.logged.get(f"{cluster}/{name_of(pod)}", 0)
+            seen = self.logged.get(name_of(pod), 0)
             for line in lines[seen:]:
                 self.say(f"  {cluster} {name_of(pod)} | {line}")
-            self.logged[f"{cluster}/{name_of(pod)}"] = max(seen, len(lines))
+            if lines:
+                self.logged[name_of(pod)] = max(seen, len(lines))
 
 
 def _reason(workload: Obj) -> str:
