@@ -155,3 +155,27 @@ def test_a_job_that_is_being_removed_from_a_slow_worker_does_not_start_elsewhere
         assert await until(moved) > SLOW_S
 
     on_fleet(check)
+
+
+def test_a_job_queued_before_a_restarted_manager_has_reached_its_workers_is_sent_when_it_has() -> None:
+    """Their conditions were Active before and stay so, so nothing but the connection itself tells that they can be asked."""
+
+    async def check(fleet: SimulatedFleet) -> None:
+        await asyncio.sleep(5)
+        await fleet.manager.crash()
+        for name in THREE:
+            fleet.links[name].set(delay=1.0)
+        await fleet.manager.start()
+        await fleet.manager.client.create(JOBS, batch_job("early", cpu=1, seconds=2))
+        await asyncio.sleep(0.5)
+        [workload] = (await fleet.manager.client.list(WORKLOADS)).items
+        assert conditions.is_true(workload, "QuotaReserved")
+        assert not status_of(workload).get("nominatedClusterNames")
+
+        async def is_finished() -> bool:
+            [job] = (await fleet.manager.client.list(JOBS, "default")).items
+            return conditions.is_true(job, "Complete")
+
+        await until(is_finished)
+
+    on_fleet(check)

@@ -53,7 +53,8 @@ def set_up_dispatch(
             follower(cluster)
 
     follow = queues_changed if followers else None
-    MultiKueueClusters(settings, remotes, connect, kinds, workloads.wake, metrics, follow).setup(manager)
+    wake, connected = workloads.wake, workloads.cluster_connected
+    MultiKueueClusters(settings, remotes, connect, kinds, wake, connected, metrics, follow).setup(manager)
     MultiKueueChecks().setup(manager)
     workloads.setup(manager)
     CollectGarbage(settings, remotes).setup(manager)

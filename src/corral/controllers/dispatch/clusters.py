@@ -59,10 +59,11 @@ class MultiKueueClusters:
         connect: Connect,
         kinds: Sequence[Resource],
         wake: Wake,
+        connected: Callable[[Obj], None],
         metrics: DispatchMetrics,
         queues_changed: Callable[[str], None] | None = None,
     ) -> None:
-        self._queues_changed = queues_changed
+        self._connected, self._queues_changed = connected, queues_changed
         self._metrics = metrics
         self._settings = settings
         self._remotes = remotes
@@ -155,6 +156,7 @@ class MultiKueueClusters:
             await self._report(cluster, False, "ClientConnectionFailed", _failure(error))
             return Result(remote.back_off())
         await self._report(cluster, True, "Active", "Connected")
+        self._connected(cluster)
         return Result(REREAD_S) if is_path(cluster) else None
 
     def _is_connected(self, name: str) -> bool:

@@ -101,6 +101,11 @@ class DispatchWorkloads:
         settings = self._context.settings
         self.controller.queue.add_after(key, max(settings.batch_s, settings.progress_s if is_progress else 0.0))
 
+    def cluster_connected(self, cluster: Obj) -> None:
+        """A worker can be reached from now on. Its condition says nothing new if it was active before this manager started."""
+        for key in self._of_cluster(cluster):
+            self.wake(key)
+
     def _again(self, key: Key, is_failed: bool) -> None:
         """A worker that was late has answered."""
         (self.controller.queue.add_rate_limited if is_failed else self.controller.queue.add)(key)
