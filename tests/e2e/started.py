@@ -14,34 +14,39 @@ from corral.client.sync import SyncClient
 from corral.core.errors import ApiError
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_S = 180.0
+"""Waiting costs nothing when the thing happens, and a machine may be busy for a while."""
 
 
 def corral(state: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """A command on the fleet below `state`."""
     command = [sys.executable, "-m", "corral.cli.main", arguments[0], "--state", str(state), *arguments[1:]]
-    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=120, cwd=ROOT)
+    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=PATIENCE_S, cwd=ROOT)
 
 
 @contextmanager
 def started(state: Path, *arguments: str) -> Iterator[Path]:
     """A fleet that is up, and down again afterwards; its folder."""
-    corral(state, "up", *arguments)
-    yield state
-    corral(state, "down", check=False)
+    try:
+        corral(state, "up", *arguments)
+        yield state
+    finally:
+        corral(state, "down", check=False)
 
 
 def client(state: Path, context: str = "corral-manager") -> SyncClient:
     return SyncClient.from_kubeconfig(state / "kubeconfig", context)
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """The first true answer; fails when there is none in time."""
+def eventually(condition: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
+    """The first true answer; fails when there is none in time. A question that cannot be asked yet is asked again."""
     deadline = time.monotonic() + seconds
+    last: Exception | None = None
     while time.monotonic() < deadline:
         try:
             if answer := condition():
                 return answer
-        except ApiError:
-            pass  # the server may be on its way up
+        except (ApiError, AssertionError) as error:
+            last = error
         time.sleep(0.1)
-    raise AssertionError("it did not happen in time")
+    raise AssertionError("it did not happen in time") from last
