@@ -123,9 +123,12 @@ def test_134_leaving_keeps_what_was_placed_and_lets_go_of_the_works() -> None:
     in_world(check)
 
 
-def test_a_member_that_lacks_the_kinds_of_a_fleet_does_not_join() -> None:
+def test_a_member_that_lacks_the_kinds_of_a_fleet_joins_when_it_has_them() -> None:
     async def check(world: MemberWorld) -> None:
         assert conditions(await world.cluster())[1][:3] == ("Joined", "Unknown", "InternalMemberClusterFailedToJoin")
+        world.unserved = ()
+        await asyncio.sleep(6)
+        assert conditions(await world.cluster())[1][:3] == ("Joined", "True", "InternalMemberClusterJoined")
 
     in_world(check, unserved=("AppliedWork",))
 

@@ -13,7 +13,7 @@ from corral.runtime.clock import Clock
 Discover = Callable[[str, str, str], Awaitable[Resource | None]]
 """(group, version, kind) to what a client needs to reach it; None when the cluster does not serve it."""
 
-MISSING_FOR_S = 30.0
+MISSING_FOR_S = 4.0
 
 
 def in_registry(registry: Registry) -> Discover:

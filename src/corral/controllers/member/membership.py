@@ -22,6 +22,8 @@ AGENT_TYPE: Final = "MemberAgent"
 EVENT_SOURCE: Final = "v1beta1InternalMemberClusterController"
 DEFAULT_HEARTBEAT_S: Final = 60.0
 JITTER: Final = 0.05
+JOIN_AGAIN_S: Final = 5.0
+"""The kinds of a fleet are often installed just before its agent: a member must not miss a whole beat for them."""
 
 
 class Membership:
@@ -62,6 +64,7 @@ class Membership:
             return None
         await self._report(cluster)
         period = float(spec_of(cluster).get("heartbeatPeriodSeconds") or DEFAULT_HEARTBEAT_S)
+        period = period if self.joined else min(period, JOIN_AGAIN_S)
         return Result(period * self._hub.random.uniform(1 - JITTER, 1 + JITTER))
 
     async def _report(self, cluster: Obj) -> None:
