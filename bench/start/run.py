@@ -27,11 +27,12 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(field) for field in fields[11:15]) / TICKS
 
 
-def memory_mb(pid: int) -> tuple[float, float]:
-    """Resident memory, and the part that is the process's own: code from before the fork is shared."""
+def memory_mb(pid: int) -> tuple[float, float, float]:
+    """Resident memory, its proportional share (shared pages divided among those who share), and what is the process's own."""
     rollup = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
     kilobytes = {name: int(value.split()[0]) for name, value in rollup.items()}
-    return kilobytes["Rss"] / 1024, (kilobytes["Private_Clean"] + kilobytes["Private_Dirty"]) / 1024
+    own = kilobytes["Private_Clean"] + kilobytes["Private_Dirty"]
+    return kilobytes["Rss"] / 1024, kilobytes["Pss"] / 1024, own / 1024
 
 
 def processes(state: Path) -> dict[str, int]:
@@ -65,8 +66,10 @@ def idle(found: dict[str, int], seconds: float) -> None:
     time.sleep(seconds)
     for name, pid in found.items():
         share = (cpu_seconds(pid) - before[name]) / seconds
-        resident, private = memory_mb(pid)
-        print(f"  {name:<12} {share:7.2%} of a core   {resident:6.1f} MB resident   {private:6.1f} MB of its own")
+        resident, share_of_all, own = memory_mb(pid)
+        print(
+            f"  {name:<12} {share:7.2%} of a core   MiB: {resident:5.1f} resident  {share_of_all:5.1f} PSS  {own:5.1f} own"
+        )
 
 
 def main() -> None:
@@ -94,16 +97,18 @@ def once(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder, "fleet")
         print(f"{options.workers + 1} clusters, load {os.getloadavg()[0]:.1f}; from nothing:")
-        start(state, ["--workers", str(options.workers)])
-        stop(state)
+        started_and_idle(state, ["--workers", str(options.workers)], options.idle)
         print("again:")
-        found = start(state, [])
-        try:
-            if options.idle:
-                print(f"idle for {options.idle:.0f} s:")
-                idle(found, options.idle)
-        finally:
-            stop(state)
+        started_and_idle(state, [], options.idle)
+
+
+def started_and_idle(state: Path, arguments: list[str], seconds: float) -> None:
+    found = start(state, arguments)
+    try:
+        if seconds:
+            idle(found, seconds)
+    finally:
+        stop(state)
 
 
 if __name__ == "__main__":

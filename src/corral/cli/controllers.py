@@ -84,8 +84,8 @@ def member(
 ) -> None:
     """Serve the hub that Secret fleet-system/hub-kubeconfig of the cluster names, until stopped."""
     from corral.client.http import HttpClient
-    from corral.fleet.cluster import connect_hub
     from corral.fleet.member import MemberCluster
+    from corral.fleet.placing import connect_hub
     from corral.runtime import logs
 
     logs.set_up(verbosity=1 + verbose)

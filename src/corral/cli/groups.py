@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import click
 
 
@@ -16,6 +14,8 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            from difflib import get_close_matches
+
             known = self.list_commands(ctx)
             close = get_close_matches(args[0], known, n=2)
             hint = f"Did you mean {' or '.join(close)}?" if close else f"There are {', '.join(known)}."

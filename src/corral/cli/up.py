@@ -145,11 +145,12 @@ def _supervise(
 ) -> None:
     # Nothing of what is imported is garbage; the clusters switch the collector on again.
     gc.disable()
-    from corral.fleet.process import run_cluster
+    from corral.fleet.process import preload, run_cluster
     from corral.fleet.setup import introduce
     from corral.fleet.supervisor import Supervisor
     from corral.runtime import logs
 
+    preload(spec)
     logs.set_up(verbosity=1)
     supervisor = Supervisor(spec, folder, run_cluster, introduce)
     supervisor.on_ready = on_ready

@@ -16,11 +16,6 @@ from corral.controllers.dispatch.fence import Fence
 from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.remotes import Remotes
 from corral.controllers.dispatch.settings import dispatch_settings
-from corral.controllers.member import set_up_member_by_secret
-from corral.controllers.member.discovery import in_registry
-from corral.controllers.member.settings import member_settings
-from corral.controllers.placement import set_up_placement
-from corral.controllers.placement.settings import placement_settings
 from corral.controllers.queueing.installation import Installation
 from corral.core.admission import UserInfo
 from corral.core.errors import AlreadyExists
@@ -72,8 +67,9 @@ class EmbeddedCluster:
         if options.has("TrainJobStatus"):
             self.base.api.posts[ProgressReports.key] = ProgressReports(manager.client)
         if HUB in spec.roles:
-            settings = placement_settings(self._configuration, admit_workloads=not only_hub)
-            plugins.extend(set_up_placement(manager, settings))
+            from corral.fleet.placing import set_up_hub
+
+            plugins.extend(set_up_hub(self.base, self._configuration, admit_workloads=not only_hub))
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
             settings_of_dispatch, known = dispatch_settings(self._configuration), adapters(ADAPTERS)
@@ -83,12 +79,10 @@ class EmbeddedCluster:
                 manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision, kept
             )
         if MEMBER in spec.roles:
+            from corral.fleet.placing import set_up_membership
+
             reached_at = self.base.server.url if port else ""
-            settings_of_member = member_settings(
-                self._configuration, entrypoint=reached_at, authority=self.base.api.root_ca
-            )
-            kinds = in_registry(self.base.api.registry)
-            set_up_member_by_secret(manager, connect_hub, spec.name, settings_of_member, kinds)
+            set_up_membership(self.base, self._configuration, spec.name, entrypoint=reached_at)
         self._agent: NodeAgent | None = None
         nodes = node_specs(spec)
         if nodes:
@@ -157,11 +151,6 @@ def connect(access: Access) -> Client:
     """The client a manager reaches a worker with."""
     # Kubeconfigs with programs to run are refused before; what is left is configured for a ClusterProfile.
     return HttpClient(access, allow_exec=access.exec is not None, user_agent="corral-dispatch")
-
-
-def connect_hub(access: Access) -> Client:
-    """The client a member reaches its hub with."""
-    return HttpClient(access, user_agent="corral-member-agent")
 
 
 def node_specs(spec: ClusterSpec) -> Sequence[NodeSpec]:

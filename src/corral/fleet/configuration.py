@@ -7,7 +7,6 @@ not those that look like a slip of the pen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +51,19 @@ def read_configuration(path: Path) -> Obj:
     return dict(document)
 
 
+def _close_to(name: str) -> list[str]:
+    from difflib import get_close_matches  # only for words of complaint
+
+    return get_close_matches(name, (*MAPPINGS, *OTHERS), n=1)
+
+
 def faults(document: Any) -> Iterator[str]:
     """What is wrong with a document."""
     if not isinstance(document, dict):
         yield "it is not a mapping; a configuration has fields such as `integrations` and `multiKueue`"
         return
     for name, value in document.items():
-        known = (*MAPPINGS, *OTHERS)
-        if name not in known and (close := get_close_matches(str(name), known, n=1)):
+        if name not in (*MAPPINGS, *OTHERS) and (close := _close_to(str(name))):
             yield f"unknown field {name!r}; did you mean {close[0]!r}?"
         if name in MAPPINGS and not isinstance(value, dict | None):
             yield f"{name}: expected a mapping, got {value!r}"

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
 import os
 import signal
 
 from corral.fleet.cluster import EmbeddedCluster
-from corral.fleet.config import ClusterSpec, FleetSpec
+from corral.fleet.config import HUB, MEMBER, ClusterSpec, FleetSpec
 from corral.fleet.state import FleetFolder
 from corral.runtime import logs
 from corral.server.collector import calm_collector
+
+
+def preload(fleet: FleetSpec) -> None:
+    """Load what only some fleets need before their clusters are forked, and leave no garbage for each of them to find."""
+    if fleet.with_role(HUB) or fleet.with_role(MEMBER):
+        importlib.import_module("corral.fleet.placing")
+    gc.collect()
+    gc.freeze()
 
 
 def run_cluster(fleet: FleetSpec, spec: ClusterSpec, folder: FleetFolder, port: int, ready: int) -> None:

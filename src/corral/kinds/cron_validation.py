@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zoneinfo
 from typing import NamedTuple
 
 from corral.core.timestamps import parse_duration
@@ -108,6 +107,8 @@ def _integer(text: str) -> int:
 
 
 def is_zone(name: str) -> bool:
+    import zoneinfo  # large, and few schedules name a zone
+
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

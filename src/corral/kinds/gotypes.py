@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,7 +31,7 @@ class Field(NamedTuple):
 
 @cache
 def _package(name: str) -> Any:
-    path = files("corral.kinds") / "data" / "types" / f"{name.replace('/', '.')}.json"
+    path = Path(__file__).parent / "data" / "types" / f"{name.replace('/', '.')}.json"
     return msgspec.json.decode(path.read_bytes())
 
 

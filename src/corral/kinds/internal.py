@@ -6,7 +6,6 @@ names and every field present. This module renders the same text from the object
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Any
 
@@ -32,6 +31,8 @@ def invalid(path: str, internal: str, versioned: str, value: Any, detail: str) -
 
 def diff(internal: str, versioned: str, new: Any, old: Any) -> str:
     """A unified diff of two objects printed as internal types, as pod update errors show it."""
+    import difflib  # only for words of refusal
+
     texts = (json.dumps(convert(internal, versioned, value), indent=1, ensure_ascii=False) for value in (old, new))
     before, after = ([line + "\n" for line in text.split("\n")] for text in texts)
     return "".join(list(difflib.unified_diff(before, after))[2:])

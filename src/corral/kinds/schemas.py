@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -43,7 +43,7 @@ def package_of(name: str) -> str:
 def load_package(package: str, *, described: bool = False) -> dict[str, Schema]:
     """All definitions of one API package, with `$ref`s; with descriptions when `described`."""
     suffix = ".described" if described else ""
-    path = files("corral.kinds") / "data" / f"kubernetes-{RELEASE}.{package}{suffix}.json.gz"
+    path = Path(__file__).parent / "data" / f"kubernetes-{RELEASE}.{package}{suffix}.json.gz"
     try:
         data = path.read_bytes()
     except FileNotFoundError:

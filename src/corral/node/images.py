@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ class Catalog:
     @classmethod
     def load(cls, *paths: Path) -> Catalog:
         """The user's files, first ones first, then the catalog that ships."""
-        shipped = tomllib.loads(resources.files("corral.node").joinpath("images.toml").read_text())
+        shipped = tomllib.loads(Path(__file__).with_name("images.toml").read_text())
         documents = [*(tomllib.loads(path.read_text()) for path in paths), shipped]
         defaults: dict[str, Any] = {}
         for document in reversed(documents):

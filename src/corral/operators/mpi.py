@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, NotFound
@@ -57,7 +57,7 @@ SSH_PATH_V1 = "/etc/mpi-keys"
 @cache
 def agent_program() -> str:
     """The text of the program that carries commands from launcher to workers."""
-    return (files("corral.operators") / "mpi_agent.py").read_text()
+    return Path(__file__).with_name("mpi_agent.py").read_text()
 
 
 class NotOurs(PermanentError):

@@ -34,6 +34,7 @@ QUIET_S = 1.0  # without a write for this long, the WAL is moved into the databa
 WAL_BYTES = 64 << 20  # beyond this it is moved while others write
 WAL_LIMIT = 4 * WAL_BYTES  # beyond this, because nobody ever paused, it is moved before the next write
 PAGE = 4096  # what a commit adds to the WAL besides its values, roughly
+CACHE_KIB = 256  # reading happens once, when the store is loaded: pages kept after that are held for nobody
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
     revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
@@ -330,5 +331,6 @@ def _open(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA wal_autocheckpoint=0")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     connection.executescript(_SCHEMA)
     return connection

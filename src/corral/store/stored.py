@@ -151,6 +151,11 @@ class Stored:
             self._raw = _encode(self._obj)
         self._obj = None
 
+    def set_aside(self) -> None:
+        """Forget the decoded form of what nobody is going to ask for soon, where bytes are the primary form."""
+        if self._cache is not None:
+            self.drop_decoded()
+
     def _read_metadata(self) -> None:
         if self._obj is not None:
             metadata = self._obj.get("metadata") or {}

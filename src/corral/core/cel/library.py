@@ -10,11 +10,10 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cmp_to_key, partial, total_ordering
 from itertools import pairwise
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from corral.core import names, quantity
 from corral.core.cel import network, strings
@@ -127,13 +126,15 @@ def to_duration(value: Any) -> timedelta:
     raise no_overload("duration")
 
 
-def _zone(name: Any) -> timezone | ZoneInfo:
+def _zone(name: Any) -> tzinfo:
     if type(name) is not str:
         raise no_overload("timezone")
     match = re.fullmatch(r"([+-]?)(\d\d):(\d\d)", name, re.ASCII)
     if match:
         offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
         return timezone(-offset if match[1] == "-" else offset)
+    from zoneinfo import ZoneInfo  # large, and rarely asked for
+
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):

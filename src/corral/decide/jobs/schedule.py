@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from corral.core.timestamps import parse_duration
 
@@ -110,6 +109,8 @@ def parse_schedule(text: str, zone: str = "") -> Schedule:
 def _zone(name: str) -> tzinfo:
     if not name or name == "UTC":
         return UTC
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # large, and few schedules name a zone
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -8,7 +8,6 @@ killed: nothing is ever leaked. It uses the machine's clock directly: it is a wo
 
 from __future__ import annotations
 
-import argparse
 import gc
 import hashlib
 import json
@@ -482,6 +481,8 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def main() -> None:
+    import argparse  # clusters import this module too
+
     parser = argparse.ArgumentParser(prog="corral-supervisor")
     parser.add_argument("state", type=Path)
     parser.add_argument("--orphan-seconds", type=float, default=600.0)

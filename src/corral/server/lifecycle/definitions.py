@@ -221,13 +221,14 @@ class Definitions:
             if self._api.registry.get(kind.group, kind.plural) is None:
                 continue  # a foreign definition of the same names is served
             try:
-                await self._store.put(
+                written = await self._store.put(
                     ObjectKey(BUCKET, "", name),
                     self._shipped(kind, stored),
                     expected=stored.revision if stored is not None else 0,
                 )
             except Stale:
                 continue  # somebody wrote their own at this moment
+            written.set_aside()
             await asyncio.sleep(0)
 
     def _shipped(self, kind: KindDef, old: Stored | None) -> Obj:
