@@ -262,7 +262,7 @@ class HttpClient:
         self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = ""
     ) -> Obj:
         try:
-            async with await self._request(method, path, query, body, content_type) as response:
+            async with await self._request(method, path, query, body, content_type, call=True) as response:
                 await _raise_for_status(response, self._credentials)
                 content = await response.read()
         except (TimeoutError, OSError) as error:
@@ -281,6 +281,8 @@ class HttpClient:
         body: bytes = b"",
         content_type: str = "",
         limit: float | None = CALL_TIMEOUT_S,
+        *,
+        call: bool = False,
     ) -> Exchange:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if content_type:
@@ -288,7 +290,7 @@ class HttpClient:
         headers |= await self._authorization()
         target = f"{path}?{urlencode(query)}" if query else path
         until = None if limit is None else asyncio.get_running_loop().time() + limit
-        return self._wire.request(method, target, headers, body, until=until)
+        return self._wire.request(method, target, headers, body, until=until, call=call)
 
     def _unreachable(self, error: BaseException) -> ConnectionFailed:
         text = str(error) or type(error).__name__

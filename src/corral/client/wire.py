@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 
 CONNECT_TIMEOUT_S = 10.0
 IDLE_S = 60.0  # shorter than servers keep silent connections open
+CALLS = (
+    16  # at once; a handshake costs both sides more than a dozen calls do, and one server is no faster asked by more
+)
 BUFFER = 1 << 20
 SWITCHING = 101
 
@@ -50,11 +53,20 @@ class Wire:
         self._server_name = (server_name or self._host) if context else None
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
+        self.calls = asyncio.Semaphore(CALLS)
 
     def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"", *, until: float | None = None
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        until: float | None = None,
+        call: bool = False,
     ) -> Exchange:
-        """One exchange, to be entered with `async with`; it fails when it is not over at the loop's time `until`."""
+        """One exchange, to be entered with `async with`; it fails when it is not over at the loop's time `until`. A `call`
+        is over as soon as it is answered, so it waits for its turn when there are many."""
         lines = [f"{method} {self._prefix}{target} HTTP/1.1", f"Host: {self._netloc}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if body or method in ("POST", "PUT", "PATCH"):
@@ -62,7 +74,7 @@ class Wire:
         head = "\r\n".join(lines)
         if head.count("\r\n") != len(lines) - 1:
             raise ValueError("line breaks in a request's path or headers")
-        return Exchange(self, head.encode() + b"\r\n\r\n" + body, until)
+        return Exchange(self, head.encode() + b"\r\n\r\n" + body, until, call=call)
 
     def close(self) -> None:
         """Close every connection, also those in use."""
@@ -100,8 +112,8 @@ class Wire:
 class Exchange:
     """A request and its answer. The connection is kept only if the answer was read to its end."""
 
-    def __init__(self, wire: Wire, message: bytes, until: float | None) -> None:
-        self._wire, self._message, self._until = wire, message, until
+    def __init__(self, wire: Wire, message: bytes, until: float | None, *, call: bool) -> None:
+        self._wire, self._message, self._until, self._call = wire, message, until, call
         self._connection: _Connection | None = None
         self._keep = self._chunked = self._finished = False
         self._length: int | None = None
@@ -117,24 +129,32 @@ class Exchange:
 
     async def __aenter__(self) -> Self:
         async with asyncio.timeout_at(self._until):
-            self._connection = await self._wire.take()
+            if self._call:
+                await self._wire.calls.acquire()
             try:
-                self._connection.writer.write(self._message)
-                await self._connection.writer.drain()
-                await self._read_head(self._connection.reader)
-            except BaseException as error:
-                self._wire.drop(self._connection)
-                if isinstance(error, _MALFORMED):
-                    raise BrokenAnswer("the server closed the connection or did not answer in HTTP") from error
+                self._connection = await self._wire.take()
+                await self._ask(self._connection)
+            except BaseException:
+                self._end(keep=False)
                 raise
         return self
 
+    async def _ask(self, connection: _Connection) -> None:
+        try:
+            connection.writer.write(self._message)
+            await connection.writer.drain()
+            await self._read_head(connection.reader)
+        except _MALFORMED as error:
+            raise BrokenAnswer("the server closed the connection or did not answer in HTTP") from error
+
     async def __aexit__(self, *_: object) -> None:
-        assert self._connection is not None
-        if self._finished and self._keep:
-            self._wire.give_back(self._connection)
-        else:
-            self._wire.drop(self._connection)
+        self._end(keep=self._finished and self._keep)
+
+    def _end(self, *, keep: bool) -> None:
+        if self._connection is not None:
+            (self._wire.give_back if keep else self._wire.drop)(self._connection)
+        if self._call:
+            self._wire.calls.release()
 
     async def read(self) -> bytes:
         """The whole body."""

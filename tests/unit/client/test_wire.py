@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from corral.client.wire import BrokenAnswer, Wire
+from corral.client.wire import CALLS, BrokenAnswer, Wire
 
 
 class Script:
@@ -79,6 +79,32 @@ async def test_a_connection_that_ends_or_broke_is_not_used_again(answer: bytes) 
             pass
         assert await read(wire) == (200, b"hello")
         assert script.connections == 2
+
+
+async def test_many_calls_take_turns_on_few_connections_beside_which_streams_go_on() -> None:
+    async with scripted(CHUNKED[:60], *[LENGTH] * 90) as (wire, script):
+        async with wire.request("GET", "/watch", {}) as stream:
+            assert await anext(stream.chunks()) == b"hel"
+            answers = await asyncio.gather(*(call(wire) for _ in range(90)))
+        assert answers == [b"hello"] * 90
+        assert script.connections <= 1 + CALLS
+
+
+async def test_calls_that_fail_or_are_given_up_make_room_for_others() -> None:
+    async with scripted(*[b"nonsense\r\n\r\n"] * CALLS, *[LENGTH] * 3) as (wire, _):
+        failed = await asyncio.gather(*(call(wire) for _ in range(CALLS)), return_exceptions=True)
+        assert {type(error) for error in failed} == {BrokenAnswer}
+        assert await asyncio.gather(*(call(wire) for _ in range(3))) == [b"hello"] * 3
+    async with scripted(*[LENGTH[:-1]] * CALLS, hang=True) as (wire, _):
+        soon = asyncio.get_running_loop().time() + 0.1
+        late = await asyncio.gather(*(call(wire, until=soon) for _ in range(CALLS + 2)), return_exceptions=True)
+        assert {type(error) for error in late} == {TimeoutError}
+        assert not wire.calls.locked()
+
+
+async def call(wire: Wire, *, until: float | None = None) -> bytes:
+    async with wire.request("GET", "/version", {}, until=until, call=True) as exchange:
+        return await exchange.read()
 
 
 async def test_a_body_without_length_ends_with_the_connection() -> None:
