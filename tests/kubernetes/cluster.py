@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -10,16 +12,21 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from corral.client import kubeconfig
+from corral.core.errors import ApiError
 from corral.server.certificates import Authority
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 TOKEN = "test-token"
+PATIENCE_S = 180.0
+"""Waiting costs nothing when the thing happens, and a machine with several control planes may be busy for a while."""
 
 
 def programs() -> Path | None:
@@ -32,9 +39,29 @@ def programs() -> Path | None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port below those that outgoing connections are given: minutes may pass until the program that asked for it binds it."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)  # tests side by side must not choose alike
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+async def eventually(question: Callable[[], Awaitable[Any]], seconds: float = PATIENCE_S) -> Any:
+    """The first true answer; fails when there is none in time."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    last: BaseException | None = None
+    while asyncio.get_running_loop().time() < deadline:
+        try:
+            if answer := await question():
+                return answer
+        except ApiError as error:
+            last = error
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"it did not happen in time; last error: {last}")
 
 
 class ControlPlane:
@@ -93,10 +120,10 @@ class ControlPlane:
 
     def _await_ready(self) -> None:
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"{self.server}/readyz", context=context, timeout=2):
+                with urllib.request.urlopen(f"{self.server}/readyz", context=context, timeout=10):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.2)

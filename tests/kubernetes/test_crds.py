@@ -21,7 +21,7 @@ BINARIES = programs()
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(BINARIES is None, reason="no real kube-apiserver here; `make kube-tools` builds one"),
-    pytest.mark.timeout(200),
+    pytest.mark.timeout(600),
 ]
 
 

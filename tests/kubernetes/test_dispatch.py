@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
-from cluster import ControlPlane, programs
+from cluster import ControlPlane, eventually, programs
 from multikueue.player import PodPlayer
 
 from corral.client import kubeconfig
 from corral.client.http import HttpClient
 from corral.core import conditions
-from corral.core.errors import ApiError
 from corral.core.meta import Obj, status_of
 from corral.fleet.cluster import connect
 from corral.fleet.kubernetes import Controllers, install
@@ -44,7 +42,7 @@ BINARIES = programs()
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(BINARIES is None, reason="no real kube-apiserver here; `make kube-tools` builds one"),
-    pytest.mark.timeout(280),
+    pytest.mark.timeout(900),
 ]
 NAMES = ("manager", "worker1", "worker2")
 CONFIGURATION = {"integrations": {"frameworks": ["batch/job"]}}
@@ -61,19 +59,6 @@ def planes(tmp_path: Path) -> Iterator[dict[str, ControlPlane]]:
     finally:
         for plane in made.values():
             plane.stop()
-
-
-async def eventually(question: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
-    deadline = asyncio.get_running_loop().time() + seconds
-    last: BaseException | None = None
-    while asyncio.get_running_loop().time() < deadline:
-        try:
-            if answer := await question():
-                return answer
-        except ApiError as error:
-            last = error
-        await asyncio.sleep(0.2)
-    raise AssertionError(f"it did not happen in time; last error: {last}")
 
 
 async def make_queue(client: HttpClient, cpu: str, checks: list[str]) -> None:
@@ -145,7 +130,7 @@ async def test_a_job_is_carried_from_create_to_finished_over_three_real_api_serv
         await eventually(lambda: _is_active(clients["manager"]))
         await clients["manager"].create(JOBS, JOB)
 
-        workload = await eventually(lambda: _finished(clients["manager"]), 120)
+        workload = await eventually(lambda: _finished(clients["manager"]))
         assert (conditions.find(workload, "Finished") or {})["reason"] == "Succeeded"
         assert status_of(workload)["clusterName"] in ("worker1", "worker2")
         assert conditions.is_true(await clients["manager"].get(JOBS, "real", "default"), "Complete")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cluster import ControlPlane, programs
+from cluster import ControlPlane, eventually, programs
 
 from corral.client import kubeconfig
 from corral.client.http import HttpClient
-from corral.core.errors import ApiError, NotFound
+from corral.core.errors import NotFound
 from corral.core.meta import Obj, status_of, uid_of
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.fleet.kubernetes import install
@@ -31,7 +29,7 @@ BINARIES = programs()
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(BINARIES is None, reason="no real kube-apiserver here; `make kube-tools` builds one"),
-    pytest.mark.timeout(280),
+    pytest.mark.timeout(900),
 ]
 NAMESPACE = "fleet-member-real"
 GUIDE = Path(__file__).parents[2] / "examples" / "fleet-kueue"
@@ -46,19 +44,6 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
         yield made
     finally:
         made.stop()
-
-
-async def eventually(question: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
-    deadline = asyncio.get_running_loop().time() + seconds
-    last: BaseException | None = None
-    while asyncio.get_running_loop().time() < deadline:
-        try:
-            if answer := await question():
-                return answer
-        except ApiError as error:
-            last = error
-        await asyncio.sleep(0.2)
-    raise AssertionError(f"it did not happen in time; last error: {last}")
 
 
 def secret() -> Obj:
