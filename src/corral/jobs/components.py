@@ -8,6 +8,8 @@ from corral.kinds import lws
 from corral.kinds.kueue import names
 
 KIND = "LeaderWorkerSet"
+MOST = 1000
+"""Replicas that are queued: each is a Workload, and a manifest may ask for two billion."""
 
 
 def component_workload(job: Obj, index: int) -> str:
@@ -20,4 +22,4 @@ def component_workloads(job: Obj) -> list[str]:
     """All Workloads of a job that has several, in order; none for other kinds."""
     if job.get("kind") != KIND:
         return []
-    return [component_workload(job, index) for index in range(lws.replicas_of(job))]
+    return [component_workload(job, index) for index in range(min(lws.replicas_of(job), MOST))]

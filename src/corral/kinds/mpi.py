@@ -11,6 +11,7 @@ from corral.core import validation as v
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, name_of, spec_of, with_annotations
 from corral.kinds import schemas as s
+from corral.kinds.core_rules import MAX_DATA
 from corral.kinds.definition import Column, KindDef, Schema, VersionDef, age_column
 from corral.kinds.kubeflow import (
     GROUP,
@@ -108,6 +109,9 @@ def spec_errors(obj: Obj) -> list[Cause]:
             causes.append(v.invalid(f"{path}[Launcher].replicas", launcher.get("replicas"), "must be 1"))
         causes += _check_replica(f"{path}[Launcher]", launcher, obj)
     if worker is not None:
+        if _replicas(worker, 0) * len(f"{name_of(obj)}-worker-0 slots=1\n") > MAX_DATA:
+            text = "the names of so many workers do not fit into the ConfigMap of the hosts"
+            causes.append(v.invalid(f"{path}[Worker].replicas", worker.get("replicas", 0), text))
         if _replicas(worker, 0) < 1 and not is_v1(obj):
             text = "must be greater than or equal to 1"
             causes.append(v.invalid(f"{path}[Worker].replicas", worker.get("replicas", 0), text))

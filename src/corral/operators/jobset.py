@@ -25,6 +25,7 @@ from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 from corral.kinds.jobset import JOB_SETS
 from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import typed
+from corral.operators.steps import Steps
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
@@ -44,6 +45,7 @@ class JobSetController:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
+        self._steps = Steps(clock)
 
     def setup(self, manager: Manager) -> None:
         self._sets = manager.informer(JOB_SETS)
@@ -71,21 +73,23 @@ class JobSetController:
     async def reconcile(self, key: Key) -> Result | None:
         found = self._sets.get(key)
         if found is None or is_deleting(found) or not is_ours(found):
+            self._steps.forget(key)
             return None
         job_set = typed(found, JOB_SETS.api_version, "JobSet")
         jobs = controlled_by(self._jobs, job_set)
         pods = self._pods.by_index("job-set", str(key)) if restarts_in_place(job_set) else []
-        plan = plan_job_set(job_set, jobs, self._clock.now(), pods)
+        plan = plan_job_set(job_set, jobs, self._clock.now(), pods, self._steps.room(key))
         if plan.status != status_of(job_set):
             # The status decides what an attempt is; a stale view loses here, before it touches any child.
             changed = with_status(job_set, plan.status)
             await self._client.update(JOB_SETS, changed, subresource="status", manager=MANAGER)
         for kind, reason, message in plan.events:
             self._recorder.event(job_set, kind, reason, message)
+        self._steps.made(key, len(plan.create))
         await self._act(job_set, plan)
         if plan.expire:
             await self._client.delete(JOB_SETS, key.name, key.namespace, propagation="Foreground", uid=uid_of(job_set))
-        return Result(plan.wait_s)
+        return Result(self._steps.wait(key, plan.wait_s))
 
     async def _act(self, job_set: Obj, plan: JobSetPlan) -> None:
         for job in plan.delete:

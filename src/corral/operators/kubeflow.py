@@ -32,6 +32,7 @@ from corral.operators.expectations import Expectations
 from corral.operators.gang import GangGroups
 from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import typed
+from corral.operators.steps import Steps
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
@@ -47,6 +48,7 @@ class TrainingController:
         self._clock = clock
         self._framework = framework
         self._settings = settings or Settings()
+        self._steps = Steps(clock)
         self._resource = Resource(GROUP, "v1", framework.plural, framework.kind)
         self.name = f"{framework.lower}-controller"
         scheduler = self._settings.gang_scheduler
@@ -70,6 +72,7 @@ class TrainingController:
         found = self._jobs.get(key)
         if found is None:
             self._expectations.forget(key)
+            self._steps.forget(key)
             return None
         if not is_ours(found) or is_deleting(found) or not self._expectations.met(key):
             return None
@@ -84,12 +87,14 @@ class TrainingController:
             controlled_by(self._services, job),
             self._clock.now(),
             self._settings,
+            room=self._steps.room(key),
         )
         if self._gang is not None:
             look = await self._with_group(look, self._gang)
         plan = plan_training(look)
         for kind, reason, message in plan.events:
             self._recorder.event(job, kind, reason, message)
+        self._steps.made(key, max(len(plan.create_pods), len(plan.create_services)))
         job = await self._note_restarts(job, plan.restarts)
         if plan.status != status_of(job):
             changed = with_status(job, plan.status)
@@ -99,7 +104,7 @@ class TrainingController:
             await self._client.delete(
                 self._resource, key.name, key.namespace, propagation="Background", uid=uid_of(job)
             )
-        return Result(plan.wait_s)
+        return Result(self._steps.wait(key, plan.wait_s))
 
     async def _with_group(self, look: Look, gang: GangGroups) -> Look:
         """The look with the PodGroup of a job that is to run; of others it is deleted."""

@@ -22,7 +22,10 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
+from corral.decide.apps.statefulset import ordinal_of
+from corral.decide.jobs.growth import STEP
 from corral.decide.jobs.leaderworker import (
+    group_of,
     group_states,
     leader_set,
     placed,
@@ -31,7 +34,7 @@ from corral.decide.jobs.leaderworker import (
     services,
     versioned,
 )
-from corral.decide.jobs.leaderworker_rollout import GroupState, first_step, next_step
+from corral.decide.jobs.leaderworker_rollout import Groups, first_step, next_step
 from corral.kinds.apps import DISPATCHED, STATEFUL_SETS
 from corral.kinds.core import PODS, SERVICES
 from corral.kinds.lws import GROUP, LEADER_NAME, LEADER_WORKER_SETS, NAME, REVISION, WORKER_INDEX, replicas_of
@@ -81,10 +84,12 @@ class LeaderWorkerSetController:
         lws = typed(found, LEADER_WORKER_SETS.api_version, "LeaderWorkerSet")
         held = self._stateful.get(key)
         groups = max(replicas_of(lws), int(spec_of(held).get("replicas") or 0) if held is not None else 0)
-        for service in services(lws, groups):
+        leaders = self._leaders(key, groups)
+        # A group's service is there before its leader; of very many groups only the next ones come soon.
+        soon = min(groups, max(map(group_of, leaders), default=0) + 1 + STEP)
+        for service in services(lws, soon):
             if self._services.get(Key(key.namespace, name_of(service))) is None:
                 await self._create(SERVICES, service)
-        leaders = self._leaders(key, groups)
         workers, sets = self._members(key, leaders)
         await self._ensure_leaders(lws, held, group_states(lws, leaders, sets, groups))
         plan = plan_groups(lws, leaders, workers, sets, self._clock.now(), await self._older(lws, leaders))
@@ -117,7 +122,7 @@ class LeaderWorkerSetController:
         except AlreadyExists:
             return
 
-    async def _ensure_leaders(self, lws: Obj, held: Obj | None, states: list[GroupState]) -> None:
+    async def _ensure_leaders(self, lws: Obj, held: Obj | None, states: Groups) -> None:
         if held is None:
             await self._create(STATEFUL_SETS, leader_set(lws, first_step(lws)))
             return
@@ -139,8 +144,9 @@ class LeaderWorkerSetController:
 
     def _leaders(self, key: Key, groups: int) -> list[Obj]:
         pods = self._pods.by_index("lws", str(key))
-        names = {f"{key.name}-{index}" for index in range(groups)}
-        return [pod for pod in pods if labels_of(pod).get(WORKER_INDEX) == "0" and name_of(pod) in names]
+        leaders = [pod for pod in pods if labels_of(pod).get(WORKER_INDEX) == "0"]
+        wanted = range(groups)
+        return [pod for pod in leaders if ordinal_of(key.name, pod) in wanted]
 
     def _members(self, key: Key, leaders: list[Obj]) -> tuple[dict[str, list[Obj]], dict[str, Obj]]:
         """Worker pods and worker StatefulSets by the name of their living leader."""

@@ -47,6 +47,7 @@ from corral.operators.kubeflow import TrainingController
 from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import typed
 from corral.operators.ssh_keys import ssh_secret
+from corral.operators.steps import Steps
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, PermanentError, Result, Watch, owner_key
 
@@ -73,6 +74,7 @@ class MpiJobController:
         self._client = client
         self._clock = clock
         self._scheduler = gang_scheduler
+        self._steps = Steps(clock)
         self._gang = GangGroups(client, gang_scheduler, MANAGER) if gang_scheduler else None
 
     def setup(self, manager: Manager) -> None:
@@ -105,6 +107,7 @@ class MpiJobController:
         found = self._jobs.get(key)
         if found is None:
             self._expectations.forget(key)
+            self._steps.forget(key)
             return None
         if is_v1(found) or is_deleting(found) or not is_ours(found) or not self._expectations.met(key):
             return None
@@ -119,7 +122,7 @@ class MpiJobController:
         if launcher is not None and not is_owned_by(launcher, uid_of(job)):
             self._refuse(job, JOBS, launcher_name(job))
         pods = controlled_by(self._pods, launcher) if launcher is not None else []
-        plan = plan_mpi(job, workers, launcher, pods, self._clock.now(), self._scheduler)
+        plan = plan_mpi(job, workers, launcher, pods, self._clock.now(), self._scheduler, self._steps.room(key))
         for kind, reason, message in plan.events:
             self._recorder.event(job, kind, reason, message)
         if plan.status != status_of(job):
@@ -127,8 +130,9 @@ class MpiJobController:
             await self._client.update(MPI_JOBS, changed, subresource="status", manager=MANAGER)
         if self._gang is not None:
             await self._group(job, plan, self._gang)
+        self._steps.made(key, len(plan.create_workers))
         await self._act(key, job, plan, workers, launcher)
-        return None
+        return Result(self._steps.wait(key))
 
     async def _group(self, job: Obj, plan: MpiPlan, gang: GangGroups) -> None:
         """The PodGroup lives as long as the workers do."""

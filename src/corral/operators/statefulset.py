@@ -36,6 +36,7 @@ from corral.operators.expectations import Expectations
 from corral.operators.history import History
 from corral.operators.ownership import controlled_by, index_by_controller
 from corral.operators.replicaset import MANAGER, typed
+from corral.operators.steps import Steps
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
@@ -48,6 +49,7 @@ class StatefulSetController:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
+        self._steps = Steps(clock)
 
     def setup(self, manager: Manager) -> None:
         self._sets = manager.informer(STATEFUL_SETS)
@@ -65,6 +67,7 @@ class StatefulSetController:
         found = self._sets.get(key)
         if found is None:
             self._expectations.forget(key)
+            self._steps.forget(key)
             return None
         if not self._expectations.met(key):
             return None
@@ -75,14 +78,16 @@ class StatefulSetController:
         pods = await self._children.claim(stateful_set, selector, candidates)
         revisions = await self._current_revisions(stateful_set)
         now = self._clock.now()
-        await self._act(key, stateful_set, plan_stateful(stateful_set, pods, revisions, now))
+        plan = plan_stateful(stateful_set, pods, revisions, now, self._steps.room(key))
+        self._steps.made(key, len(plan.create))
+        await self._act(key, stateful_set, plan)
         status = stateful_status(stateful_set, pods, revisions, now)
         if status != status_of(stateful_set) and not conditions.is_true(stateful_set, DISPATCHED):
             changed = with_status(stateful_set, status)
             await self._client.update(STATEFUL_SETS, changed, subresource="status", manager=MANAGER)
         await self._forget_claims(stateful_set, pods)
         minimum = float(spec_of(stateful_set).get("minReadySeconds") or 0)
-        return Result(until_available(pods, minimum, now))
+        return Result(self._steps.wait(key, until_available(pods, minimum, now)))
 
     async def _current_revisions(self, stateful_set: Obj) -> Revisions:
         """The revisions pods may have now; a changed template becomes a new ControllerRevision."""
@@ -163,12 +168,14 @@ class StatefulSetController:
         policy = spec.get("persistentVolumeClaimRetentionPolicy") or {}
         if not templates or policy.get("whenScaled") != "Delete" or is_deleting(stateful_set):
             return
-        wanted = {f"{name_of(stateful_set)}-{ordinal}" for ordinal in ordinals(stateful_set)}
-        kept = {claim_name(template, name) for template in templates for name in wanted | set(map(name_of, pods))}
+        wanted = ordinals(stateful_set)
+        kept = {claim_name(template, name) for template in templates for name in map(name_of, pods)}
         prefixes = tuple(f"{template['metadata']['name']}-{name_of(stateful_set)}-" for template in templates)
         claims = await self._client.list(PERSISTENT_VOLUME_CLAIMS, namespace_of(stateful_set))
         for claim in claims.items:
-            if name_of(claim).startswith(prefixes) and name_of(claim) not in kept and not is_deleting(claim):
+            prefix, _, ordinal = name_of(claim).rpartition("-")
+            is_surplus = ordinal.isdigit() and f"{prefix}-" in prefixes and int(ordinal) not in wanted
+            if is_surplus and name_of(claim) not in kept and not is_deleting(claim):
                 await self._client.delete(PERSISTENT_VOLUME_CLAIMS, name_of(claim), namespace_of(claim))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.kinds.core import EVENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
 from corral.kinds.lws import LEADER_WORKER_SETS
 from corral.node.node import NodeSpec
@@ -110,6 +113,28 @@ def test_replicas_of_a_leader_worker_set_are_admitted_one_by_one() -> None:
         assert (await phases(cluster)).count("Running") == 2
         found = (await cluster.client.list(WORKLOADS)).items
         assert [[entry["name"] for entry in each["spec"]["podSets"]] for each in found] == [["leader", "worker"]] * 2
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+def test_of_very_many_replicas_of_a_leader_worker_set_the_first_are_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each replica is a Workload: a million of them would be a million Workloads."""
+    monkeypatch.setattr("corral.controllers.queueing.serving_controller.MOST", 20)
+    monkeypatch.setattr("corral.operators.steps.STEP", 20)
+    monkeypatch.setattr("corral.decide.jobs.growth.MOST_WAITING", 40)
+
+    async def main() -> None:
+        cluster = await start(cpu="4")
+        obj = serving("model", 10**6)
+        template = obj["spec"]["template"]
+        obj["spec"] = {"replicas": 10**6, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}}
+        await cluster.client.create(LEADER_WORKER_SETS, obj)
+        await asyncio.sleep(30)
+        assert len((await cluster.client.list(WORKLOADS)).items) == 20
+        assert (await phases(cluster)).count("Running") == 4
+        said = {event["reason"]: event["message"] for event in (await cluster.client.list(EVENTS)).items}
+        assert said["TooManyReplicas"].startswith("Only the first 20 of 1000000 replicas are queued")
         await cluster.stop()
 
     run_virtual(main)

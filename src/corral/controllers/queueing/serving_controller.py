@@ -44,7 +44,7 @@ from corral.core.resource import Resource
 from corral.jobs import lifecycle
 from corral.jobs import workload as wl
 from corral.jobs.adapter import prebuilt_workload, queue_name
-from corral.jobs.components import component_workload
+from corral.jobs.components import MOST, component_workload
 from corral.jobs.pod import is_gated, is_terminated, ungated
 from corral.jobs.podset import DEFAULT_NAME, ConflictingUpdate, PodSet, topology_request
 from corral.kinds import lws
@@ -245,7 +245,11 @@ class LeaderWorkerSetController(ServingController):
         groups: dict[str, list[Obj]] = {}
         for pod in self.pods.by_index(BY_LWS, str(key_of(owner))):
             groups.setdefault(labels_of(pod).get(lws.GROUP_INDEX, ""), []).append(pod)
-        return [self._claim(owner, index, tuple(groups.get(str(index), ()))) for index in range(lws.replicas_of(owner))]
+        replicas = lws.replicas_of(owner)
+        if replicas > MOST:
+            text = f"Only the first {MOST} of {replicas} replicas are queued: each of them is a workload"
+            self.recorder.event(owner, "Warning", "TooManyReplicas", text)
+        return [self._claim(owner, index, tuple(groups.get(str(index), ()))) for index in range(min(replicas, MOST))]
 
     def _claim(self, owner: Obj, index: int, pods: tuple[Obj, ...]) -> Claim:
         size = lws.size_of(owner)

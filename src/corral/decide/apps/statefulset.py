@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from corral.core.meta import Obj, generation_of, is_deleting, labels_of, name_of, spec_of, status_of
 from corral.decide.apps.replicaset import pod_from_template, replicas_of
+from corral.decide.jobs.growth import STEP, at_once
 from corral.decide.jobs.pods import is_available, is_ready, is_terminal, phase_of
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
@@ -105,17 +106,22 @@ def claim_name(template: Obj, pod_name: str) -> str:
     return f"{template['metadata']['name']}-{pod_name}"
 
 
-def plan_stateful(stateful_set: Obj, pods: Sequence[Obj], revisions: Revisions, now: float) -> StatefulPlan:
-    """The next step towards the wanted pods."""
+def plan_stateful(
+    stateful_set: Obj, pods: Sequence[Obj], revisions: Revisions, now: float, room: int = STEP
+) -> StatefulPlan:
+    """The next step towards the wanted pods, of which at most `room` are made."""
     if is_deleting(stateful_set):
         return StatefulPlan()
     by_ordinal = _by_ordinal(stateful_set, pods)
     ordered = is_ordered(stateful_set)
+    room = at_once(room, sum(phase_of(pod) == "Pending" for pod in pods))
     create: list[Obj] = []
     delete: list[Obj] = []
     replaced: set[str] = set()
     for ordinal in ordinals(stateful_set):
         pod = by_ordinal.get(ordinal)
+        if pod is None and len(create) >= room:
+            return StatefulPlan(tuple(create), tuple(delete), frozenset(replaced))
         if pod is None:
             create.append(new_pod(stateful_set, revisions, ordinal))
         elif is_terminal(pod) and not is_deleting(pod):

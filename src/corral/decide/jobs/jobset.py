@@ -18,6 +18,7 @@ from corral.core.meta import (
     name_of,
     spec_of,
 )
+from corral.decide.jobs.growth import STEP, at_once, first
 from corral.decide.jobs.inplace import restart_in_place, restarts_in_place
 from corral.decide.jobs.jobset_children import (
     ALPHA,
@@ -42,6 +43,7 @@ from corral.decide.jobs.jobset_status import (
     live,
     put,
     sort_children,
+    unready,
     with_readiness,
 )
 from corral.decide.jobs.resuming import resumed
@@ -62,8 +64,12 @@ def is_ours(job_set: Obj) -> bool:
     return spec_of(job_set).get("managedBy") in (None, CONTROLLER)
 
 
-def plan_job_set(job_set: Obj, jobs: Sequence[Obj], now: float, pods: Sequence[Obj] = ()) -> JobSetPlan:
-    """The next step of a JobSet that owns `jobs`; `pods` are looked at only where containers restart in place."""
+def plan_job_set(
+    job_set: Obj, jobs: Sequence[Obj], now: float, pods: Sequence[Obj] = (), room: int = STEP
+) -> JobSetPlan:
+    """The next step of a JobSet that owns `jobs`; `pods` are looked at only where containers restart in place.
+
+    At most `room` Jobs are made."""
     children = sort_children(job_set, jobs)
     status = counted(job_set, children)
     end = finished(job_set)
@@ -74,15 +80,15 @@ def plan_job_set(job_set: Obj, jobs: Sequence[Obj], now: float, pods: Sequence[O
         return after_failure(job_set, children, status, now)
     if has_succeeded(job_set, children):
         return succeed(children, status, now)
-    plan = _converge(job_set, children, status, now)
+    plan = _converge(job_set, children, status, now, at_once(room, unready(children)))
     if not restarts_in_place(job_set):
         return plan
     return replace(plan, status=restart_in_place(job_set, plan.status, pods, now))
 
 
-def _converge(job_set: Obj, children: Children, status: Obj, now: float) -> JobSetPlan:
+def _converge(job_set: Obj, children: Children, status: Obj, now: float, room: int) -> JobSetPlan:
     status, events = _with_suspension(job_set, status, now)
-    create, status = _missing(job_set, children, status, now)
+    create, status = _missing(job_set, children, status, now, room)
     suspend, resume = _suspension(job_set, children, status)
     return JobSetPlan(
         status,
@@ -112,8 +118,8 @@ def _is_in_order(job_set: Obj) -> bool:
     return (spec_of(job_set).get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
 
 
-def _missing(job_set: Obj, children: Children, status: Obj, now: float) -> tuple[list[Obj], Obj]:
-    """The Jobs to make now, as far as order, dependencies and restarts allow."""
+def _missing(job_set: Obj, children: Children, status: Obj, now: float, room: int) -> tuple[list[Obj], Obj]:
+    """The Jobs to make now, as far as order, dependencies, restarts and room allow."""
     blocking = (spec_of(job_set).get("failurePolicy") or {}).get("restartStrategy") == "BlockingRecreate"
     if blocking and children.outdated:
         return [], status
@@ -123,11 +129,12 @@ def _missing(job_set: Obj, children: Children, status: Obj, now: float) -> tuple
     for replicated in replicated_jobs(job_set):
         if not _dependencies_met(job_set, replicated, status):
             continue
-        create += [
+        missing = (
             build_job(job_set, replicated, index)
             for index in range(replicas_of(replicated))
             if job_name(job_set, replicated, index) not in held
-        ]
+        )
+        create += first(missing, room - len(create))
         if in_order and not is_started(replicated, status):
             return create, put(status, _STARTING, now)
     if in_order:

@@ -98,6 +98,11 @@ def _states(job: Obj) -> dict[str, bool]:
     }
 
 
+def unready(children: Children) -> int:
+    """How many Jobs have been made and not come up."""
+    return sum(not _states(job)["ready"] for job in children.active)
+
+
 def counts_of(status: Obj, name: str) -> Obj:
     return next((entry for entry in status.get("replicatedJobsStatus") or () if entry["name"] == name), {})
 

@@ -7,7 +7,7 @@ when they are created: `placed` is what upstream's webhook does to them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from corral.core import conditions
@@ -26,7 +26,7 @@ from corral.core.meta import (
 from corral.core.timestamps import format_time
 from corral.decide.apps.revision import template_hash
 from corral.decide.jobs.exclusive import exclusive
-from corral.decide.jobs.leaderworker_rollout import GroupState, Step
+from corral.decide.jobs.leaderworker_rollout import Groups, GroupState, Step
 from corral.decide.jobs.pods import is_ready, restarts
 from corral.kinds.lws import (
     EXCLUSIVE,
@@ -84,14 +84,13 @@ def as_of(lws: Obj, leader: Obj, revisions: Mapping[str, Obj]) -> Obj:
     return {**lws, "spec": {**spec_of(lws), "leaderWorkerTemplate": {**kept, **held}}}
 
 
-def services(lws: Obj, groups: int) -> list[Obj]:
+def services(lws: Obj, groups: int) -> Iterator[Obj]:
     """The headless services under which pods find each other: one, or one for each of the `groups`."""
     if (spec_of(lws).get("networkConfig") or {}).get("subdomainPolicy") != "UniquePerReplica":
-        return [_service(lws, name_of(lws), {NAME: name_of(lws)})]
-    return [
-        _service(lws, service_name(lws, group), {NAME: name_of(lws), GROUP_INDEX: str(group)})
-        for group in range(groups)
-    ]
+        yield _service(lws, name_of(lws), {NAME: name_of(lws)})
+        return
+    for group in range(groups):
+        yield _service(lws, service_name(lws, group), {NAME: name_of(lws), GROUP_INDEX: str(group)})
 
 
 def _service(lws: Obj, name: str, selector: Obj) -> Obj:
@@ -253,21 +252,18 @@ def is_group_ready(lws: Obj, leader: Obj, sets: Mapping[str, Obj]) -> bool:
     return workers is not None and int(status_of(workers).get("readyReplicas") or 0) >= size_of(lws) - 1
 
 
-def group_states(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], groups: int) -> list[GroupState]:
+def group_states(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], groups: int) -> Groups:
     """Every group by its number, as a rollout sees it."""
-    by_number = {group_of(leader): leader for leader in leaders}
     wanted = revision_of(lws)
-    states = []
-    for number in range(groups):
-        leader = by_number.get(number)
-        workers = sets.get(name_of(leader)) if leader is not None else None
-        if leader is None or (size_of(lws) > 1 and workers is None):
-            states.append(GroupState())
+    states: dict[int, GroupState] = {}
+    for leader in leaders:
+        workers = sets.get(name_of(leader))
+        if size_of(lws) > 1 and workers is None:
             continue
         members = [leader, *([workers] if workers is not None else [])]
         updated = all(labels_of(member).get(REVISION) == wanted for member in members)
-        states.append(GroupState(is_group_ready(lws, leader, sets), updated))
-    return states
+        states[group_of(leader)] = GroupState(is_group_ready(lws, leader, sets), updated)
+    return Groups(groups, states)
 
 
 def lws_status(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], now: float) -> Obj:

@@ -7,7 +7,8 @@ the wanted number keep the service up and go again towards the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from corral.core.meta import Obj, annotations_of, spec_of
@@ -19,6 +20,35 @@ class GroupState(NamedTuple):
 
     ready: bool = False
     updated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """All groups by number. Those that are not in `known` are there in number only: their pods are still to come."""
+
+    total: int
+    known: Mapping[int, GroupState]
+
+    def unfinished(self, below: int) -> int:
+        """How many of the first groups are not ready in the new version."""
+        below = min(below, self.total)
+        return below - sum(number < below and state.ready and state.updated for number, state in self.known.items())
+
+    def unready(self, below: int) -> int:
+        below = min(below, self.total)
+        return below - sum(number < below and state.ready for number, state in self.known.items())
+
+    def done_from_the_end(self) -> int:
+        """How many of the last groups are ready in the new version, without a gap."""
+        done = 0
+        while (state := self.known.get(self.total - 1 - done)) is not None and state.ready and state.updated:
+            done += 1
+        return done
+
+    def highest_outdated(self, lowest: int, highest: int) -> int | None:
+        """The last group between two numbers that serves in the old version."""
+        serving = (number for number, state in self.known.items() if state.ready and not state.updated)
+        return max((number for number in serving if lowest <= number <= highest), default=None)
 
 
 class Step(NamedTuple):
@@ -50,16 +80,16 @@ def first_step(lws: Obj) -> Step:
     return Step(_limits(lws)[0], replicas_of(lws))
 
 
-def next_step(lws: Obj, leaders: Obj, states: Sequence[GroupState], *, changed: bool) -> Step:
+def next_step(lws: Obj, leaders: Obj, groups: Groups, *, changed: bool) -> Step:
     """The next step, given the leaders' StatefulSet and its groups; `changed` when the template is new just now."""
     floor, surge, missing = _limits(lws)
     total, held = replicas_of(lws), int(spec_of(leaders).get("replicas") or 0)
-    step = _next(lws, leaders, states, changed, surge, missing, total, held)
+    step = _next(lws, leaders, groups, changed, surge, missing, total, held)
     return Step(max(step.partition, floor), step.replicas)
 
 
 def _next(
-    lws: Obj, leaders: Obj, states: Sequence[GroupState], changed: bool, surge: int, missing: int, total: int, held: int
+    lws: Obj, leaders: Obj, groups: Groups, changed: bool, surge: int, missing: int, total: int, held: int
 ) -> Step:
     if changed:
         partition = min(total, held)
@@ -70,12 +100,12 @@ def _next(
         return Step(0, total)
     if held < total:
         return Step(partition, total)
-    unready = sum(not (state.ready and state.updated) for state in states[:total])
+    unready = groups.unfinished(total)
     replicas = _replicas(total, surge, missing, unready)
     if annotations_of(leaders).get(REPLICAS) != str(total):
         return Step(min(partition, total + surge), replicas)
     stride = missing + surge - (total + surge - held)
-    return Step(_partition(states, held, stride, partition), replicas)
+    return Step(_partition(groups, held, stride, partition), replicas)
 
 
 def _replicas(total: int, surge: int, missing: int, unready: int) -> int:
@@ -83,17 +113,14 @@ def _replicas(total: int, surge: int, missing: int, unready: int) -> int:
     return total + max(0, unready - missing) if unready <= surge else total + surge
 
 
-def _partition(states: Sequence[GroupState], held: int, stride: int, current: int) -> int:
-    done = 0
-    for state in reversed(states):
-        if not (state.ready and state.updated):
-            break
-        done += 1
-    lowest = max(0, held - done - stride)
-    partition = lowest + sum(not state.ready for state in states[:lowest])
+def _partition(groups: Groups, held: int, stride: int, current: int) -> int:
+    lowest = max(0, held - groups.done_from_the_end() - stride)
+    partition = lowest + groups.unready(lowest)
     # Groups that are down anyway may be made anew without anybody missing them.
-    for index in range(min(partition, held - 1), lowest - 1, -1):
-        if states[index].ready and not states[index].updated:
-            break
-        partition = index
+    highest = min(partition, held - 1)
+    serving = groups.highest_outdated(lowest, highest)
+    if serving is None and highest >= lowest:
+        partition = lowest
+    elif serving is not None and serving < highest:
+        partition = serving + 1
     return min(partition, current)

@@ -14,6 +14,7 @@ from corral.core.meta import (
     spec_of,
 )
 from corral.core.timestamps import format_time
+from corral.decide.jobs.growth import STEP, at_once, first
 from corral.decide.jobs.mpijob_children import is_suspended, launcher_job, worker_index, worker_pod, workers_wanted
 from corral.decide.jobs.mpijob_status import Event, created, is_finished, with_progress, with_suspension
 from corral.decide.jobs.pods import is_ready, phase_of
@@ -49,10 +50,11 @@ def plan_mpi(
     launcher_pods: Sequence[Obj],
     now: float,
     scheduler: str = "",
+    room: int = STEP,
 ) -> MpiPlan:
     """The next step of an MPIJob with these worker pods, this launcher Job and its pods.
 
-    `scheduler` is the gang scheduler that places them together, if any.
+    `scheduler` is the gang scheduler that places them together, if any. At most `room` workers are made.
     """
     status = created(job, now)
     if is_finished(status):
@@ -64,7 +66,9 @@ def plan_mpi(
     events += more
     if is_finished(status):
         return MpiPlan(status, delete_workers=_cleaned(job, workers), events=events)
-    return _converge(job, status, workers, launcher, events, scheduler)
+    if not scheduler:  # of a gang none starts before all are there
+        room = at_once(room, sum(phase_of(pod) == "Pending" for pod in workers))
+    return _converge(job, status, workers, launcher, events, scheduler, room)
 
 
 def _cleaned(job: Obj, workers: Sequence[Obj]) -> tuple[Obj, ...]:
@@ -77,7 +81,13 @@ def _cleaned(job: Obj, workers: Sequence[Obj]) -> tuple[Obj, ...]:
 
 
 def _converge(
-    job: Obj, status: Obj, workers: Sequence[Obj], launcher: Obj | None, events: tuple[Event, ...], scheduler: str
+    job: Obj,
+    status: Obj,
+    workers: Sequence[Obj],
+    launcher: Obj | None,
+    events: tuple[Event, ...],
+    scheduler: str,
+    room: int,
 ) -> MpiPlan:
     if is_suspended(job):
         return MpiPlan(
@@ -93,12 +103,13 @@ def _converge(
     surplus = tuple(pod for pod in workers if worker_index(job, pod) >= wanted and not is_deleting(pod))
     waits = spec_of(job).get("launcherCreationPolicy") == "WaitForWorkersReady"
     ready = sum(is_ready(pod) for pod in workers if not is_deleting(pod)) >= wanted
+    missing = (worker_pod(job, index, scheduler) for index in range(wanted) if index not in held)
     running = None
     if launcher is not None and spec_of(launcher).get("suspend"):
         running = resumed(launcher, launcher_job(job, scheduler)["spec"]["template"])
     return MpiPlan(
         status,
-        create_workers=tuple(worker_pod(job, index, scheduler) for index in range(wanted) if index not in held),
+        create_workers=tuple(first(missing, room)),
         delete_workers=surplus,
         create_launcher=launcher_job(job, scheduler) if launcher is None and (ready or not waits) else None,
         resume_launcher=running,

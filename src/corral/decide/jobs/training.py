@@ -6,16 +6,17 @@ policy says so and made again under the same name. Each has a headless service, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import format_time, parse_time
 from corral.decide.jobs import gang
+from corral.decide.jobs.growth import at_once, first
 from corral.decide.jobs.pods import phase_of, restarts
 from corral.decide.jobs.training_children import build_pod, is_surplus, missing_services
-from corral.decide.jobs.training_env import replicas_of
+from corral.decide.jobs.training_env import is_too_long, replicas_of
 from corral.decide.jobs.training_look import Look, by_type
 from corral.decide.jobs.training_status import (
     Judge,
@@ -34,6 +35,8 @@ from corral.kinds.kubeflow import (
 
 RESTARTS = "corral.dev/replica-restarts"
 Event = tuple[str, str, str]
+
+_TOO_LONG = "the addresses of all its replicas are longer than any process may be told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,8 @@ def _excess(look: Look, status: Obj) -> str:
         return f"Job {name_of(look.job)} has failed because it has reached the specified backoff limit"
     if _deadline_left(look, status) == 0:
         return f"Job {name_of(look.job)} has failed because it was active longer than specified deadline"
+    if is_too_long(look.framework, look.job, look.specs):
+        return f"Job {name_of(look.job)} has failed because {_TOO_LONG}"
     return ""
 
 
@@ -193,8 +198,9 @@ def _exceeded(look: Look, status: Obj, text: str, events: tuple[Event, ...]) -> 
 def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPlan:
     specs, framework = look.specs, look.framework
     members, reached = by_type(specs, look.pods), by_type(specs, look.services)
-    create = [pod for kind in specs for pod in _missing_pods(look, kind, members[kind])]
-    services = missing_services(look, reached)
+    room = _room(look)
+    create = first((pod for kind in specs for pod in _missing_pods(look, kind, members[kind])), room)
+    services = first(missing_services(look, reached), room)
     entries, doomed = status["conditions"], _Doomed()
     said = list(events)
     for kind in specs:
@@ -232,10 +238,16 @@ class _Doomed:
     restarts: int = 0
 
 
-def _missing_pods(look: Look, kind: str, members: Sequence[Obj]) -> list[Obj]:
+def _room(look: Look) -> int:
+    """How many replicas to make now; those of a gang cannot start before all of them are there."""
+    waiting = 0 if look.settings.gang_scheduler else sum(phase_of(pod) == "Pending" for pod in look.pods)
+    return at_once(look.room, waiting)
+
+
+def _missing_pods(look: Look, kind: str, members: Sequence[Obj]) -> Iterator[Obj]:
     held = {index_of(pod) for pod in members}
     total = replicas_of(look.framework, kind, look.specs[kind])
-    return [build_pod(look, kind, index) for index in range(total) if index not in held]
+    return (build_pod(look, kind, index) for index in range(total) if index not in held)
 
 
 def _overwritten(look: Look, kind: str, members: Sequence[Obj]) -> list[Event]:

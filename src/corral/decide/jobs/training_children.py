@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from corral.core.meta import Obj, annotations_of, name_of, namespace_of, owner_ref
 from corral.decide.jobs import gang
@@ -32,18 +32,14 @@ def is_surplus(framework: Framework, specs: Mapping[str, Obj], kind: str, child:
     return index is not None and index >= replicas_of(framework, kind, specs[kind])
 
 
-def missing_services(look: Look, held: Mapping[str, Sequence[Obj]]) -> list[Obj]:
+def missing_services(look: Look, held: Mapping[str, Sequence[Obj]]) -> Iterator[Obj]:
     if look.framework is MPI:
-        return []  # its launcher reaches workers by exec, not by name
-    missing = []
+        return  # its launcher reaches workers by exec, not by name
     for kind, replica in look.specs.items():
         there = {index_of(service) for service in held[kind]}
-        missing += [
-            build_service(look.framework, look.job, kind, index)
-            for index in range(replicas_of(look.framework, kind, replica))
-            if index not in there
-        ]
-    return missing
+        for index in range(replicas_of(look.framework, kind, replica)):
+            if index not in there:
+                yield build_service(look.framework, look.job, kind, index)
 
 
 def _has_role(framework: Framework, specs: Mapping[str, Obj], kind: str, index: int) -> bool:

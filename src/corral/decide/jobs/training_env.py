@@ -14,6 +14,9 @@ from corral.kinds.kubeflow import JAX, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Fra
 
 Env = list[Obj]
 
+LONGEST = 128 * 1024
+"""Bytes of one variable that Linux hands to a process."""
+
 
 def replica_name(job: Obj, kind: str, index: int) -> str:
     """The name of a replica's pod and service; a launcher is alone and has no number."""
@@ -39,6 +42,18 @@ def port_of(framework: Framework, replica: Obj) -> int:
 
 def _total(framework: Framework, specs: Mapping[str, Obj]) -> int:
     return sum(replicas_of(framework, kind, replica) for kind, replica in specs.items())
+
+
+def is_too_long(framework: Framework, job: Obj, specs: Mapping[str, Obj]) -> bool:
+    """Whether a variable that names other replicas would be longer than the kernel hands to a process."""
+    named: dict[str, int] = {}
+    if framework is TENSORFLOW:
+        dynamic = spec_of(job).get("enableDynamicWorker")
+        told = {kind: specs[kind] for kind in specs if kind == "PS" or not dynamic}
+        named = {kind: len(_address(framework, job, kind, replica, 0, "")) for kind, replica in told.items()}
+    elif framework is XGBOOST and "Worker" in specs:
+        named = {"Worker": len(replica_name(job, "Worker", 0))}
+    return sum(replicas_of(framework, kind, specs[kind]) * length for kind, length in named.items()) > LONGEST
 
 
 def _env(values: Mapping[str, object]) -> Env:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from corral.core.meta import Obj, labels_of, name_of
+from corral.decide.jobs.growth import STEP
 from corral.decide.jobs.training_status import (
     REPLICA_TYPE,
 )
@@ -40,6 +41,8 @@ class Look:
     settings: Settings
     group: Obj | None = None
     """The PodGroup of the job, where a gang scheduler is used."""
+    room: int = STEP
+    """Pods, and services, that may be made now."""
 
     @property
     def specs(self) -> dict[str, Obj]:

@@ -7,6 +7,7 @@ from corral.decide.jobs.mpi_hosts import AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, S
 from corral.decide.jobs.trainjob_frameworks import env_values, trained
 from corral.decide.jobs.trainjob_look import Training
 from corral.decide.jobs.trainjob_templates import pod_spec_of, sized, with_container, with_env, with_pod_spec
+from corral.kinds.core_rules import MAX_DATA
 from corral.kinds.trainer import ancestor_of, gpus_in, resources_per_node
 
 
@@ -17,7 +18,9 @@ def ssh_secret_name(training: Training) -> str:
 def hostfile(training: Training, agent: str) -> Obj:
     """The ConfigMap with the hosts, in the form the MPI implementation reads, and the agent."""
     name = training.name
-    hosts = [f"{name}-node-0-{index}.{name}" for index in range(_nodes(training))]
+    # More names than a ConfigMap holds are refused there, and so many are enough to find out.
+    count = min(_nodes(training), MAX_DATA // len(name))
+    hosts = [f"{name}-node-0-{index}.{name}" for index in range(count)]
     if training.policy_settings.get("runLauncherAsNode"):
         hosts.insert(0, f"{name}-launcher-0-0.{name}")
     by_colon = training.policy_settings.get("mpiImplementation") in ("Intel", "MPICH")
