@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from tests.e2e.process_cluster import ProcessCluster
+from tests.e2e.process_cluster import PATIENCE_S, ProcessCluster
 
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of
@@ -43,7 +43,9 @@ class OperatedCluster(ProcessCluster):
         for body in yaml.safe_load_all((EXAMPLES / name).read_text()):
             await self.client.create(resource_of(body), body)
 
-    async def wait(self, resource: Resource, name: str, done: Callable[[Obj], bool], timeout: float = 60.0) -> Obj:
+    async def wait(
+        self, resource: Resource, name: str, done: Callable[[Obj], bool], timeout: float = PATIENCE_S
+    ) -> Obj:
         found: Obj = {}
         try:
             async with asyncio.timeout(timeout):

@@ -21,6 +21,9 @@ from corral.node.scheduler import Scheduler
 from corral.node.surroundings import ClusterSurroundings
 from corral.operators.job import JobController
 
+PATIENCE_S = 120.0
+"""Waiting costs nothing when the thing happens, and a machine may be busy for a while."""
+
 
 class ProcessCluster:
     """One cluster; `crash` leaves everything as a killed control plane would."""
@@ -60,7 +63,7 @@ class ProcessCluster:
     async def run(self, name: str, command: Sequence[str], **spec: Any) -> Obj:
         return await self.client.create(PODS, pod(name, command, **spec))
 
-    async def until(self, name: str, ready: Callable[[Obj], bool], timeout: float = 20.0) -> Obj:
+    async def until(self, name: str, ready: Callable[[Obj], bool], timeout: float = PATIENCE_S) -> Obj:
         """The pod, once `ready` says so."""
 
         async def poll() -> Obj:
@@ -76,13 +79,13 @@ class ProcessCluster:
             found = await self.client.get(PODS, name, "default")
             raise AssertionError(f"still waiting: {found['status']}") from None
 
-    async def ended(self, name: str, timeout: float = 20.0) -> Obj:
+    async def ended(self, name: str, timeout: float = PATIENCE_S) -> Obj:
         return await self.until(name, lambda found: found["status"].get("phase") in ("Succeeded", "Failed"), timeout)
 
     async def running(self, name: str) -> Obj:
         return await self.until(name, lambda found: found["status"].get("phase") == "Running")
 
-    async def gone(self, name: str, timeout: float = 20.0) -> None:
+    async def gone(self, name: str, timeout: float = PATIENCE_S) -> None:
         async def poll() -> None:
             while True:
                 try:
@@ -102,10 +105,23 @@ class ProcessCluster:
     async def connection_runs(self) -> list[str]:
         return list(await self.runtime.connection.runs())
 
-    async def events(self, name: str) -> list[str]:
-        await asyncio.sleep(0.1)
-        found = (await self.client.list(EVENTS, "default")).items
-        return [event["reason"] for event in found if event["involvedObject"]["name"] == name]
+    async def events(self, name: str, *expected: str) -> list[str]:
+        """The reasons of a pod's events, once the expected ones are there: nobody waits for events to be written."""
+        found: list[str] = []
+        for _ in range(int(PATIENCE_S / 0.1)):
+            items = (await self.client.list(EVENTS, "default")).items
+            found = [event["reason"] for event in items if event["involvedObject"]["name"] == name]
+            if set(expected) <= set(found):
+                break
+            await asyncio.sleep(0.1)
+        return found
+
+    async def touch(self, name: str, path: str) -> None:
+        """Make a file in a running pod: what its program waits for."""
+        found = await self.client.get(PODS, name, "default")
+        session = await self.runtime.exec(found, "", ["touch", path], stdin=False, tty=False)
+        assert await session.wait() == 0
+        await session.kill()
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from corral.kinds.core import PODS
 from corral.node.images import Catalog
 from corral.operators.setup import ray_is_installed
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ async def test_the_published_train_job_runs_as_it_is(tmp_path: Path) -> None:
 async def test_ray_job_runs_its_entry_point(cluster: OperatedCluster) -> None:
     await cluster.apply("rayjob.yaml")
     resource = kind("ray.io", "RayJob")
-    patience = 290.0 if ray_is_installed() else 60.0  # a real cluster takes its time to come up
+    patience = 500.0 if ray_is_installed() else 120.0  # a real cluster takes its time to come up
     done = await cluster.wait(
         resource,
         "ray-hello",
@@ -123,7 +123,7 @@ async def test_app_wrapper_runs_what_it_wraps(cluster: OperatedCluster) -> None:
     await cluster.apply("appwrapper.yaml")
     resource = kind("workload.codeflare.dev", "AppWrapper")
     done = await cluster.wait(
-        resource, "wrapped-set", lambda obj: (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"), 90
+        resource, "wrapped-set", lambda obj: (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     )
     assert done["status"]["phase"] == "Succeeded"
     assert "wrapped-set-workers-0-0: hello from the wrapper" in await cluster.output()
