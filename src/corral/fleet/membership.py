@@ -13,6 +13,7 @@ import yaml
 
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
+from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.fleet.config import HUB, MEMBER, FleetSpec
@@ -22,6 +23,7 @@ from corral.fleet.state import FleetFolder
 NAMESPACE = "fleet-system"
 SECRET = "hub-kubeconfig"
 MEMBER_LABEL = "kubernetes-fleet.io/member-name"
+AGENT_GONE = "corral.dev/agent-gone"
 HEARTBEAT_S = 15
 MEMBER_CLUSTERS = Resource(
     "cluster.kubernetes-fleet.io", "v1beta1", "memberclusters", "MemberCluster", namespaced=False
@@ -34,6 +36,19 @@ def join_members(fleet: FleetSpec, folder: FleetFolder, clients: dict[str, SyncC
         for member in fleet.with_role(MEMBER):
             if member.name != hub.name:
                 join_member(clients[hub.name], clients[member.name], member.name, member.labels)
+
+
+def dismiss_members(hub: SyncClient, absent: set[str]) -> None:
+    """Members that are not started any more leave the fleet: what was placed there is placed elsewhere. They join again
+    when they are back."""
+    for name in sorted(absent):
+        try:
+            # Their agents do not run, so nobody will say that they have left.
+            hub.patch(MEMBER_CLUSTERS, name, "", {"metadata": {"annotations": {AGENT_GONE: "true"}}})
+            hub.delete(MEMBER_CLUSTERS, name)
+            hub.delete(SERVICE_ACCOUNTS, f"{name}-agent", NAMESPACE)
+        except NotFound:
+            continue
 
 
 def join_member(

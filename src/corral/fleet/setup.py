@@ -2,7 +2,7 @@
 
 The queues are the ones the documentation uses: flavor `default-flavor`, ClusterQueue `cluster-queue`, LocalQueue
 `user-queue` in `default`; each worker's quota is what its nodes have, the manager's is the sum. When the fleet comes back larger or smaller, the
-quota follows, and the manager no longer asks workers that are not part of it.
+quota follows, and the manager no longer asks workers that are not part of it; members that are not leave their hub.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Obj, annotations_of, spec_of
 from corral.core.quantity import Quantity
 from corral.core.resource import Resource
-from corral.fleet.config import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetSpec
+from corral.fleet.config import HUB, MANAGER, WORKER, ClusterSpec, FleetSpec
 from corral.fleet.join import (
     MULTI_KUEUE_CLUSTERS,
     add_to_config,
@@ -40,6 +40,7 @@ def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
         cluster.name: SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster.name)) for cluster in fleet.clusters
     }
     workers = fleet.with_role(WORKER)
+    absent = folder.known_clusters() - {cluster.name for cluster in fleet.clusters}
     for manager in fleet.with_role(MANAGER):
         others = [worker for worker in workers if worker.name != manager.name]
         for worker in others:
@@ -48,13 +49,15 @@ def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
             register_worker(clients[manager.name], worker.name, access.server, access.ca, token)
         if others:
             add_to_config(clients[manager.name], CONFIG, [worker.name for worker in others])
-        _dismiss(clients[manager.name], folder.known_clusters() - {cluster.name for cluster in fleet.clusters})
+        _dismiss(clients[manager.name], absent)
     if fleet.queues:
         _set_up_queues(fleet, clients)
-    if fleet.with_role(HUB) and fleet.with_role(MEMBER):
-        from corral.fleet.membership import join_members
+    if fleet.with_role(HUB):
+        from corral.fleet.membership import dismiss_members, join_members
 
         join_members(fleet, folder, clients)
+        for hub in fleet.with_role(HUB):
+            dismiss_members(clients[hub.name], absent)
 
 
 def _dismiss(manager: SyncClient, absent: set[str]) -> None:

@@ -12,6 +12,7 @@ from corral.core.errors import AlreadyExists
 from corral.core.meta import (
     Key,
     Obj,
+    annotations_of,
     finalizers_of,
     generation_of,
     is_deleting,
@@ -30,7 +31,14 @@ from corral.decide.placement.clusters import Cluster, cluster_of
 from corral.decide.placement.membership import member_status, ready_to_join
 from corral.kinds.core import NAMESPACES
 from corral.kinds.fleet import INTERNAL_MEMBER_CLUSTERS, MEMBER_CLUSTERS, WORKS
-from corral.kinds.fleet.names import IS_FLEET_RESOURCE, MEMBER_FINALIZER, MEMBER_NAME, WORK_CLEANUP, member_namespace
+from corral.kinds.fleet.names import (
+    AGENT_GONE,
+    IS_FLEET_RESOURCE,
+    MEMBER_FINALIZER,
+    MEMBER_NAME,
+    WORK_CLEANUP,
+    member_namespace,
+)
 from corral.kinds.rbac import ROLE_BINDINGS, ROLES
 from corral.runtime.controller import Manager, Result, Watch
 
@@ -263,6 +271,8 @@ class MemberController:
         return all(entry is not None and entry["status"] == "False" for entry in entries)
 
     def _patience(self, member: Obj) -> float:
+        if AGENT_GONE in annotations_of(member):
+            return 0.0
         since = parse_time(str(metadata_of(member)["deletionTimestamp"]))
         return since + self._settings.force_delete_after - self._clock.now()
 

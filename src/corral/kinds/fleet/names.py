@@ -43,6 +43,8 @@ OVERRIDE_HASH: Final = PREFIX + "parent-resource-override-snapshot-hash"
 PREVIOUS_STATE: Final = PREFIX + "previous-binding-state"
 SPEC_HASH: Final = PREFIX + "spec-hash"
 LAST_APPLIED: Final = PREFIX + "last-applied-configuration"
+AGENT_GONE: Final = "corral.dev/agent-gone"
+"""On a MemberCluster: nobody is left to answer when it is deleted, so that the hub does not wait."""
 
 # Finalizers
 PLACEMENT_CLEANUP: Final = PREFIX + "crp-cleanup"
