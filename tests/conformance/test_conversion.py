@@ -98,8 +98,8 @@ async def test_a_list_asks_once_and_readers_share_the_answer(api: Api, converter
 async def test_a_watch_shows_the_requested_version(api: Api, converter: Converter) -> None:
     await api.succeed("POST", DEFINITIONS, definition(by_webhook(converter.client_config())))
     await api.succeed("POST", V1, widget("v1", "a", 1, labels={"app": "x"}))
-    watching = asyncio.create_task(api.call("GET", f"{V2}?watch=1&labelSelector=app%3Dx&timeoutSeconds=2"))
-    await asyncio.sleep(0.3)
+    watching = asyncio.create_task(api.call("GET", f"{V2}?watch=1&labelSelector=app%3Dx&timeoutSeconds=6"))
+    await asyncio.sleep(1)
     await api.succeed("POST", V1, widget("v1", "b", 2))
     await api.patch(f"{V1}/a", {"spec": {"size": 5}})
     await api.patch(f"{V1}/a", {"metadata": {"labels": {"app": None}}})
@@ -194,7 +194,7 @@ async def test_objects_of_an_old_storage_version_stay_readable(api: Api, convert
     await api.succeed("POST", V1, widget("v1", "old", 1))
     spec = definition(conversion, stored="v2")["spec"]
     await api.patch(f"{DEFINITIONS}/widgets.{GROUP}", [{"op": "replace", "path": "/spec", "value": spec}], "json-patch")
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(1)
     await api.succeed("POST", V2, widget("v2", "new", 2))
     assert [item["spec"]["size"] for item in (await api.succeed("GET", V1))["items"]] == [2, 1]
     assert [item["spec"]["dimensions"]["size"] for item in (await api.succeed("GET", V2))["items"]] == [2, 1]
@@ -250,7 +250,7 @@ async def test_a_new_default_shows_in_older_objects(tmp_path: Path) -> None:
             fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties"
             change = [{"op": "add", "path": f"{fields}/weight", "value": {"type": "integer", "default": 3}}]
             await api.patch(f"{DEFINITIONS}/widgets.{GROUP}", change, "json-patch")
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(1)
             assert (await api.succeed("GET", f"{V1}/a"))["spec"]["weight"] == 3
     finally:
         await cluster.stop()

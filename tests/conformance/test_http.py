@@ -209,7 +209,7 @@ async def test_a_client_that_leaves_ends_its_watch(cluster: EmbeddedApi) -> None
     assert len(shared.connections) == 20
     for client in clients:
         client.writer.transport.abort()
-    for _ in range(100):
+    for _ in range(6000):
         await asyncio.sleep(0.01)
         if not shared.connections:
             break
@@ -306,7 +306,7 @@ async def test_approved_certificate_requests_are_signed(client: Client, cluster:
     approved = {"type": "Approved", "status": "True", "reason": "Known", "message": "it is carol"}
     made["status"] = {"conditions": [approved]}
     assert (await client.call("PUT", f"{path}/carol/approval", made)).status == 200
-    for _ in range(100):
+    for _ in range(3000):
         signed = (await client.call("GET", f"{path}/carol")).json
         if signed["status"].get("certificate"):
             break

@@ -33,10 +33,10 @@ def test_what_did_not_start_is_not_come_back_to(tmp_path: Path) -> None:
     file, folder = tmp_path / "fleet.yaml", FleetFolder(tmp_path / "state")
     file.write_text("address: 192.0.2.1\nclusters: [{name: manager, roles: [manager]}]\n")
     command = [sys.executable, "-m", "corral.cli.main", "up", "-f", str(file), "--state", str(folder.root)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert (done.returncode, done.stderr) == (1, "Error: the fleet did not start: no free port on 192.0.2.1\n")
     assert folder.read_spec() is None
-    deleted = subprocess.run([*command[:3], "down", "--delete", "--state", str(folder.root)], check=False, timeout=60)
+    deleted = subprocess.run([*command[:3], "down", "--delete", "--state", str(folder.root)], check=False, timeout=180)
     assert deleted.returncode == 0
     assert not folder.root.exists()
 
@@ -49,7 +49,7 @@ def test_a_port_in_use_is_named_with_its_cluster(tmp_path: Path) -> None:
         (tmp_path / "fleet.yaml").write_text(f"clusters: [{{name: manager, roles: [manager], port: {port}}}]\n")
         command = [sys.executable, "-m", "corral.cli.main", "up", "-f", str(tmp_path / "fleet.yaml")]
         command += ["--state", str(tmp_path / "state")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     why = f"port {port} of cluster manager is in use on 127.0.0.1"
     assert (done.returncode, done.stderr) == (1, f"Error: the fleet did not start: {why}\n")
 

@@ -238,7 +238,7 @@ async def test_watch_is_an_async_iterator_that_close_ends(api: Api) -> None:
     await fill(api, 2)
     await asyncio.sleep(0)
     watch.close()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 60)
     assert seen == [("ADDED", "c0"), ("ADDED", "c1")]
 
 

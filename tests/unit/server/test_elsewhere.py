@@ -145,7 +145,7 @@ async def test_they_cannot_be_written(world: World) -> None:
 
 
 async def next_events(stream: Any, count: int) -> list[tuple[str, str]]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         seen = [await anext(stream) for _ in range(count)]
     return [(event.type, name_of(event.obj)) for event in seen]
 
@@ -256,7 +256,7 @@ async def test_a_watch_begins_with_a_gated_pod_once_as_it_runs(world: World) -> 
     await world.client.create(PODS, waiting("member-0"))
     world.fake.put(pod("member-0"))
     stream = world.client.watch(PODS, "default")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         event = await anext(stream)
     assert (event.type, event.obj["status"]["phase"]) == ("ADDED", "Running")
     await world.client.create(PODS, own("next"))
