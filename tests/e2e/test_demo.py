@@ -20,7 +20,7 @@ JOBS = {
 
 def test_the_demo_shows_where_each_job_went_and_its_logs_and_ends_by_itself() -> None:
     command = [sys.executable, "-m", "corral.cli.main", "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     for job, log in JOBS.items():
         assert f"{job} queued on the manager" in done.stdout

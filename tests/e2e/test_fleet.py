@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.started import client, corral, eventually, started
+from tests.e2e.started import PATIENCE_S, client, corral, eventually, started
 
 from corral.core import conditions
 from corral.core.resource import Resource
 from corral.fleet.state import FleetFolder
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
@@ -54,7 +54,7 @@ def test_the_example_job_is_queued_on_the_manager_and_run_on_the_worker(fleet: P
         "--kubeconfig",
         str(fleet / "kubeconfig"),
     ]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     assert "Finished (Succeeded)" in said
 
 
@@ -107,15 +107,16 @@ def workers(state: Path) -> list[str]:
 
 def test_a_fleet_that_comes_back_larger_or_smaller_has_the_workers_and_the_quota_of_what_it_is(tmp_path: Path) -> None:
     with started(tmp_path, "--workers", "2", "--cpu", "4", "--simulated") as state:
-        assert (workers(state), quota(state)) == (["worker1", "worker2"], "8")
+        eventually(lambda: (workers(state), quota(state)) == (["worker1", "worker2"], "8"))
         corral(state, "down")
         corral(state, "up", "--workers", "1", "--cpu", "4", "--simulated")
-        assert (workers(state), quota(state)) == (["worker1"], "4")
+        eventually(lambda: (workers(state), quota(state)) == (["worker1"], "4"))
         corral(state, "down")
         corral(state, "up", "--workers", "2", "--cpu", "4", "--simulated")
-        assert (workers(state), quota(state)) == (["worker1", "worker2"], "8")
+        eventually(lambda: (workers(state), quota(state)) == (["worker1", "worker2"], "8"))
         theirs = {"op": "replace", "path": "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota", "value": "5"}
         client(state).patch(CLUSTER_QUEUES, "cluster-queue", "", [theirs], kind="json")
         corral(state, "down")
         corral(state, "up", "--workers", "1", "--cpu", "4", "--simulated")
+        eventually(lambda: workers(state) == ["worker1"])
         assert quota(state) == "5"

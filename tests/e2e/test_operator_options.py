@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.started import ROOT, eventually, started
+from tests.e2e.started import PATIENCE_S, ROOT, eventually, started
 
 FLEET = """
 clusters:
@@ -25,6 +25,7 @@ clusters:
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
 ]
 
@@ -41,7 +42,9 @@ def kubectl(state: Path, *arguments: str, body: Any = None) -> subprocess.Comple
     environment = {**os.environ, "KUBECONFIG": str(state / "kubeconfig")}
     text = yaml.safe_dump(body) if body is not None else None
     command = ["kubectl", *arguments]
-    return subprocess.run(command, input=text, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False
+    )
 
 
 REPORT = """
@@ -74,7 +77,7 @@ def test_a_training_pod_reports_its_progress(state: Path) -> None:
     }
     made = kubectl(state, "create", "-f", "-", body=body)
     assert made.returncode == 0, made.stderr
-    waited = kubectl(state, "wait", "--for=condition=Complete", "trainjob/reporting", "--timeout=50s")
+    waited = kubectl(state, "wait", "--for=condition=Complete", "trainjob/reporting", "--timeout=150s")
     logs = kubectl(state, "logs", "-l", "jobset.sigs.k8s.io/jobset-name=reporting").stdout
     assert waited.returncode == 0, waited.stderr + logs
     assert logs.split("\n")[:2] == ["own 201 too much 422", "another's 403"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.started import started
+from tests.e2e.started import PATIENCE_S, started
 from tests.published import FOLDER
 
 VALID = [
@@ -34,6 +34,7 @@ queues: false
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
 ]
 
@@ -49,7 +50,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def apply(state: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "KUBECONFIG": str(state / "kubeconfig")}
     command = ["kubectl", "apply", *options, "-f", str(FOLDER / f"{name}.yaml")]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
 
 
 def test_every_manifest_is_accounted_for() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.started import client, eventually, started
+from tests.e2e.started import PATIENCE_S, client, eventually, started
 
 from corral.core.meta import Obj, labels_of, name_of, status_of
 from corral.core.resource import Resource
@@ -19,6 +19,7 @@ _CACHED = Path("~/.cache/corral/kube/bin/kubectl").expanduser()
 KUBECTL = shutil.which("kubectl") or (str(_CACHED) if _CACHED.exists() else "")
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed; `make kube-tools` fetches it"),
 ]
 
@@ -46,7 +47,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def kubectl(state: Path, *arguments: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [KUBECTL, "--kubeconfig", str(state / "kubeconfig"), "--context", "corral-manager", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, input=stdin)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, input=stdin)
     assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
     return done
 
@@ -118,7 +119,7 @@ def test_logs_are_followed_to_the_end_and_a_pod_is_waited_for(fleet: Path) -> No
     script = "import time\nfor i in range(4):\n print('step', i, flush=True); time.sleep(0.5)"
     client(fleet).create(JOBS, job("steps", ["python", "-c", script]))
     said = eventually(
-        lambda: kubectl(fleet, "logs", "-f", "job/steps", "--pod-running-timeout=30s", check=False).stdout
+        lambda: kubectl(fleet, "logs", "-f", "job/steps", "--pod-running-timeout=120s", check=False).stdout
     )
     assert said == "step 0\nstep 1\nstep 2\nstep 3\n"
 
@@ -173,12 +174,12 @@ def test_port_forward_reaches_the_pod(fleet: Path, server: str) -> None:
     try:
         assert forward.stdout is not None
         assert "Forwarding from" in forward.stdout.readline()
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
             link.sendall(b"GET / HTTP/1.0\r\n\r\n")
             assert link.recv(15).startswith(b"HTTP/1.0 200 OK")
     finally:
         forward.terminate()
-        forward.wait(10)
+        forward.wait(60)
 
 
 def test_jobs_on_several_workers_are_reached_each_on_its_own(fleet: Path, server: str) -> None:
@@ -187,7 +188,7 @@ def test_jobs_on_several_workers_are_reached_each_on_its_own(fleet: Path, server
     clusters = {labels_of(running_pods(fleet, name)[0])[CLUSTER] for name in ("left", "right")}
     assert clusters == {"worker1", "worker2"}
     for name in ("left", "right"):
-        assert kubectl(fleet, "logs", f"job/{name}").stdout == "first line\n"
+        assert eventually(lambda name=name: kubectl(fleet, "logs", f"job/{name}").stdout) == "first line\n"
         assert kubectl(fleet, "exec", f"job/{name}", "--", "echo", "here").stdout == "here\n"
         kubectl(fleet, "delete", "job", name)
 
@@ -208,13 +209,16 @@ def test_a_watch_shows_pods_come_and_go(fleet: Path, server: str) -> None:
 
     try:
         read_until("ADDED", server)
-        client(fleet).create(JOBS, job("brief", ["python", "-c", "import time; time.sleep(2)"]))
+        until_told = "import os, time\nwhile not os.path.exists('/container/go'): time.sleep(0.1)"
+        client(fleet).create(JOBS, job("brief", ["python", "-c", until_told]))
+        (pod,) = running_pods(fleet, "brief")
+        kubectl(fleet, "exec", name_of(pod), "--", "touch", "/container/go")
         eventually(lambda: is_complete(fleet, "brief"))
         kubectl(fleet, "delete", "job", "brief")
         read_until("DELETED", "brief-")
     finally:
         watch.terminate()
-        watch.wait(10)
+        watch.wait(60)
     lines = [line for line in seen if "brief-" in line]
     assert lines[0].startswith("ADDED")
     assert any("Running" in line for line in lines)
@@ -245,8 +249,8 @@ def test_pods_of_a_stateful_set_are_shown_as_they_run(fleet: Path) -> None:
     metadata = {"name": "member", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "user-queue"}}
     spec = {"replicas": 2, "serviceName": "member", "selector": {"matchLabels": labels}, "template": template}
     client(fleet).create(STATEFUL_SETS, {"metadata": metadata, "spec": spec})
-    kubectl(fleet, "wait", "--for=create", "pod/member-1", "--timeout=30s")
-    kubectl(fleet, "wait", "--for=condition=Ready", "pod", "-l", "app=member", "--timeout=30s")
+    kubectl(fleet, "wait", "--for=create", "pod/member-1", "--timeout=150s")
+    kubectl(fleet, "wait", "--for=condition=Ready", "pod", "-l", "app=member", "--timeout=150s")
     lines = kubectl(fleet, "get", "pods", "-l", "app=member", "-L", CLUSTER, "--no-headers").stdout.splitlines()
     assert [line.split()[:3] for line in lines] == [["member-0", "1/1", "Running"], ["member-1", "1/1", "Running"]]
     assert {line.split()[-1] for line in lines} <= {"worker1", "worker2"}
@@ -269,9 +273,9 @@ def test_rights_on_the_manager_are_the_rights_on_the_pod(fleet: Path, server: st
         return kubectl(fleet, f"--as=system:serviceaccount:default:{who}", *arguments, check=False)
 
     assert asked("nobody", "get", "pod", server).returncode != 0
-    assert server in asked("reader", "get", "pods").stdout
+    eventually(lambda: server in asked("reader", "get", "pods").stdout)
     assert "cannot get resource" in asked("reader", "logs", server).stderr
-    assert asked("watcher", "logs", server).stdout == "first line\n"
+    assert eventually(lambda: asked("watcher", "logs", server).stdout) == "first line\n"
     assert "pods/exec" in asked("watcher", "exec", server, "--", "echo", "here").stderr
 
 
@@ -288,7 +292,7 @@ def test_other_pods_of_a_worker_are_neither_shown_nor_reached(fleet: Path, serve
 
 
 def test_top_measures_pods_where_they_run_and_says_that_there_are_no_nodes(fleet: Path) -> None:
-    busy = "import time\nuntil = time.time() + 60\nwhile time.time() < until: sum(range(1000))"
+    busy = "import time\nuntil = time.time() + 600\nwhile time.time() < until: sum(range(1000))"
     client(fleet).create(JOBS, job("busy", [sys.executable, "-c", busy], cpu="100m"))
     (pod,) = running_pods(fleet, "busy")
 

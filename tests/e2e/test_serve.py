@@ -28,7 +28,7 @@ def _start(state: Path, kubeconfig: Path) -> subprocess.Popen[str]:
 
 def _stop(process: subprocess.Popen[str]) -> str:
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 0
     return errors
 
@@ -63,7 +63,7 @@ def test_two_servers_cannot_share_a_state(tmp_path: Path) -> None:
         "--kubeconfig",
         str(tmp_path / "k"),
     ]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    second = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert second.returncode == 1
     assert "another process" in second.stderr
     assert "Traceback" not in second.stderr

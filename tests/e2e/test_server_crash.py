@@ -17,7 +17,7 @@ from corral.kinds.core import CONFIG_MAPS
 
 KILLS = 200 if os.environ.get("CORRAL_SOAK") == "1" else 10
 WRITERS = 8
-START_S = 60.0
+START_S = 180.0
 
 
 class Server:
@@ -142,7 +142,7 @@ async def test_a_watch_goes_on_from_its_version_after_the_server_was_killed(tmp_
     client = await server.start()
     seen = []
     version = first["metadata"]["resourceVersion"]
-    async for event in client.watch(CONFIG_MAPS, "default", labels="", resource_version=version, timeout=5):
+    async for event in client.watch(CONFIG_MAPS, "default", labels="", resource_version=version, timeout=60):
         if event.obj["metadata"].get("name") == "wb":
             seen.append(event.type)
         if len(seen) == 2:

@@ -46,7 +46,7 @@ def write_until_killed(path: Path, known: Acknowledged, seed: int, life: float) 
     reader = threading.Thread(target=lambda: lines.extend(child.stdout or ()))
     reader.start()
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not lines and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(life)
