@@ -30,7 +30,7 @@ from corral.operators.settings import OperatorSettings
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ROOT / ".venv-frameworks/bin/python"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def interpreter() -> str:
@@ -105,7 +105,7 @@ RANKS = (
 async def test_mpirun_starts_its_ranks_on_the_workers(cluster: OperatedCluster) -> None:
     resource = kind("kubeflow.org", "MPIJob")
     await cluster.client.create(resource, mpi_job(RANKS))
-    done = await cluster.wait(resource, "mpi", has("Succeeded", "Failed"), 120)
+    done = await cluster.wait(resource, "mpi", has("Succeeded", "Failed"), 240)
     lines = await cluster.output(**{"training.kubeflow.org/job-role": "launcher"})
     assert conditions.is_true(done, "Succeeded"), lines
     assert lines == [f"rank {rank} of 4 on mpi-worker-{rank // 2}" for rank in range(4)]
@@ -117,7 +117,7 @@ async def test_mpirun_fails_with_the_program_it_runs(cluster: OperatedCluster) -
     body = mpi_job("mpirun --allow-run-as-root -n 4 sh -c 'exit $OMPI_COMM_WORLD_RANK'")
     body["spec"]["runPolicy"]["backoffLimit"] = 0
     await cluster.client.create(resource, body)
-    done = await cluster.wait(resource, "mpi", has("Succeeded", "Failed"), 120)
+    done = await cluster.wait(resource, "mpi", has("Succeeded", "Failed"), 240)
     failed = conditions.find(done, "Failed")
     assert failed is not None
     assert failed["reason"].startswith("BackoffLimitExceeded")
@@ -130,7 +130,7 @@ async def test_mpirun_of_a_v1_job(cluster: OperatedCluster) -> None:
     for replica in body["spec"]["mpiReplicaSpecs"].values():
         replica["template"]["spec"]["containers"][0]["name"] = "mpi"
     await cluster.client.create(resource, body)
-    done = await cluster.wait(resource, "mpi", has("Succeeded", "Failed"), 120)
+    done = await cluster.wait(resource, "mpi", has("Succeeded", "Failed"), 240)
     lines = await cluster.output(**{"training.kubeflow.org/replica-type": "launcher"})
     assert conditions.is_true(done, "Succeeded"), lines
     assert lines == [f"rank {rank} of 4 on mpi-worker-{rank // 2}" for rank in range(4)]
@@ -146,7 +146,7 @@ async def test_mpirun_of_a_train_job(cluster: OperatedCluster) -> None:
         "spec": {"runtimeRef": {"name": "deepspeed-distributed"}, "trainer": trainer},
     }
     await cluster.client.create(resource, body)
-    done = await cluster.wait(resource, "t", has("Complete", "Failed"), 120)
+    done = await cluster.wait(resource, "t", has("Complete", "Failed"), 240)
     lines = await cluster.output(**{"jobset.sigs.k8s.io/replicatedjob-name": "launcher"})
     assert conditions.is_true(done, "Complete"), lines
     hosts = ["t-launcher-0-0", "t-launcher-0-0", "t-node-0-0", "t-node-0-0"]
