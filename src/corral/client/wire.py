@@ -1,4 +1,4 @@
-"""HTTP/1.1 to one server over asyncio streams: keep-alive connections, each with one request at a time.
+"""HTTP/1.1 to one server: keep-alive connections, each with one request at a time.
 
 A manager makes thousands of small calls to its workers and holds dozens of watches open. This does what such a client needs
 and nothing else, at a fraction of the cost of a general one; there are no redirects, proxies, cookies or compression.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Self
+from collections.abc import AsyncIterator, Mapping
+from typing import Self, cast
 from urllib.parse import urlsplit
+
+import httptools
 
 CONNECT_TIMEOUT_S = 10.0
 IDLE_S = 60.0  # shorter than servers keep silent connections open
@@ -19,25 +21,11 @@ CALLS = (
 )
 BUFFER = 1 << 20
 SWITCHING = 101
-
-
-_MALFORMED = (EOFError, asyncio.LimitOverrunError, ValueError)
+EMPTY = (204, 304)
 
 
 class BrokenAnswer(ConnectionError):
     """The server went away in the middle of an answer, or said something that is not HTTP."""
-
-
-class _Connection:
-    __slots__ = ("idle_since", "reader", "writer")
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-        self.idle_since = 0.0
-
-    def is_usable(self, now: float) -> bool:
-        stale = self.writer.is_closing() or self.reader.at_eof()
-        return not stale and now - self.idle_since < IDLE_S
 
 
 class Wire:
@@ -79,23 +67,26 @@ class Wire:
     def close(self) -> None:
         """Close every connection, also those in use."""
         for connection in self._all:
-            connection.writer.transport.abort()
+            connection.transport.abort()
         self._all.clear()
         self._idle.clear()
 
-    async def take(self) -> _Connection:
-        """An idle connection, or a new one."""
+    def take(self) -> _Connection | None:
+        """An idle connection, if there is one."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable(now):
                 return connection
             self.drop(connection)
+        return None
+
+    async def open(self) -> _Connection:
+        """A new connection."""
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(
-                self._host, self._port, ssl=self._context, server_hostname=self._server_name, limit=BUFFER
+            _, connection = await asyncio.get_running_loop().create_connection(
+                _Connection, self._host, self._port, ssl=self._context, server_hostname=self._server_name
             )
-        connection = _Connection(reader, writer)
         self._all.add(connection)
         return connection
 
@@ -106,121 +97,223 @@ class Wire:
 
     def drop(self, connection: _Connection) -> None:
         self._all.discard(connection)
-        connection.writer.transport.abort()
+        connection.transport.abort()
+
+
+class _Connection(asyncio.Protocol):
+    """Parses what arrives and hands it to the exchange that is under way."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self.exchange: Exchange | None = None
+        self.idle_since = 0.0
+        self.can_write = asyncio.Event()
+        self.can_write.set()
+        self._parser = httptools.HttpResponseParser(self)
+        self._switched = False
+
+    def is_usable(self, now: float) -> bool:
+        return not self.transport.is_closing() and now - self.idle_since < IDLE_S
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self.exchange
+        if exchange is None:  # nobody asked
+            self.transport.abort()
+        elif self._switched:
+            exchange.feed(data)
+        else:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as switch:
+                self._switched = True
+                exchange.feed(data[switch.args[0] :])
+            except httptools.HttpParserError as error:
+                exchange.fail(BrokenAnswer(f"the server did not answer in HTTP: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.can_write.set()
+        if self.exchange is not None:
+            self.exchange.lost(exc)
+
+    def pause_writing(self) -> None:
+        self.can_write.clear()
+
+    def resume_writing(self) -> None:
+        self.can_write.set()
+
+    # httptools callbacks
+
+    def on_message_begin(self) -> None:
+        assert self.exchange is not None
+        self.exchange.begin()
+
+    def on_status(self, reason: bytes) -> None:
+        assert self.exchange is not None
+        self.exchange.reason += reason.decode("latin-1")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert self.exchange is not None
+        self.exchange.headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        assert self.exchange is not None
+        self.exchange.start(self._parser.get_status_code())
+
+    def on_body(self, body: bytes) -> None:
+        assert self.exchange is not None
+        self.exchange.feed(body)
+
+    def on_message_complete(self) -> None:
+        assert self.exchange is not None
+        self.exchange.complete(keep=self._parser.should_keep_alive())
 
 
 class Exchange:
-    """A request and its answer. The connection is kept only if the answer was read to its end."""
+    """A request and its answer. The connection is kept only if the whole answer has come."""
 
     def __init__(self, wire: Wire, message: bytes, until: float | None, *, call: bool) -> None:
         self._wire, self._message, self._until, self._call = wire, message, until, call
         self._connection: _Connection | None = None
-        self._keep = self._chunked = self._finished = False
-        self._length: int | None = None
-        self._head: Sequence[str] = ()
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._answered = self._over = self._keep = False
+        self._error: Exception | None = None
         self.status = 0
         self.reason = ""
-
-    @property
-    def headers(self) -> list[tuple[str, str]]:
+        self.headers: list[tuple[str, str]] = []
         """The answer's headers, names in lower case."""
-        fields = (line.partition(":") for line in self._head)
-        return [(name.lower(), value.strip()) for name, _, value in fields]
 
     async def __aenter__(self) -> Self:
-        async with asyncio.timeout_at(self._until):
-            if self._call:
-                await self._wire.calls.acquire()
-            try:
-                self._connection = await self._wire.take()
-                await self._ask(self._connection)
-            except BaseException:
-                self._end(keep=False)
-                raise
+        if self._call:
+            if self._wire.calls.locked():
+                async with asyncio.timeout_at(self._until):
+                    await self._wire.calls.acquire()
+            else:
+                await self._wire.calls.acquire()  # at once
+        try:
+            connection = self._wire.take()
+            if connection is None:
+                async with asyncio.timeout_at(self._until):
+                    connection = await self._wire.open()
+            self._connection, connection.exchange = connection, self
+            if self._until is not None:
+                self._timer = asyncio.get_running_loop().call_at(self._until, self.fail, TimeoutError())
+            connection.transport.write(self._message)
+            while not self._answered:
+                await self._news()
+        except BaseException:
+            self._end(keep=False)
+            raise
         return self
 
-    async def _ask(self, connection: _Connection) -> None:
-        try:
-            connection.writer.write(self._message)
-            await connection.writer.drain()
-            await self._read_head(connection.reader)
-        except _MALFORMED as error:
-            raise BrokenAnswer("the server closed the connection or did not answer in HTTP") from error
-
     async def __aexit__(self, *_: object) -> None:
-        self._end(keep=self._finished and self._keep)
+        self._end(keep=self._over and self._keep and self._size <= BUFFER)
 
     def _end(self, *, keep: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if self._connection is not None:
+            self._connection.exchange = None
             (self._wire.give_back if keep else self._wire.drop)(self._connection)
         if self._call:
             self._wire.calls.release()
 
     async def read(self) -> bytes:
         """The whole body."""
-        return b"".join([chunk async for chunk in self.chunks()])
+        while not self._over:
+            await self._news()
+        return self._taken()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes."""
-        while True:
-            # Around the reading alone: a timeout that is open while we yield would hit whoever reads.
-            async with asyncio.timeout_at(self._until):
-                chunk = await self._next()
-            if not chunk:
-                return
-            yield chunk
+        while data := await self._next():
+            yield data
 
     async def receive(self) -> bytes:
         """After a switch of protocols: the next bytes, or b"" at the end."""
-        assert self._connection is not None
         try:
-            return await self._connection.reader.read(BUFFER)
+            return await self._next()
         except OSError:
             return b""
 
     async def send(self, data: bytes) -> None:
         """After a switch of protocols: bytes to the server."""
         assert self._connection is not None
-        self._connection.writer.write(data)
-        await self._connection.writer.drain()
+        if self._connection.transport.is_closing():
+            raise ConnectionResetError("the server closed the connection")
+        self._connection.transport.write(data)
+        await self._connection.can_write.wait()
 
     async def _next(self) -> bytes:
-        """The next part of the body; empty at its end."""
-        assert self._connection is not None
-        reader = self._connection.reader
-        try:
-            if self._chunked:
-                chunk = await _chunk(reader)
-                self._finished = not chunk
-                return chunk
-            if self._length is None:
-                return await reader.read(BUFFER)
-            chunk = await reader.readexactly(self._length)
-        except _MALFORMED as error:
-            raise BrokenAnswer("the server closed the connection in the middle of an answer") from error
-        self._length, self._finished = 0, True
-        return chunk
+        """What has come of the body since the last time; empty at its end."""
+        while not self._parts and not self._over:
+            await self._news()
+        return self._taken()
 
-    async def _read_head(self, reader: asyncio.StreamReader) -> None:
-        while self.status < 200 and self.status != SWITCHING:
-            first, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
-            _, status, *reason = first.split(" ", 2)
-            self.status, self.reason = int(status), " ".join(reason)
-            fields = (line.partition(":") for line in lines)
-            headers = {name.lower(): value.strip().lower() for name, _, value in fields}
-            self._head = lines
-        self._keep = headers.get("connection") != "close"
-        self._chunked = headers.get("transfer-encoding") == "chunked"
-        if not self._chunked:
-            length = "0" if self.status in (204, 304) else headers.get("content-length")
-            self._length = int(length) if length is not None else None
+    def _taken(self) -> bytes:
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        if self._size > BUFFER and self._connection is not None:
+            self._connection.transport.resume_reading()
+        self._parts, self._size = [], 0
+        return data
 
+    async def _news(self) -> None:
+        """Wait for more of the answer."""
+        if self._error is not None:
+            raise self._error
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
 
-async def _chunk(reader: asyncio.StreamReader) -> bytes:
-    """The next chunk of a chunked body; empty at its end."""
-    size = int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16)
-    if size:
-        return (await reader.readexactly(size + 2))[:-2]
-    while await reader.readuntil(b"\r\n") != b"\r\n":
-        pass  # trailers say nothing we need
-    return b""
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # What the connection tells
+
+    def begin(self) -> None:
+        if self._over:
+            self._keep = False  # there is more than was asked for
+        self.reason, self.headers = "", []
+
+    def start(self, status: int) -> None:
+        self.status = status
+        self._answered = status >= 200 or status == SWITCHING
+        self._wake()
+
+    def feed(self, data: bytes) -> None:
+        if data and not self._over:
+            paused = self._size > BUFFER
+            self._parts.append(data)
+            self._size += len(data)
+            if self._size > BUFFER and not paused and self._connection is not None:
+                self._connection.transport.pause_reading()
+            self._wake()
+
+    def complete(self, *, keep: bool) -> None:
+        if self.status >= 200:
+            self._over, self._keep = True, keep
+            self._wake()
+
+    def fail(self, error: Exception) -> None:
+        self._error = self._error or error
+        if self._connection is not None:
+            self._connection.transport.abort()
+        self._wake()
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection is gone, which is how a body of unknown length ends."""
+        names = [name for name, _ in self.headers]
+        framed = "content-length" in names or "transfer-encoding" in names
+        if self._answered and not framed and error is None and self._error is None:
+            self._over = True
+        elif not self._over and self._error is None:
+            why = "the server closed the connection in the middle of an answer or before it"
+            self._error = error if isinstance(error, OSError) else BrokenAnswer(why)
+        self._wake()
