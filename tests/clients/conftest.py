@@ -31,7 +31,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield Path(line)
         process.terminate()
         process.stdout.close()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def kubectl(kubeconfig: Path, namespace: str, tmp_path: Path) -> Kubectl:
         command = [program, f"--cache-dir={tmp_path / 'cache'}", "--namespace", namespace, *arguments]
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=60, env=environment, check=False
+            command, input=stdin, capture_output=True, text=True, timeout=180, env=environment, check=False
         )
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

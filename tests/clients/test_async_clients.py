@@ -89,7 +89,7 @@ async def test_lightkube(kubeconfig: Path, namespace: str) -> None:
             return f"{kind} {obj.metadata.name}"
         return ""
 
-    assert await asyncio.wait_for(first_event(), 10) == "ADDED a"
+    assert await asyncio.wait_for(first_event(), 120) == "ADDED a"
     await client.delete(ConfigMap, "a")
     await client.deletecollection(ConfigMap)
     assert [each async for each in client.list(Deployment)] == []

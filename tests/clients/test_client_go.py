@@ -36,6 +36,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_client_go(program: Path, kubeconfig: Path) -> None:
-    done = subprocess.run([str(program), str(kubeconfig)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([str(program), str(kubeconfig)], capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok   namespace gone" in done.stdout

@@ -21,6 +21,7 @@ INTERPRETER = Path(os.environ.get("CORRAL_SDK_PYTHON") or ROOT / ".venv-sdk/bin/
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not INTERPRETER.exists(), reason="the job SDKs are not installed (see CORRAL_SDK_PYTHON)"),
 ]
 
@@ -36,10 +37,10 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert path
     yield path
     server.terminate()
-    server.wait(30)
+    server.wait(120)
 
 
-def script(kubeconfig: str, text: str, timeout: float = 120) -> list[str]:
+def script(kubeconfig: str, text: str, timeout: float = 400) -> list[str]:
     """Run a script with the SDKs' interpreter; what it printed on lines that begin with `=`."""
     environment = {**os.environ, "KUBECONFIG": kubeconfig}
     program = Path(kubeconfig).with_name("script.py")  # a file: the SDK reads the source of the function to train
@@ -61,7 +62,7 @@ def test_trainer_client(kubeconfig: str) -> None:
     lines = script(
         kubeconfig,
         f"""
-        import yaml
+        import time, yaml
         from kubernetes import client, config
         from kubeflow.trainer import CustomTrainer, TrainerClient
         config.load_kube_config()
@@ -75,11 +76,16 @@ def test_trainer_client(kubeconfig: str) -> None:
             print("rank", os.environ["JAX_PROCESS_ID"], "of", os.environ["JAX_NUM_PROCESSES"], flush=True)
         # The runtime whose nodes start Python itself: torch's starts torchrun, which comes with torch.
         name = trainer.train(runtime=trainer.get_runtime("jax-distributed"), trainer=CustomTrainer(func=train, num_nodes=2))
-        job = trainer.wait_for_job_status(name, status={{"Complete"}}, timeout=90)
+        job = trainer.wait_for_job_status(name, status={{"Complete"}}, timeout=240)
         print("=" + job.status, ",".join(f"{{step.name}} {{step.status}}" for step in job.steps))
         print("=" + "|".join(trainer.get_job_logs(name)))
         print("=" + str(name in [entry.name for entry in trainer.list_jobs()]))
-        print("=" + ",".join(sorted({{event.reason for event in trainer.get_job_events(name)}} & {{"AllJobsCompleted", "Scheduled"}})))
+        for _ in range(120):
+            told = sorted({{event.reason for event in trainer.get_job_events(name)}} & {{"AllJobsCompleted", "Scheduled"}})
+            if len(told) == 2:
+                break
+            time.sleep(0.5)
+        print("=" + ",".join(told))
         trainer.delete_job(name)
         """,
     )
@@ -113,7 +119,7 @@ def test_training_client(kubeconfig: str) -> None:
         )
         training = TrainingClient(job_kind="PyTorchJob")
         training.create_job(job)
-        done = training.wait_for_job_conditions("sdk-job", timeout=60, polling_interval=1)
+        done = training.wait_for_job_conditions("sdk-job", timeout=240, polling_interval=1)
         print("=" + done.status.conditions[-1].type, training.is_job_succeeded("sdk-job"))
         print("=" + ",".join(sorted(training.get_job_pod_names("sdk-job"))))
         logs, _ = training.get_job_logs("sdk-job")
@@ -135,7 +141,7 @@ def test_codeflare_sdk(kubeconfig: str) -> None:
         sizes = {f"{who}_{what}_{bound}": 1 for who in ("head", "worker") for what in ("cpu", "memory") for bound in ("requests", "limits")}
         cluster = Cluster(ClusterConfiguration(name="cf", namespace="default", num_workers=1, image="rayproject/ray:2.58.0", **sizes))
         cluster.apply(timeout=1)
-        for _ in range(60):
+        for _ in range(240):
             status, ready = cluster.status(print_to_console=False)
             if "READY" in str(status).upper():
                 break
@@ -146,7 +152,7 @@ def test_codeflare_sdk(kubeconfig: str) -> None:
         config = ClusterConfiguration(name="cfjob", namespace="default", num_workers=1, image="rayproject/ray:2.58.0", **sizes)
         job = RayJob(job_name="cfjob", entrypoint="echo hello", cluster_config=config, namespace="default")
         job.submit()
-        for _ in range(60):
+        for _ in range(240):
             status, ready = job.status(print_to_console=False)
             if status.name in ("COMPLETE", "FAILED"):
                 break
@@ -154,6 +160,6 @@ def test_codeflare_sdk(kubeconfig: str) -> None:
         print("=" + status.name)
         job.delete()
         """,
-        timeout=200,
+        timeout=600,
     )
     assert lines == ["READY", "cf", "COMPLETE"]

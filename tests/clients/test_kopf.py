@@ -68,7 +68,7 @@ def forget(name, namespace, **_):
 
 
 def _until(check: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while not check():
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.1)
@@ -76,7 +76,7 @@ def _until(check: Callable[[], bool], what: str) -> None:
 
 def test_operator_reconciles(kubectl: Kubectl, kubeconfig: Path, namespace: str, tmp_path: Path) -> None:
     kubectl("apply", "-f", "-", stdin=CRD)
-    kubectl("wait", "--for=condition=Established", "crd/copies.kopf.example", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", "crd/copies.kopf.example", "--timeout=120s")
     (tmp_path / "operator.py").write_text(OPERATOR)
     command = [
         sys.executable,
@@ -105,10 +105,10 @@ def test_operator_reconciles(kubectl: Kubectl, kubeconfig: Path, namespace: str,
             status = "jsonpath={.status.copy.copied}"
             _until(lambda: kubectl("get", "copy", "one", "-o", status).stdout == "world", "the status")
             assert "kopf" in kubectl("get", "copy", "one", "-o", "jsonpath={.metadata.finalizers}").stdout
-            kubectl("delete", "copy", "one", "--timeout=20s")
+            kubectl("delete", "copy", "one", "--timeout=120s")
             assert text() == ""
             messages = ("get", "events", "-o", "jsonpath={.items[*].message}")
             _until(lambda: "copying the text" in kubectl(*messages).stdout, "the event")
         finally:
             operator.terminate()
-            operator.wait(20)
+            operator.wait(120)

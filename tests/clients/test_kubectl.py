@@ -207,7 +207,7 @@ def test_wait_for_condition_and_deletion(kubectl: Kubectl) -> None:
 
     thread = threading.Thread(target=become_available)
     thread.start()
-    assert "condition met" in kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=20s").stdout
+    assert "condition met" in kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=120s").stdout
     thread.join()
 
 
@@ -252,7 +252,7 @@ def test_service_account_tokens_work_and_are_limited(kubectl: Kubectl, kubeconfi
 
 def test_custom_kinds_are_served_at_once(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=CRD)
-    kubectl("wait", "--for=condition=Established", "crd/gadgets.clients.example", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", "crd/gadgets.clients.example", "--timeout=120s")
     gadget = "apiVersion: clients.example/v1\nkind: Gadget\nmetadata: {name: g}\nspec: {size: 3}\n"
     assert kubectl("apply", "-f", "-", stdin=gadget).stdout == "gadget.clients.example/g created\n"
     assert kubectl("get", "gadgets", "--no-headers").stdout.split() == ["g", "3"]
@@ -266,7 +266,7 @@ def test_custom_kinds_are_served_at_once(kubectl: Kubectl) -> None:
 def test_namespace_deletion_removes_content(kubectl: Kubectl, namespace: str) -> None:
     kubectl("create", "namespace", f"{namespace}-x")
     kubectl("create", "configmap", "c", "-n", f"{namespace}-x")
-    kubectl("delete", "namespace", f"{namespace}-x", "--timeout=30s")
+    kubectl("delete", "namespace", f"{namespace}-x", "--timeout=120s")
     assert "not found" in kubectl("get", "namespace", f"{namespace}-x", code=1).stderr
 
 

@@ -112,5 +112,5 @@ def test_exec_and_logs(api, namespace: str) -> None:  # type: ignore[no-untyped-
         tty=False,
         _preload_content=False,
     )
-    stream.run_forever(timeout=10)
+    stream.run_forever(timeout=120)
     assert (stream.read_stdout(), stream.read_stderr(), stream.returncode) == ("out\n", "err\n", 3)

@@ -77,7 +77,7 @@ async def user_with(embedded: EmbeddedApi, folder: Path, role: str) -> Path:
 
 
 async def until(test: Callable[[], Awaitable[bool]]) -> None:
-    for _ in range(200):
+    for _ in range(3000):
         if await test():
             return
         await asyncio.sleep(0.02)

@@ -32,7 +32,7 @@ async def with_page(tmp_path: Path, scenario: Callable[[EmbeddedApi, Run, Get], 
         thread.start()
 
         def ask(path: str, host: str) -> tuple[int, str]:
-            connection = HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+            connection = HTTPConnection("127.0.0.1", server.server_address[1], timeout=120)
             connection.request("GET", path, headers={"Host": host} if host else {})
             answer = connection.getresponse()
             assert answer.headers["Cache-Control"] == "no-store"

@@ -37,7 +37,7 @@ func must(err error, what string) {
 }
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 240*time.Second)
 	defer cancel()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Args[1])
 	must(err, "config")
@@ -54,7 +54,7 @@ func main() {
 	ns, err := cs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "go-"}}, metav1.CreateOptions{})
 	must(err, "create namespace by protobuf "+ns.Name)
 	n := ns.Name
-	for i := 0; i < 50; i++ {
+	for i := 0; i < 3000; i++ {
 		if _, err = cs.CoreV1().ServiceAccounts(n).Get(ctx, "default", metav1.GetOptions{}); err == nil {
 			break
 		}
@@ -103,7 +103,7 @@ func main() {
 	must(nil, "informer sync")
 	_, err = cs.CoreV1().ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
 	must(err, "create late")
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for got := ""; got != "late"; {
 		select {
 		case got = <-seen:
@@ -150,11 +150,11 @@ func main() {
 		}
 	}
 	// leader election
-	lec, cl := context.WithTimeout(ctx, 5*time.Second)
-	leaderelection.RunOrDie(lec, leaderelection.LeaderElectionConfig{Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: "l", Namespace: n}, Client: cs.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true, Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { fmt.Println("ok   leading"); time.Sleep(1200 * time.Millisecond); cl() }, OnStoppedLeading: func() { fmt.Println("ok   stopped leading") }}})
+	lec, cl := context.WithTimeout(ctx, 120*time.Second)
+	leaderelection.RunOrDie(lec, leaderelection.LeaderElectionConfig{Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: "l", Namespace: n}, Client: cs.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}, LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true, Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { fmt.Println("ok   leading"); time.Sleep(1200 * time.Millisecond); cl() }, OnStoppedLeading: func() { fmt.Println("ok   stopped leading") }}})
 	must(cs.CoreV1().Pods(n).Delete(ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))}), "delete pod at once")
 	must(cs.CoreV1().Namespaces().Delete(ctx, n, metav1.DeleteOptions{}), "delete namespace")
-	for i := 0; i < 100; i++ {
+	for i := 0; i < 600; i++ {
 		if _, err = cs.CoreV1().Namespaces().Get(ctx, n, metav1.GetOptions{}); err != nil {
 			fmt.Println("ok   namespace gone:", err)
 			return
