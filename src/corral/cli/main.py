@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "kubectl-config": ("corral.cli.up", "kubectl_config", "Print how to point kubectl at the fleet."),
     "logs": ("corral.cli.logs", "logs", "Show the logs of a job, wherever it runs."),
     "demo": ("corral.cli.demo", "demo", "Show jobs of three kinds queued, dispatched and run."),
+    "simulate": ("corral.cli.simulate", "simulate", "Say what would happen to jobs, on virtual time."),
     "serve": ("corral.cli.serve", "serve", "Serve one cluster's API."),
     "crds": ("corral.cli.crds", "crds", "Print the CustomResourceDefinitions for a real cluster."),
     "queue": ("corral.cli.queue", "queue", "Create, list, stop and resume queues."),

@@ -1,0 +1,1 @@
+"""What `corral simulate` is made of: reading manifests, running them on virtual time, and keeping the record."""
