@@ -285,6 +285,8 @@ def check_pod_update(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
     causes += check_metadata(new["metadata"], namespaced=True)
     before, after = spec_of(old), spec_of(new)
+    if after == before:
+        return causes
     causes += _check_pod_spec(after)
     for field in ("containers", "initContainers"):
         if len(after.get(field) or ()) != len(before.get(field) or ()):
@@ -295,8 +297,6 @@ def check_pod_update(new: Obj, old: Obj) -> list[Cause]:
     causes += deadline
     causes += _check_added_tolerations(after.get("tolerations") or [], before.get("tolerations") or [])
     causes += _check_removed_gates(after.get("schedulingGates") or [], before.get("schedulingGates") or [])
-    if after == before:
-        return causes
     munged = _without_allowed_changes(after, before)
     if before.get("schedulingGates"):
         munged = _without_gated_changes(munged, before, causes)

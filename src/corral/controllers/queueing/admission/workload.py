@@ -178,7 +178,7 @@ def _admission(workload: Obj, old: Obj | None) -> list[Cause]:
 
 def _admission_update(new: Obj, old: Obj) -> list[Cause]:
     after, before = status_of(new).get("admission"), status_of(old).get("admission")
-    if not after or not before or _frozen(after) == _frozen(before):
+    if not after or not before or after == before or _frozen(after) == _frozen(before):
         return []
     return [invalid("status.admission", after, IMMUTABLE)]
 
@@ -213,10 +213,13 @@ def _counts(workload: Obj) -> dict[str, int]:
 
 
 def _reclaimable(workload: Obj, old: Obj | None) -> list[Cause]:
+    counts = _counts(workload)
+    if not counts:
+        return []
     sizes = {pod_set.get("name", "main"): int(pod_set.get("count", 1)) for pod_set in wl.pod_sets_of(workload)}
     before = _counts(old) if old is not None else {}
     causes: list[Cause] = []
-    for name, count in _counts(workload).items():
+    for name, count in counts.items():
         path = keyed("status.reclaimablePods", name)
         if name not in sizes:
             causes.append(not_supported(child(path, "name"), name, list(sizes)))
@@ -228,6 +231,8 @@ def _reclaimable(workload: Obj, old: Obj | None) -> list[Cause]:
 def _reclaimable_update(new: Obj, old: Obj) -> list[Cause]:
     """While quota is held the counts only grow, except where an elastic workload was scaled down."""
     after, before = _counts(new), _counts(old)
+    if after == before:
+        return []
     free = set(_scaled_down(new))
     causes: list[Cause] = []
     for name, count in before.items():
@@ -254,6 +259,8 @@ def _scaled_down(workload: Obj) -> Iterator[str]:
 
 
 def _check_states(workload: Obj) -> list[Cause]:
+    if not any(state.get("podSetUpdates") for state in wl.check_states_of(workload)):
+        return []
     known = {pod_set.get("name", "main") for pod_set in wl.pod_sets_of(workload)}
     causes: list[Cause] = []
     for position, state in enumerate(wl.check_states_of(workload)):
