@@ -18,9 +18,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 JOBS = Resource("batch", "v1", "jobs", "Job")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 COUNT = 60
-# A process that dies lets go of its lock, so only a second one that lives at the same time finds it held.
+# A process that dies lets go of its lock, so only a second one that lives at the same time finds it held. It takes its time to
+# stop, so that one which is started before the other has ended is found out.
 ALONE = """
-import fcntl, sys, time
+import fcntl, signal, sys, time
+
+def stop(*_):
+    time.sleep(0.7)
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, stop)
 held = open(sys.argv[1] + ".lock", "w")
 try:
     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,7 +63,7 @@ def job(number: int, marks: Path) -> Obj:
     }
     volume = {"name": "marks", "hostPath": {"path": str(marks)}}
     labels = {"kueue.x-k8s.io/queue-name": "user-queue"}
-    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container], "volumes": [volume]}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "containers": [container], "volumes": [volume]}
     return {
         "metadata": {"name": f"j{number}", "namespace": "default", "labels": labels},
         "spec": {"suspend": True, "backoffLimit": 20, "template": {"spec": pod}},

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from corral.core import conditions
@@ -25,6 +26,7 @@ from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import CONFIG, SimulatedFleet, kubeconfig_data, make_queue
 from corral.simulate.jobs import KINDS as JOB_KINDS
 from corral.simulate.jobs import SimulatedKind, batch_job, has_ended, job_of
+from corral.store.stored import Event
 
 WINDOW_S = 300.0
 """How long faults happen."""
@@ -34,6 +36,7 @@ GRACE_S = 12.0
 REST_S = 3000.0
 """How long a healed fleet may take to come to rest; the longest reconnect pause is 320 s."""
 LOST_S = 15.0
+MAX_LATENCY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ class _Run:
             self.workers,
             seed=seed,
             skews=skews,
+            latency=partial(self.random.fork("latency").uniform, 0.001, MAX_LATENCY_S),
             configuration={
                 "integrations": {"frameworks": [kind.framework for kind in JOB_KINDS]},
                 **configuration,
@@ -141,8 +145,11 @@ class _Run:
         self.manager_up = True
         self.manager_back = asyncio.Event()
         self.manager_back.set()
-        self.last_apart: dict[str, float] = {}
-        self.begun: dict[str, dict[str, float]] = {}
+        self.apart_since: dict[str, float] = {}
+        self.given_up: dict[str, float] = {}
+        """When each worker was last out of the manager's reach for long enough to be given up."""
+        self.running: dict[str, dict[str, str]] = {}
+        """On each worker, the pods that run, by uid, and the jobs they belong to."""
         self.bystanders: dict[str, str] = {}
         self.lost_disk: set[str] = set()
         self.local_jobs = 0
@@ -163,6 +170,8 @@ class _Run:
                 self.bystanders[name] = uid_of(made)
             await asyncio.sleep(1)
             looking = asyncio.ensure_future(self._look())
+            for name in self.workers:
+                self._watch_pods(name)
             self.tasks = [asyncio.ensure_future(self._submit()), *self._faults()]
             await asyncio.gather(*self.tasks)
             await self._heal()
@@ -224,6 +233,7 @@ class _Run:
         if lose_disk:
             self.lost_disk.add(name)
             await make_queue(worker, "4")
+            self._watch_pods(name)
         self.fleet.down.discard(name)
 
     async def _crash_manager(self, fault: Fault) -> None:
@@ -236,8 +246,6 @@ class _Run:
         await self.fleet.manager.start()
         self.manager_up = True
         self.manager_back.set()
-        for name in self.workers:
-            self.last_apart[name] = self._now()
 
     async def _crash_manager_in_the_middle(self, fault: Fault) -> None:
         """Crash at the n-th thing the manager writes or asks of a worker from now on, whatever that is."""
@@ -279,7 +287,6 @@ class _Run:
         """Somebody takes a worker out of the config and puts it back later."""
         for clusters in ([name for name in self.workers if name != fault.cluster], self.workers):
             await self.manager_back.wait()
-            self.last_apart[fault.cluster] = self._now()
             patch = {"spec": {"clusters": clusters}}
             await self.fleet.manager.client.patch(MULTI_KUEUE_CONFIGS, CONFIG, "", patch)
             await asyncio.sleep(fault.seconds)
@@ -315,7 +322,6 @@ class _Run:
             return
         data = {"kubeconfig": kubeconfig_data(fault.cluster, token=f"token-{fault.at:.0f}")}
         await self.fleet.manager.client.patch(SECRETS, f"{fault.cluster}-secret", "kueue-system", {"data": data})
-        self.last_apart[fault.cluster] = self._now()
 
     async def _heal(self) -> None:
         for link in self.fleet.links.values():
@@ -340,35 +346,43 @@ class _Run:
             await asyncio.sleep(LOOK_S)
             self._note_apart()
             try:
-                await self._check_running()
                 await self._check_quota()
             except ApiError:
                 continue  # a cluster went down under our eyes
 
     def _note_apart(self) -> None:
-        """Remember when each worker was last not in the manager's hands."""
+        """Remember which workers have been out of the manager's hands for so long that it gives them up."""
         for name in self.workers:
             remote = self.fleet.manager.remote(name) if self.manager_up else None
             if remote is None or not remote.connected or name in self.fleet.down or self.fleet.links[name].is_faulty:
-                self.last_apart[name] = self._now()
+                since = self.apart_since.setdefault(name, self._now())
+                if self._now() - since >= LOST_S - LOOK_S:
+                    self.given_up[name] = self._now()
+            else:
+                self.apart_since.pop(name, None)
 
-    async def _check_running(self) -> None:
-        running: dict[str, list[str]] = {}
-        for name, worker in self.fleet.workers.items():
-            if name in self.fleet.down:
-                continue
-            for pod in (await worker.client.list(PODS)).items:
-                job = job_of(pod)
-                if job in self.jobs and status_of(pod).get("phase") == "Running":
-                    running.setdefault(job, []).append(name)
-        for job, clusters in running.items():
-            distinct = sorted(set(clusters))
-            if len(distinct) > 1 and (self.fencing or not self._in_window(distinct)):
-                self.story.breach(f"job {job} runs on {distinct} at once")
+    def _watch_pods(self, cluster: str) -> None:
+        """See every state of every pod on a worker as it comes."""
+        self.running[cluster] = {}
+        self.fleet.workers[cluster].store.observe(partial(self._pod_changed, cluster))
+
+    def _pod_changed(self, cluster: str, event: Event) -> None:
+        if event.stored.key.resource != PODS.group_resource:
+            return
+        pod, running = event.stored.obj, self.running[cluster]
+        job = job_of(pod)
+        if event.type == "DELETED" or status_of(pod).get("phase") != "Running":
+            running.pop(uid_of(pod), None)
+        elif job in self.jobs and uid_of(pod) not in running:
+            running[uid_of(pod)] = job
+            up = {name: held for name, held in self.running.items() if name not in self.fleet.down}
+            clusters = sorted(name for name, held in up.items() if job in held.values())
+            if len(clusters) > 1 and (self.fencing or not self._in_window(clusters)):
+                self.story.breach(f"job {job} runs on {clusters} at once")
 
     def _in_window(self, clusters: list[str]) -> bool:
-        """Whether all but one of these workers are, or just were, out of the manager's reach."""
-        within = [name for name in clusters if self._now() - self.last_apart.get(name, -1e9) > GRACE_S]
+        """Whether all but one of these workers are given up, or just came back from it."""
+        within = [name for name in clusters if self._now() - self.given_up.get(name, -1e9) > GRACE_S]
         return len(within) <= 1
 
     async def _check_quota(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -43,9 +43,10 @@ class SimulatedFleet:
         worker_configuration: Obj | None = None,
         cpu: str = "8",
         skews: dict[str, float] | None = None,
+        latency: Callable[[], float] | None = None,
     ) -> None:
         capacity = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
-        self.links = {name: LinkState() for name in workers}
+        self.links = {name: LinkState(latency=latency) for name in workers}
         self.manager = SimulatedCluster("manager", seed=seed, configuration=configuration, connect=self._connect)
         self.workers = {
             name: SimulatedCluster(

@@ -14,6 +14,8 @@ from corral.kinds.kubeflow import PYTORCH_JOBS
 from corral.kinds.kueue import names
 
 RESTARTS = 1000
+STOP_S = "3"
+"""How long a pod lives on after it was told to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class SimulatedKind:
 def _template(cpu: int, seconds: int, policy: str) -> Obj:
     container = {"name": "pytorch", "image": "busybox", "resources": {"requests": {"cpu": str(cpu)}}}
     return {
-        "metadata": {"annotations": {"corral.dev/run-seconds": str(seconds)}},
+        "metadata": {"annotations": {"corral.dev/run-seconds": str(seconds), "corral.dev/stop-seconds": STOP_S}},
         "spec": {"restartPolicy": policy, "containers": [container]},
     }
 

@@ -1,7 +1,8 @@
 """A link between two clusters that can fail: the client of one cluster as another sees it, with faults on the way.
 
 A link may be cut in either direction, hang, be slow, or lose the reply after the request was carried out. Faults are
-state, so a test or a fault plan turns them on and off; nothing here is random by itself.
+state, so a test or a fault plan turns them on and off. A link with a `latency` takes that long each way, so that whatever
+happens meanwhile happens in the middle of a call.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class LinkState:
     lose_events: bool = False
     """Watches stay open and say nothing, while requests get through; what was missed comes afterwards."""
     delay: float = 0.0
+    latency: Callable[[], float] | None = None
+    """How long a healthy link takes, one way."""
     calls: int = 0
     on_call: Callable[[], None] = lambda: None
     """Told of every request."""
@@ -87,24 +90,33 @@ class LinkClient:
         self._state = state
         self._clock = clock
         self._name = name
+        self._closed = False
 
     async def _carry(self, call: Callable[[], Awaitable[T]]) -> T:
         state = self._state
         state.calls += 1
         state.on_call()
         self._refuse()
-        if state.delay:
-            await self._clock.sleep(state.delay)
+        if state.delay or state.latency is not None:
+            await self._travel()
             self._refuse()
         if state.hung or state.lose_requests:
             await self._clock.sleep(HANG_LIMIT_S)
             raise ConnectionFailed(f"cannot reach {self._name}: timed out")
         result = await call()
-        if state.lose_replies or state.cut:
+        if state.latency is not None:
+            await self._travel()
+        if state.lose_replies or state.cut or self._closed:
             raise ConnectionFailed(f"cannot reach {self._name}: connection reset")
         return result
 
+    async def _travel(self) -> None:
+        latency = self._state.latency
+        await self._clock.sleep(self._state.delay + (latency() if latency is not None else 0.0))
+
     def _refuse(self) -> None:
+        if self._closed:
+            raise ConnectionFailed(f"cannot reach {self._name}: the client is closed")
         if self._state.cut:
             raise ConnectionFailed(f"cannot reach {self._name}: connection refused")
         if self._state.refused:
@@ -283,4 +295,5 @@ class LinkClient:
         return await self._carry(lambda: self._target().raw(method, path, body))
 
     async def close(self) -> None:
-        """The target is not ours to close."""
+        """Whoever waits for an answer gets none; the target is not ours to close."""
+        self._closed = True

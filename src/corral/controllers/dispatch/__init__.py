@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from corral.controllers.dispatch.admission_checks import MultiKueueChecks
-from corral.controllers.dispatch.clusters import Connect, MultiKueueClusters
+from corral.controllers.dispatch.clusters import Connect, Followers, MultiKueueClusters
 from corral.controllers.dispatch.garbage import CollectGarbage
 from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.metrics import DispatchMetrics
@@ -52,9 +52,10 @@ def set_up_dispatch(
         for follower in followers:
             follower(cluster)
 
-    follow = queues_changed if followers else None
-    wake, connected = workloads.wake, workloads.cluster_connected
-    MultiKueueClusters(settings, remotes, connect, kinds, wake, connected, metrics, follow).setup(manager)
+    told = Followers(
+        workloads.wake, workloads.cluster_connected, workloads.leave, queues_changed if followers else None
+    )
+    MultiKueueClusters(settings, remotes, connect, kinds, told, metrics).setup(manager)
     MultiKueueChecks().setup(manager)
     workloads.setup(manager)
     CollectGarbage(settings, remotes).setup(manager)

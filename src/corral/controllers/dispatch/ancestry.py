@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from corral.controllers.dispatch.remotes import Remote
 from corral.core.errors import ApiError
-from corral.core.meta import Key, Obj, controller_of, namespace_of, owner_references_of, uid_of
+from corral.core.meta import Key, Obj, controller_of, name_of, namespace_of, owner_references_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.dispatch.copy import is_ours
+from corral.decide.dispatch.kept import pod_selector
+from corral.kinds.core import PODS
 
 Root = tuple[Resource, Obj]
 MAX_DEPTH = 10
@@ -24,6 +26,13 @@ class Ancestry:
         self._origin = origin
         self._roots: dict[str, Root | None] = {}
         self._resources: dict[str, dict[str, Resource]] = {}
+
+    async def pods_of(self, resource: Resource, job: Obj) -> list[Obj]:
+        """The pods that belong to a job, in the order of their names. Whose pods they are is remembered when it is gone."""
+        self._roots.setdefault(uid_of(job), (resource, job))
+        found = (await self._remote.client.list(PODS, namespace_of(job), labels=pod_selector(resource, job))).items
+        roots = [(pod, await self.root(pod, PODS)) for pod in sorted(found, key=name_of)]
+        return [pod for pod, root in roots if root is not None and uid_of(root[1]) == uid_of(job)]
 
     async def root(self, obj: Obj, resource: Resource, depth: int = 0) -> Root | None:
         """The topmost owner of an object that carries our origin label; None when nothing above it is ours."""

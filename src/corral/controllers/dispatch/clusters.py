@@ -6,8 +6,11 @@ A changed kubeconfig is taken up at once, without a restart; a worker that canno
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from corral.client.kubeconfig import Access, KubeconfigError
 from corral.client.protocol import Client
@@ -29,15 +32,20 @@ from corral.core.meta import (
     key_of,
     name_of,
     namespace_of,
+    spec_of,
     status_of,
 )
 from corral.core.resource import Resource
-from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, names
+from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
+
+log = logging.getLogger(__name__)
 
 Connect = Callable[[Access], Client]
 CONNECTING = 100
 """How many workers may be waited for at once: one for each a config can name, so that none waits for another."""
+LEAVE_S = 60.0
+"""How long a worker that is removed may take to stop what runs there."""
 REREAD_S = 10.0
 """How often a kubeconfig file is looked at for changes."""
 DEPRECATED_PATH = (
@@ -45,6 +53,18 @@ DEPRECATED_PATH = (
     "in a future release. Enable the MultiKueueKubeConfigPathValidation feature gate and place kubeconfig files under "
     "/etc/multikueue/kubeconfigs/."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Followers:
+    """Who is told what of workers."""
+
+    wake: Wake
+    connected: Callable[[Obj], None]
+    """A MultiKueueCluster has become reachable."""
+    leaving: Callable[[Remote], Awaitable[None]]
+    """A worker is removed for good: the last moment to do anything there."""
+    queues_changed: Callable[[str], None] | None = None
 
 
 class MultiKueueClusters:
@@ -58,18 +78,15 @@ class MultiKueueClusters:
         remotes: Remotes,
         connect: Connect,
         kinds: Sequence[Resource],
-        wake: Wake,
-        connected: Callable[[Obj], None],
+        followers: Followers,
         metrics: DispatchMetrics,
-        queues_changed: Callable[[str], None] | None = None,
     ) -> None:
-        self._connected, self._queues_changed = connected, queues_changed
         self._metrics = metrics
         self._settings = settings
         self._remotes = remotes
         self._connect = connect
         self._kinds = kinds
-        self._wake = wake
+        self._followers = followers
 
     def setup(self, manager: Manager) -> None:
         self._manager = manager
@@ -83,6 +100,7 @@ class MultiKueueClusters:
     async def reconcile(self, key: Key) -> Result | None:
         cluster = self._clusters.get(key)
         if cluster is None or is_deleting(cluster):
+            await self._take_leave(key.name)
             await self._drop(key.name)
             self._metrics.gone(key.name)
             return None
@@ -127,9 +145,9 @@ class MultiKueueClusters:
             random=self._manager.random,
             origin=self._settings.origin,
             kinds=kinds,
-            wake=self._wake,
+            wake=self._followers.wake,
             lost=lambda lost: self._controller.queue.add(Key("", lost)),
-            queues_changed=self._queues_changed,
+            queues_changed=self._followers.queues_changed,
             renew=self._renew if self._settings.fencing else None,
             renew_interval=self._settings.worker_lost_timeout / RENEWALS,
             is_itself=bool(suffix),
@@ -155,13 +173,28 @@ class MultiKueueClusters:
         except ApiError as error:
             await self._report(cluster, False, "ClientConnectionFailed", _failure(error))
             return Result(remote.back_off())
+        self._remotes.note_met(remote.name)
         await self._report(cluster, True, "Active", "Connected")
-        self._connected(cluster)
+        self._followers.connected(cluster)
         return Result(REREAD_S) if is_path(cluster) else None
 
     def _is_connected(self, name: str) -> bool:
         remote = self._remotes.get(name)
         return remote is not None and remote.connected
+
+    async def _take_leave(self, name: str) -> None:
+        """Take everything of ours from a worker that no config lists any more, while it can still be reached."""
+        remote = self._remotes.get(name)
+        if remote is None or not remote.connected:
+            return
+        configs = await self._manager.client.list(MULTI_KUEUE_CONFIGS)
+        if any(name in (spec_of(config).get("clusters") or ()) for config in configs.items):
+            return  # it may be described anew in a moment, and goes on then
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._followers.leaving(remote)
+        except (ApiError, TimeoutError) as error:
+            log.warning("worker was left with our jobs", extra={"cluster": name, "error": str(error)})
 
     async def _leave(self, name: str) -> None:
         """Talk to a worker no more, but remember since when: what runs there has the time to come back."""

@@ -11,6 +11,7 @@ from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.refusals import Refusals, Unwelcome
 from corral.controllers.dispatch.remotes import Remote, Remotes
 from corral.controllers.dispatch.settings import DispatchSettings
+from corral.controllers.dispatch.whereabouts import Whereabouts
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
 from corral.decide.dispatch.machine import check_state
@@ -48,6 +49,7 @@ class Context:
         self.errands = Errands(manager.clock, again)
         manager.run_task(self.errands.keep, "work on workers")
         self.refusals = Refusals(manager.clock)
+        self.whereabouts = Whereabouts(manager.clock, remotes)
         self.recorder = manager.recorder.named("kueue-workload-controller")
         self.workloads = manager.informer(WORKLOADS)
         self.checks = manager.informer(ADMISSION_CHECKS)

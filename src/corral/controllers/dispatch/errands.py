@@ -62,6 +62,12 @@ class Errands:
         self._done(cluster, key, task)
         return task.result()
 
+    async def settled(self, cluster: str, key: Key) -> None:
+        """Wait for what is being done for a Workload on a worker, however it ends."""
+        errand = self._running.get(key, {}).get(cluster)
+        if errand is not None:
+            await asyncio.wait({errand.task})
+
     async def keep(self) -> None:
         """Let nothing outlive the manager; runs as long as it does."""
         try:
@@ -71,6 +77,14 @@ class Errands:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def is_busy(self, cluster: str, key: Key) -> bool:
+        """Whether something is being done for this Workload on a worker."""
+        return cluster in self._running.get(key, {})
+
+    def busy_on(self, cluster: str) -> list[Key]:
+        """The Workloads something is being done for on a worker."""
+        return [key for key, here in self._running.items() if cluster in here]
 
     def is_stopping(self, key: Key) -> bool:
         """Whether a job of this Workload is being removed somewhere, and may still run there."""

@@ -18,7 +18,7 @@ from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, name_of, namespace_of, spec_of, uid_of
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
-from corral.decide.dispatch.kept import part_of, pod_selector, tail
+from corral.decide.dispatch.kept import part_of, tail
 from corral.decide.dispatch.shown import shown_pod
 from corral.kinds.core import PODS
 from corral.runtime.clock import Clock
@@ -132,24 +132,11 @@ class KeptPods:
         here = next((job for job in jobs if key_of(job) == key_of(there)), None)
         if here is None:
             return "", []
-        pods = await self._pods_of(remote, resource, there)
+        pods = [there] if resource == PODS else await Ancestry(remote, self._origin).pods_of(resource, there)
+        del pods[PODS_OF_A_JOB:]
         logs = await asyncio.gather(*(self._logs(remote, pod) for pod in pods))
         kept = [KeptPod(shown_pod(pod, there, here, remote.name), said) for pod, said in zip(pods, logs, strict=True)]
         return uid_of(here), kept
-
-    async def _pods_of(self, remote: Remote, resource: Resource, job: Obj) -> list[Obj]:
-        if resource == PODS:
-            return [job]
-        found = (await remote.client.list(PODS, namespace_of(job), labels=pod_selector(resource, job))).items
-        ancestry = Ancestry(remote, self._origin)
-        pods: list[Obj] = []
-        for pod in sorted(found, key=name_of):
-            root = await ancestry.root(pod, PODS)
-            if root is not None and uid_of(root[1]) == uid_of(job):
-                pods.append(pod)
-            if len(pods) == PODS_OF_A_JOB:
-                break
-        return pods
 
     async def _logs(self, remote: Remote, pod: Obj) -> dict[str, bytes]:
         spec = spec_of(pod)

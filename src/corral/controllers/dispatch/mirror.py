@@ -9,6 +9,7 @@ import logging
 
 from corral.client.protocol import Client
 from corral.controllers.dispatch.components import is_shared
+from corral.controllers.dispatch.live_pods import LivePods
 from corral.controllers.dispatch.refusals import REFUSALS, NotOurs, Refused
 from corral.controllers.dispatch.remotes import Remote
 from corral.core import conditions
@@ -87,20 +88,36 @@ async def create_copy(remote: Remote, copy: Obj, origin: str) -> bool:
 
 
 async def remove(
-    remote: Remote, key: Key, origin: str, adapter: JobAdapter | None = None, job: Key | None = None
+    remote: Remote,
+    key: Key,
+    origin: str,
+    adapter: JobAdapter | None = None,
+    job: Key | None = None,
+    *,
+    stop_within: float = 0.0,
 ) -> None:
-    """Delete the job and then the copy of Workload `key` from a worker; what is gone already is fine."""
+    """Delete the job and then the copy of Workload `key` from a worker; what is gone already is fine.
+
+    With `stop_within` the job may have to run elsewhere next: its pods have that many seconds to be gone.
+    """
     jobs = remote.jobs_of(key)
     if not jobs and adapter is not None and job is not None:
         jobs = await _live_job(remote, adapter.resource, job)
-    for resource, obj in jobs:
-        if is_ours(obj, origin) and not is_shared(remote, obj, key):
-            remote.note_deleted(obj)
-            await _delete(remote, resource, obj)
+    own = [(resource, obj) for resource, obj in jobs if is_ours(obj, origin) and not is_shared(remote, obj, key)]
+    pods = LivePods(remote, origin, [*own, *remote.vanished(key)])
+    if stop_within:
+        await pods.find()
+    for resource, obj in own:
+        remote.note_deleted(obj)
+        await _delete(remote, resource, obj)
+    await _remove_copy(remote, key, origin)
+    await pods.ended(stop_within)
+    remote.forget_vanished(key)
+
+
+async def _remove_copy(remote: Remote, key: Key, origin: str) -> None:
     copy = remote.workloads.get(key)
-    if copy is None:
-        return
-    if not is_ours(copy, origin):
+    if copy is None or not is_ours(copy, origin):
         return
     if names.RESOURCE_IN_USE in finalizers_of(copy):
         copy = await _strip_finalizer(remote, copy)

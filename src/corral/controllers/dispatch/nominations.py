@@ -56,12 +56,8 @@ class Nominations:
         self._components = components
 
     async def nominate(self, subject: Subject) -> Result | None:
-        silent = self._fenced_off(key_of(subject.workload)) if self._context.settings.fencing else 0.0
-        if silent > 0:
-            await self._context.explain(
-                subject.workload, subject.check, "waits until a lost worker has stopped its copy"
-            )
-            return Result(silent)
+        if (wait := await self.fence(subject)) is not None:
+            return wait
         nomination = self._nomination(subject)
         workload = await self._write_nomination(subject.workload, nomination)
         barred = self._context.refusals.barred(key_of(workload))
@@ -82,6 +78,14 @@ class Nominations:
         turn = await self._open_gate(key_of(workload)) if self._context.settings.orchestrates else None
         later = (nomination.again_after, patience, asked, turn, *(answer.again for answer in answers.values()))
         return Result(min((seconds for seconds in later if seconds is not None), default=None))
+
+    async def fence(self, subject: Subject) -> Result | None:
+        """With fencing, wait until no worker out of reach can be running the job any more."""
+        silent = self._fenced_off(key_of(subject.workload)) if self._context.settings.fencing else 0.0
+        if silent <= 0:
+            return None
+        await self._context.explain(subject.workload, subject.check, "waits until a lost worker has stopped its copy")
+        return Result(silent)
 
     async def _open_gate(self, key: Key) -> float | None:
         """Let the worker preempt whose turn it is; seconds until the next turn."""

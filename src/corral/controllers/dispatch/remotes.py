@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 
 from corral.client.protocol import Client
 from corral.core import conditions
@@ -77,12 +78,13 @@ class Remote:
         self.attempts = 0
         self.retry_at = 0.0
         self.admitted_at: dict[str, float] = {}
-        self._clock, self._random = clock, random
+        self.clock, self._random = clock, random
         self._selector = f"{names.MULTIKUEUE_ORIGIN}={origin}"
         self._kinds = kinds
         self._wake, self._lost = wake, lost
         self._queues_changed = queues_changed
         self._deleted: set[str] = set()
+        self._vanished: dict[Key, list[tuple[Resource, Obj]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.workloads = self._informer(WORKLOADS)
         self.jobs: dict[Resource, Informer] = {}
@@ -115,6 +117,13 @@ class Remote:
             for obj in informer.by_index(BY_WORKLOAD, value)
             if uid_of(obj) not in self._deleted
         ]
+
+    def vanished(self, workload: Key) -> list[tuple[Resource, Obj]]:
+        """Jobs of a Workload that somebody else has deleted on the worker; their pods may not have ended yet."""
+        return self._vanished.get(workload, [])
+
+    def forget_vanished(self, workload: Key) -> None:
+        self._vanished.pop(workload, None)
 
     def jobs_by_workload(self) -> list[str]:
         """The Workloads, as `namespace/name`, that our jobs on the worker belong to."""
@@ -162,7 +171,7 @@ class Remote:
                 await self._renew(self.client)
             except ApiError as error:
                 log.info("lease not renewed", extra={"cluster": self.name, "error": str(error)})
-            await self._clock.sleep(self._renew_interval)
+            await self.clock.sleep(self._renew_interval)
 
     def may_hold(self, key: Key) -> bool:
         """Whether a worker out of reach may be running this Workload, as far as was seen of it."""
@@ -171,13 +180,13 @@ class Remote:
     def back_off(self) -> float:
         """Seconds until the next attempt, counted from now."""
         delay = FIRST_RECONNECT_S * 2.0 ** (min(self.attempts, MAX_RECONNECT_STEP) - 1)
-        self.retry_at = self._clock.now() + delay
+        self.retry_at = self.clock.now() + delay
         return delay
 
     async def disconnect(self) -> None:
         """Stop watching."""
         if self.connected:
-            self.connected, self.lost_since = False, self._clock.now()
+            self.connected, self.lost_since = False, self.clock.now()
         tasks, self._tasks = self._tasks, []
         current = asyncio.current_task()
         for task in tasks:
@@ -191,6 +200,7 @@ class Remote:
 
     def _start(self, probe_interval: float, probe_timeout: float) -> None:
         self._deleted.clear()
+        self._vanished.clear()
         self.workloads = self._informer(WORKLOADS)
         self.workloads.on_change(self._workload_changed)
         self.workloads.on_error(self._failed)
@@ -198,7 +208,7 @@ class Remote:
         for resource in self._kinds:
             informer = self.jobs[resource] = self._informer(resource)
             informer.add_index(BY_WORKLOAD, _workload_index)
-            informer.on_change(self._job_changed)
+            informer.on_change(partial(self._job_changed, resource))
             informer.on_error(self._job_watch_failed)
         queues: list[Informer] = self._follow_queues() if self._queues_changed is not None else []
         loop = asyncio.get_running_loop()
@@ -209,7 +219,7 @@ class Remote:
     def _follow_queues(self) -> list[Informer]:
         """Watch the worker's queues too, for a dispatcher that wants to know what is free."""
         self.cluster_queues, self.local_queues, self.flavors, self.topologies = followed = [
-            Informer(self.client, resource, self._clock, self._random)
+            Informer(self.client, resource, self.clock, self._random)
             for resource in (CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES)
         ]
         for informer in followed:
@@ -217,12 +227,12 @@ class Remote:
         return followed
 
     def _informer(self, resource: Resource) -> Informer:
-        return Informer(self.client, resource, self._clock, self._random, labels=self._selector)
+        return Informer(self.client, resource, self.clock, self._random, labels=self._selector)
 
     async def _kinds_known(self) -> None:
         """Wait until every kind is either in sync or known to be missing."""
         while not all(informer.has_synced or informer.last_error for informer in self.jobs.values()):
-            await self._clock.sleep(0.01)
+            await self.clock.sleep(0.01)
 
     def _workload_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
@@ -231,22 +241,25 @@ class Remote:
             self._deleted.discard(uid_of(obj))
             self.admitted_at.pop(uid_of(obj), None)
         elif conditions.is_true(new, names.ADMITTED):
-            self.admitted_at.setdefault(uid_of(new), self._clock.now())
+            self.admitted_at.setdefault(uid_of(new), self.clock.now())
         if is_news(old, new):
             self._wake(key_of(obj), False)
 
-    def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
+    def _job_changed(self, resource: Resource, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
         assert obj is not None
+        is_progress = old is not None and new is not None and generation_of(old) == generation_of(new)
+        has_vanished = new is None and uid_of(obj) not in self._deleted
         if new is None:
             self._deleted.discard(uid_of(obj))
-        is_progress = old is not None and new is not None and generation_of(old) == generation_of(new)
         for key in _workload_keys(obj):
+            if has_vanished:
+                self._vanished.setdefault(key, []).append((resource, obj))
             self._wake(key, is_progress)
 
     def _failed(self, error: ApiError) -> None:
         if self.connected:
-            self.connected, self.lost_since = False, self._clock.now()
+            self.connected, self.lost_since = False, self.clock.now()
             log.warning("worker lost", extra={"cluster": self.name, "error": str(error)})
             self._lost(self.name)
 
@@ -259,7 +272,7 @@ class Remote:
     async def _probe(self, interval: float, timeout: float) -> None:
         """Ask for a sign of life now and then: a hung worker keeps its connections open."""
         while True:
-            await self._clock.sleep(interval)
+            await self.clock.sleep(interval)
             try:
                 async with asyncio.timeout(timeout):
                     await self.client.raw("GET", "/version")
@@ -275,6 +288,7 @@ class Remotes:
         self._remotes: dict[str, Remote] = {}
         self._missed: dict[str, float] = {}
         """Since when somebody asks for workers that nothing describes any more."""
+        self._met: set[str] = set()
 
     def get(self, name: str) -> Remote | None:
         return self._remotes.get(name)
@@ -286,6 +300,13 @@ class Remotes:
     def missed_since(self, name: str, now: float) -> float:
         """Since when a worker that nothing describes any more is asked for: now, if it is the first time."""
         return self._missed.setdefault(name, now)
+
+    def note_met(self, name: str) -> None:
+        self._met.add(name)
+
+    def has_met(self, name: str) -> bool:
+        """Whether a worker has shown what it holds since this manager started."""
+        return name in self._met
 
     def pop(self, name: str) -> Remote | None:
         return self._remotes.pop(name, None)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 
 from corral.controllers.dispatch.context import Context, Subject
-from corral.controllers.dispatch.errands import unless_late
+from corral.controllers.dispatch.errands import Late, unless_late
 from corral.controllers.dispatch.following import apply_changes
 from corral.controllers.dispatch.mirror import remove, sync_job
 from corral.controllers.dispatch.propagate import send_named, send_runtime
@@ -40,14 +40,39 @@ class Runs:
         holding = [
             remote
             for remote in self._context.remotes.connected()
-            if remote.workloads.get(key) is not None or remote.jobs_of(key)
+            if remote.workloads.get(key) is not None or remote.jobs_of(key) or remote.vanished(key)
         ]
 
         def removed_from(remote: Remote) -> Awaitable[None]:
-            work = partial(remove, remote, key, self._context.settings.origin)
-            return self._context.errands.run(remote.name, key, work, stops=bool(remote.jobs_of(key)))
+            work = partial(self._stop, remote, key)
+            return self._context.errands.run(remote.name, key, work, stops=self._may_run(remote, key))
 
         await together(unless_late(removed_from(remote)) for remote in holding)
+        self._context.whereabouts.forget(key)
+
+    async def leave(self, remote: Remote) -> None:
+        """Nothing of ours stays on a worker."""
+        keys = {*self._context.errands.busy_on(remote.name), *(key_of(copy) for copy in remote.workloads.list())}
+        keys.update(Key.parse(value) for value in remote.jobs_by_workload())
+        await together(self._leave(remote, key) for key in sorted(keys))
+
+    async def _leave(self, remote: Remote, key: Key) -> None:
+        errands = self._context.errands
+        while True:
+            try:
+                return await errands.run(remote.name, key, partial(self._stop, remote, key), stops=True)
+            except Late:
+                await errands.settled(remote.name, key)
+
+    def _may_run(self, remote: Remote, key: Key) -> bool:
+        return bool(remote.jobs_of(key)) or self._context.whereabouts.may_be(key, remote.name)
+
+    async def _stop(self, remote: Remote, key: Key, adapter: JobAdapter | None = None, job: Key | None = None) -> None:
+        """Remove a job that may run elsewhere next, and see that it does not run here any more."""
+        settings = self._context.settings
+        limit = settings.worker_lost_timeout if self._may_run(remote, key) else 0.0
+        await remove(remote, key, settings.origin, adapter, job, stop_within=limit)
+        self._context.whereabouts.gone(key, remote.name)
 
     async def clean_up(self, subject: Subject, clusters: Sequence[str]) -> None:
         """Remove copies and jobs from workers; those that are slow are done with later."""
@@ -58,13 +83,17 @@ class Runs:
         if remote is not None and remote.connected:
             key = key_of(subject.workload)
             work = partial(self._remove, subject, remote)
-            await self._context.errands.run(cluster, key, work, stops=bool(remote.jobs_of(key)))
+            await self._context.errands.run(cluster, key, work, stops=self._may_run(remote, key))
 
     async def _remove(self, subject: Subject, remote: Remote) -> None:
-        kept = self._context.kept
-        if kept is not None and not remote.is_itself and conditions.is_true(subject.workload, names.FINISHED):
-            await kept.keep(remote, key_of(subject.workload), subject.jobs)
-        await remove(remote, key_of(subject.workload), self._context.settings.origin, subject.adapter, subject.job_key)
+        key, kept = key_of(subject.workload), self._context.kept
+        if not conditions.is_true(subject.workload, names.FINISHED):
+            await self._stop(remote, key, subject.adapter, subject.job_key)
+            return
+        if kept is not None and not remote.is_itself:
+            await kept.keep(remote, key, subject.jobs)
+        await remove(remote, key, self._context.settings.origin, subject.adapter, subject.job_key)
+        self._context.whereabouts.gone(key, remote.name)
 
     async def sync_status(self, subject: Subject, cluster: str) -> Result | None:
         return None if await self.sync(subject, cluster) else Result(DEFERRED_S)
@@ -75,7 +104,10 @@ class Runs:
         done = True
         for job in subject.jobs:
             assert remote is not None
-            is_new = self._context.settings.propagate and remote.job(subject.adapter.resource, key_of(job)) is None
+            is_missing = remote.job(subject.adapter.resource, key_of(job)) is None
+            if is_missing:
+                self._context.whereabouts.begin(key_of(subject.workload), cluster)
+            is_new = self._context.settings.propagate and is_missing
             if is_new:
                 await send_runtime(self._context.manager.client, remote, job, self._context.settings.origin)
             done &= await sync_job(

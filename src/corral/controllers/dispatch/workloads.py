@@ -11,14 +11,14 @@ from functools import partial
 from typing import TypeVar
 
 from corral.controllers.dispatch.admission_checks import activity_changed, config_name
-from corral.controllers.dispatch.components import Components
+from corral.controllers.dispatch.components import Components, is_shared
 from corral.controllers.dispatch.context import Context, Subject
 from corral.controllers.dispatch.errands import Late
 from corral.controllers.dispatch.kept_pods import KeptPods
 from corral.controllers.dispatch.late_binding import LateBinding
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.nominations import Nominations
-from corral.controllers.dispatch.remotes import Remotes, is_news
+from corral.controllers.dispatch.remotes import Remote, Remotes, is_news
 from corral.controllers.dispatch.runs import Runs
 from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.together import Siblings
@@ -105,6 +105,10 @@ class DispatchWorkloads:
         """A worker can be reached from now on. Its condition says nothing new if it was active before this manager started."""
         for key in self._of_cluster(cluster):
             self.wake(key)
+
+    async def leave(self, remote: Remote) -> None:
+        """Take everything of ours from a worker that is removed."""
+        await self._runs.leave(remote)
 
     def _again(self, key: Key, is_failed: bool) -> None:
         """A worker that was late has answered."""
@@ -209,8 +213,11 @@ class DispatchWorkloads:
             case model.UpdateSpec(cluster, spec):
                 return await self._on(cluster, subject, runs.update_spec, spec)
             case model.Run(cluster, drop):
-                if self._is_stopped(subject, cluster):
-                    return await self._on(cluster, subject, runs.run, drop)
+                if not self._is_stopped(subject, cluster):
+                    return None
+                if not self._is_on(subject, cluster) and (wait := await self._nominations.fence(subject)) is not None:
+                    return wait
+                return await self._on(cluster, subject, runs.run, drop)
             case _:
                 if self._is_stopped(subject):
                     return await self._nominations.nominate(subject)
@@ -226,8 +233,10 @@ class DispatchWorkloads:
 
     def _is_stopped(self, subject: Subject, cluster: str = "") -> bool:
         """Whether the job runs nowhere but on `cluster`, as far as is known: it must not run twice."""
-        is_there = bool(cluster) and status_of(subject.workload).get("clusterName") == cluster
-        return is_there or not self._context.errands.is_stopping(key_of(subject.workload))
+        return self._is_on(subject, cluster) or not self._context.errands.is_stopping(key_of(subject.workload))
+
+    def _is_on(self, subject: Subject, cluster: str) -> bool:
+        return bool(cluster) and status_of(subject.workload).get("clusterName") == cluster
 
     def _view(self, workload: Obj, check: str) -> model.DispatchView:
         key, now = key_of(workload), self._context.manager.clock.now()
@@ -239,17 +248,27 @@ class DispatchWorkloads:
                 continue
             copy = remote.workload(key)
             seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
-            has_job = remote.connected and bool(remote.jobs_of(key))
-            remotes[name] = model.RemoteView(remote.connected, copy, remote.lost_since, seen, has_job)
-        strays = {
-            remote.name: copy
+            remotes[name] = model.RemoteView(
+                remote.connected, copy, remote.lost_since, seen, remote.connected and self._has_job(remote, key)
+            )
+        strays = [
+            remote.name
             for remote in self._context.remotes.connected()
-            if remote.name not in remotes and (copy := remote.workload(key)) is not None
-        }
-        settings = self._context.settings
+            if remote.name not in remotes and (remote.workload(key) is not None or self._has_job(remote, key))
+        ]
+        settings, away = self._context.settings, self._context.whereabouts.away(workload)
         return model.DispatchView(
-            workload, check, remotes, now, settings.worker_lost_timeout, strays, settings.keep_finished
+            workload, check, remotes, now, settings.worker_lost_timeout, strays, settings.keep_finished, away
         )
+
+    def _has_job(self, remote: Remote, key: Key) -> bool:
+        """Whether our job is on a worker, or may be there at the end of what is being done."""
+        whereabouts = self._context.whereabouts
+        if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.vanished(key))):
+            whereabouts.begin(key, remote.name)
+        elif not self._context.errands.is_busy(remote.name, key):
+            whereabouts.gone(key, remote.name)
+        return whereabouts.may_be(key, remote.name)
 
     def _clusters(self, workload: Obj, check: str) -> list[str]:
         """The workers a check is about; without a config, those the Workload is on: it stays where it is meanwhile."""

@@ -77,20 +77,24 @@ def _clean_up(view: DispatchView) -> Step:
 
 
 def _stale(view: DispatchView) -> tuple[str, ...]:
-    """Copies that must not count: on clusters taken out of the config, and beside the cluster the Workload has."""
+    """What must not count: what is on clusters taken out of the config, beside the cluster the Workload has, or a job
+    without a copy."""
     chosen = status_of(view.workload).get("clusterName")
     beside = [
-        name for name, remote in view.remotes.items() if chosen and name != chosen and remote.workload is not None
+        name
+        for name, remote in view.remotes.items()
+        if (chosen and name != chosen and (remote.workload is not None or remote.has_job))
+        or (not chosen and remote.has_job and remote.workload is None)
     ]
     return (*view.strays, *beside)
 
 
-def _first_with(view: DispatchView, kind: str) -> str:
-    """The worker whose copy got condition `kind` first; empty when none has it."""
+def _first_with(view: DispatchView, kind: str, *, with_job: bool = False) -> str:
+    """The worker whose copy got condition `kind` first, of those `with_job` if asked; empty when none has it."""
     found = [
         (_since(remote.workload, kind), remote.admitted_at, name)
         for name, remote in view.remotes.items()
-        if remote.workload is not None and conditions.is_true(remote.workload, kind)
+        if remote.workload is not None and conditions.is_true(remote.workload, kind) and remote.has_job >= with_job
     ]
     return min(found)[2] if found else ""
 
@@ -171,43 +175,76 @@ def _placed(view: DispatchView) -> Step | None:
         if conditions.is_true(view.workload, "Evicted"):
             reason = (conditions.find(view.workload, "Evicted") or {}).get("message", "")
             return Deactivate(cluster, f"Evicted on manager: {reason}")
-        others = [name for name, remote in view.remotes.items() if name != cluster and remote.workload is not None]
-        return Run(cluster, tuple(others))
+        return _run(view, cluster)
     if check_state(view.workload, view.check).get("state") != "Ready":
         return None
     return _lost(view)
 
 
+def _run(view: DispatchView, cluster: str) -> Step:
+    """Let the Workload run on `cluster`, unless its job may be running elsewhere."""
+    if status_of(view.workload).get("clusterName") != cluster:
+        elsewhere = tuple(name for name, remote in view.remotes.items() if name != cluster and remote.has_job)
+        if elsewhere:
+            return CleanUp(elsewhere, again_after=0.0)
+        if (wait := _wait_for_the_lost(view)) is not None:
+            return wait
+    others = [name for name, remote in view.remotes.items() if name != cluster and remote.workload is not None]
+    return Run(cluster, tuple(others))
+
+
+def _wait_for_the_lost(view: DispatchView) -> Step | None:
+    """A job that may be running on a worker out of reach is not started again before that worker is given up."""
+    left = {name: since + view.worker_lost_timeout - view.now for name, since in view.away.items()}
+    waiting = [name for name in left if left[name] > 0]
+    if not waiting:
+        return None
+    return Nothing(f"it may be running on {waiting[0]}, which cannot be reached", max(left.values()))
+
+
 def _winner(view: DispatchView) -> str:
-    """The worker that admitted first; the one the Workload already has, if it still holds it."""
+    """The worker that admitted first; the one the Workload already has, if it still holds it, or that has its job."""
     chosen = status_of(view.workload).get("clusterName")
     if chosen:
         remote = view.remotes.get(chosen)
         copy = remote.workload if remote else None
         return chosen if copy is not None and conditions.is_true(copy, "Admitted") else ""
-    return _first_with(view, "Admitted")
+    return _first_with(view, "Admitted", with_job=True) or _first_with(view, "Admitted")
 
 
 def _lost(view: DispatchView) -> Step:
     """The check is Ready, but no worker holds an admitted copy."""
     if conditions.is_true(view.workload, "Evicted"):
-        return Settle()
+        return _settle(view)
     cluster = status_of(view.workload).get("clusterName")
     if not cluster:
         message = "Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it"
         return SendBack("NoCluster", message + _previously(view))
+    since = _away_since(view, cluster)
+    if since is None:
+        return SendBack("CopyGone", "Admitting remote no longer exists" + _previously(view))
+    left = since + view.worker_lost_timeout - view.now
+    if left > 0:
+        return Nothing(f"worker {cluster} cannot be reached; waiting for it", left)
+    return SendBack("WorkerLost", "Admitting remote lost" + _previously(view))
+
+
+def _away_since(view: DispatchView, cluster: str) -> float | None:
+    """Since when the worker of a Workload is out of reach; None when it is not."""
     remote = view.remotes.get(cluster)
-    if remote is not None and not remote.connected:
-        left = remote.lost_since + view.worker_lost_timeout - view.now
-        if left > 0:
-            return Nothing(f"worker {cluster} cannot be reached; waiting for it", left)
-        return SendBack("WorkerLost", "Admitting remote lost" + _previously(view))
-    return SendBack("CopyGone", "Admitting remote no longer exists" + _previously(view))
+    if remote is not None:
+        return None if remote.connected else remote.lost_since
+    return view.away.get(cluster)
+
+
+def _settle(view: DispatchView) -> Step:
+    """End an eviction that no worker will end, unless the job's worker may come back and do so."""
+    return _wait_for_the_lost(view) or Settle()
 
 
 def _unplaced(view: DispatchView) -> Step:
     if conditions.is_true(view.workload, "Evicted"):
-        return Settle()
+        return _settle(view)
     state = check_state(view.workload, view.check)
     if state.get("state") != "Pending" or status_of(view.workload).get("clusterName"):
         return Nothing("not waiting for a cluster")
@@ -218,4 +255,4 @@ def _unplaced(view: DispatchView) -> Step:
     ]
     if others:
         return Nothing(f"waiting for admission check {others[0].get('name')}")
-    return Nominate()
+    return _wait_for_the_lost(view) or Nominate()

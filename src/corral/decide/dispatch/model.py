@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from corral.core.meta import Obj
@@ -25,7 +25,7 @@ class RemoteView:
     lost_since: float = 0.0
     admitted_at: float = 0.0
     has_job: bool = False
-    """Whether our job is there, with a copy of the Workload or without."""
+    """Whether our job is there or being made there, with a copy of the Workload or without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,12 @@ class DispatchView:
     remotes: Mapping[str, RemoteView]
     now: float
     worker_lost_timeout: float
-    strays: Mapping[str, Obj] = field(default_factory=dict)
-    """Copies on connected workers that the config does not list any more."""
+    strays: Collection[str] = ()
+    """Connected workers that hold a copy or a job although the config does not list them any more."""
     keep_finished: float = 0.0
     """How long the copy and the job of a finished Workload stay where they ran."""
+    away: Mapping[str, float] = field(default_factory=dict)
+    """Workers out of reach that may be running the job, and since when each is."""
 
 
 @dataclass(frozen=True, slots=True)
