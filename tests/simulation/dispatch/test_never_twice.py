@@ -66,6 +66,11 @@ async def cluster_of_the_workload(fleet: SimulatedFleet) -> str:
     return str(status_of(workload).get("clusterName") or "")
 
 
+async def said_of_the_workload(fleet: SimulatedFleet) -> str:
+    (workload,) = (await fleet.manager.client.list(WORKLOADS)).items
+    return str(status_of(workload)["admissionChecks"][0]["message"])
+
+
 async def started(fleet: SimulatedFleet, seen: Seen) -> str:
     """The worker the job runs on, once it does."""
     await fleet.manager.client.create(JOBS, job())
@@ -89,6 +94,7 @@ def test_a_worker_lost_while_the_job_is_made_there_is_waited_for(comes_back: boo
         await fleet.manager.client.create(JOBS, job())
         await asyncio.sleep(50 if comes_back else LOST_S - 10)
         assert seen.where == [made[0]] == made
+        assert f"may be running on {made[0]}, out of reach" in await said_of_the_workload(fleet)
         if comes_back:
             fleet.links[made[0]].set()
             await asyncio.sleep(LOST_S)

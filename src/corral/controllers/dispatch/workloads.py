@@ -195,7 +195,9 @@ class DispatchWorkloads:
     async def _act(self, subject: Subject, step: model.Step) -> Result | None:
         runs = self._runs
         match step:
-            case model.Nothing(_, again):
+            case model.Nothing(why, again, is_told):
+                if is_told and self._settings.say_why:
+                    await self._context.explain(subject.workload, subject.check, why)
                 return Result(again) if again is not None else None
             case model.CleanUp(clusters, again):
                 await runs.clean_up(subject, clusters)

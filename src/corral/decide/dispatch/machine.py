@@ -1,9 +1,10 @@
 """The life of a dispatched Workload: from the manager's view to the one next step.
 
-The rules are MultiKueue's, first match wins, with four differences that are deliberate. Once a Workload has a cluster,
+The rules are MultiKueue's, first match wins, with five differences that are deliberate. Once a Workload has a cluster,
 only that cluster's copy counts: a stale copy on a worker that comes back is removed instead of taking over. No worker is
-asked while an eviction on the manager is not over. A job whose worker is gone is declared stopped by the manager, so that
-the eviction ends. A copy on a worker that the config no longer lists is removed.
+asked while an eviction on the manager is not over. A job whose worker is given up is declared stopped by the manager, so
+that the eviction ends. A copy on a worker that the config no longer lists is removed. A job that may be running on a worker
+out of reach is not started elsewhere before that worker is given up.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def _wait_for_the_lost(view: DispatchView) -> Step | None:
     waiting = [name for name in left if left[name] > 0]
     if not waiting:
         return None
-    return Nothing(f"it may be running on {waiting[0]}, which cannot be reached", max(left.values()))
+    return Nothing(f"may be running on {', '.join(waiting)}, out of reach", max(left.values()), is_told=True)
 
 
 def _winner(view: DispatchView) -> str:

@@ -56,6 +56,8 @@ class Nothing(Step):
 
     why: str
     again_after: float | None = None
+    is_told: bool = False
+    """Whether the one who waits should know why."""
 
 
 @dataclass(frozen=True, slots=True)
