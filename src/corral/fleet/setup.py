@@ -11,7 +11,7 @@ import json
 
 from corral.client.sync import SyncClient
 from corral.core.errors import AlreadyExists, NotFound
-from corral.core.meta import Obj, annotations_of, spec_of
+from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of
 from corral.core.quantity import Quantity
 from corral.core.resource import Resource
 from corral.fleet.config import HUB, MANAGER, WORKER, ClusterSpec, FleetSpec
@@ -129,6 +129,12 @@ def _follow_nodes(client: SyncClient, metadata: Obj, spec: Obj) -> None:
 
 def _create(client: SyncClient, resource: Resource, obj: Obj) -> bool:
     """Create unless it exists: what a user changed since is theirs."""
+    try:
+        # A fleet that comes back has it, and a question costs its clusters less than an object to look through.
+        client.get(resource, name_of(obj), namespace_of(obj))
+        return False
+    except NotFound:
+        pass
     try:
         client.create(resource, obj)
     except AlreadyExists:
