@@ -12,7 +12,7 @@ from tests.published import published
 
 from corral.core.errors import ApiError, Forbidden, Invalid, NotFound
 from corral.core.meta import Obj
-from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS
+from corral.kinds.core import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from corral.kinds.jobset import JOB_SETS
 from corral.kinds.rbac import ROLE_BINDINGS, ROLES
 from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
@@ -163,6 +163,19 @@ def test_mpi_launcher_and_nodes() -> None:
         assert env["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
         assert env["OMPI_MCA_orte_set_default_slots"] == "3"
         assert job_set["spec"]["replicatedJobs"][1]["template"]["spec"]["parallelism"] == 2
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_mpi_hosts_that_do_not_fit_into_a_config_map_are_said_to() -> None:
+    async def script(stage: Stage) -> None:
+        jobs = (step("launcher", "node", "trainer"), step("node", "node"))
+        await stage.create(CLUSTER_TRAINING_RUNTIMES, runtime({"mpi": {}}, *jobs))
+        await stage.create(TRAIN_JOBS, train_job(trainer={"numNodes": 2**31 - 1}))
+        await stage.pass_time(1)
+        said = [event for event in (await stage.client.list(EVENTS, "default")).items if "Too long" in event["message"]]
+        assert said[0]["reason"] == "TrainJobResourcesCreationFailed"
+        assert await stage.names(JOB_SETS) == []
 
     play(controllers, script, plugins=plugins)
 

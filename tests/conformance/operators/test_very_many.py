@@ -17,7 +17,7 @@ from corral.kinds.apps import STATEFUL_SETS
 from corral.kinds.batch import JOBS
 from corral.kinds.core import EVENTS, PODS, SERVICES
 from corral.kinds.jobset import JOB_SETS
-from corral.kinds.kubeflow import PYTORCH_JOBS, TF_JOBS
+from corral.kinds.kubeflow import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
 from corral.kinds.lws import LEADER_WORKER_SETS
 from corral.kinds.mpi import MPI_JOBS
 from corral.operators.admission import operator_plugins
@@ -100,6 +100,8 @@ GROWING = [
     pytest.param(
         PYTORCH_JOBS, training("pytorchReplicaSpecs", "pytorch", Master=1, Worker=MANY), PODS, id="PyTorchJob"
     ),
+    pytest.param(PADDLE_JOBS, training("paddleReplicaSpecs", "paddle", Worker=MANY), PODS, id="PaddleJob"),
+    pytest.param(JAX_JOBS, training("jaxReplicaSpecs", "jax", Worker=MANY), PODS, id="JAXJob"),
     pytest.param(LEADER_WORKER_SETS, lws(), PODS, id="LeaderWorkerSet"),
     pytest.param(
         LEADER_WORKER_SETS,
@@ -143,12 +145,18 @@ def test_a_group_of_very_many_workers_grows_likewise() -> None:
     played(script)
 
 
-def test_a_job_whose_pods_could_not_be_told_of_each_other_fails_and_says_so() -> None:
+@pytest.mark.parametrize(
+    ("resource", "body"),
+    [
+        pytest.param(TF_JOBS, training("tfReplicaSpecs", "tensorflow", Worker=MANY), id="TFJob"),
+        pytest.param(XGBOOST_JOBS, training("xgbReplicaSpecs", "xgboost", Master=1, Worker=MANY), id="XGBoostJob"),
+    ],
+)
+def test_a_job_whose_pods_could_not_be_told_of_each_other_fails_and_says_so(resource: Resource, body: Obj) -> None:
     async def script(stage: Stage) -> None:
-        body = training("tfReplicaSpecs", "tensorflow", Worker=MANY)
-        await stage.create(TF_JOBS, {**body, "metadata": {"name": "many"}})
+        await stage.create(resource, {**body, "metadata": {"name": "many"}})
         await stage.pass_time(5)
-        failed = conditions.find(await stage.get(TF_JOBS, "many"), "Failed")
+        failed = conditions.find(await stage.get(resource, "many"), "Failed")
         assert failed is not None
         assert "addresses of all its replicas" in failed["message"]
         assert await stage.names(PODS) == []

@@ -19,13 +19,14 @@ def hostfile(training: Training, agent: str) -> Obj:
     """The ConfigMap with the hosts, in the form the MPI implementation reads, and the agent."""
     name = training.name
     # More names than a ConfigMap holds are refused there, and so many are enough to find out.
-    count = min(_nodes(training), MAX_DATA // len(name))
+    count = min(_nodes(training), MAX_DATA // len(f"{name}-node-0-0.{name}") + 1)
     hosts = [f"{name}-node-0-{index}.{name}" for index in range(count)]
     if training.policy_settings.get("runLauncherAsNode"):
         hosts.insert(0, f"{name}-launcher-0-0.{name}")
     by_colon = training.policy_settings.get("mpiImplementation") in ("Intel", "MPICH")
     form = "{host}:{slots}\n" if by_colon else "{host} slots={slots}\n"
-    lines = [form.format(host=host, slots=_slots(training)) for host in hosts]
+    slots = _slots(training)
+    lines = [form.format(host=host, slots=slots) for host in hosts]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
