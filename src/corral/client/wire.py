@@ -227,9 +227,7 @@ class Exchange:
 
     async def read(self) -> bytes:
         """The whole body."""
-        while not self._over:
-            await self._news()
-        return self._taken()
+        return b"".join([data async for data in self.chunks()])
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes."""

@@ -147,3 +147,16 @@ async def test_line_breaks_cannot_smuggle_headers() -> None:
     wire = Wire("http://127.0.0.1:1", None)
     with pytest.raises(ValueError, match="line breaks"):
         wire.request("GET", "/a\r\nX: y", {})
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_an_answer_larger_than_what_is_held_at_once_is_read_to_its_end(is_chunked: bool) -> None:
+    body = bytes(range(256)) * 20_000
+    framed = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    known = b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    answer = b"HTTP/1.1 200 OK\r\n" + (framed if is_chunked else known)
+    async with scripted(answer, LENGTH) as (wire, script):
+        until = asyncio.get_running_loop().time() + 30
+        assert await read(wire, until=until) == (200, body)
+        assert await read(wire) == (200, b"hello")
+        assert script.connections == 1
