@@ -93,7 +93,7 @@ class Runs:
         if kept is not None and not remote.is_itself:
             await kept.keep(remote, key, subject.jobs)
         await remove(remote, key, self._context.settings.origin, subject.adapter, subject.job_key)
-        self._context.whereabouts.gone(key, remote.name)
+        self._context.whereabouts.forget(key)
 
     async def sync_status(self, subject: Subject, cluster: str) -> Result | None:
         return None if await self.sync(subject, cluster) else Result(DEFERRED_S)

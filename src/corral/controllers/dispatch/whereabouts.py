@@ -29,11 +29,10 @@ class Whereabouts:
 
     def gone(self, key: Key, cluster: str) -> None:
         """The job is not on this worker any more."""
-        if cluster in self._known.get(key, {}):
-            self._known[key][cluster] = False
+        self._known.setdefault(key, {})[cluster] = False
 
     def forget(self, key: Key) -> None:
-        """The Workload is gone: only workers out of reach, which still have to be told, are remembered."""
+        """The Workload is gone or has ended: only workers out of reach, which still have to be told, are remembered."""
         left = {name: True for name, may_be in self._known.pop(key, {}).items() if may_be and self._is_away(name)}
         if left:
             self._known[key] = left

@@ -268,7 +268,7 @@ class DispatchWorkloads:
         whereabouts = self._context.whereabouts
         if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.vanished(key))):
             whereabouts.begin(key, remote.name)
-        elif not self._context.errands.is_busy(remote.name, key):
+        elif whereabouts.may_be(key, remote.name) and not self._context.errands.is_busy(remote.name, key):
             whereabouts.gone(key, remote.name)
         return whereabouts.may_be(key, remote.name)
 
