@@ -130,7 +130,6 @@ class MultiKueueClusters:
         known = self._remotes.get(name)
         if known is not None and known.fingerprint == fingerprint:
             return known
-        lost_since = known.lost_since if known is not None and not known.connected else None
         await self._drop(name)
         try:
             client = self._connect(access)
@@ -152,8 +151,8 @@ class MultiKueueClusters:
             renew_interval=self._settings.worker_lost_timeout / RENEWALS,
             is_itself=bool(suffix),
         )
-        if lost_since is not None:
-            remote.lost_since = lost_since
+        if known is not None:
+            remote.succeed(known)
         self._remotes.put(remote)
         return remote
 

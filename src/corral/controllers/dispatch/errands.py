@@ -125,9 +125,9 @@ class Errands:
         self._again(key, error is not None)
 
 
-async def unless_late(work: Awaitable[None]) -> None:
+async def unless_late(work: Callable[[], Awaitable[None]]) -> None:
     """Do it, or let it be done later: nothing waits for it."""
     try:
-        await work
+        await work()
     except Late:
         pass

@@ -104,7 +104,9 @@ async def remove(
     if not jobs and adapter is not None and job is not None:
         jobs = await _live_job(remote, adapter.resource, job)
     own = [(resource, obj) for resource, obj in jobs if is_ours(obj, origin) and not is_shared(remote, obj, key)]
-    pods = LivePods(remote, origin, [*own, *remote.vanished(key)])
+    if stop_within:
+        remote.note_ending(key, own)
+    pods = LivePods(remote, origin, remote.ending(key))
     if stop_within:
         await pods.find()
     for resource, obj in own:
@@ -112,7 +114,7 @@ async def remove(
         await _delete(remote, resource, obj)
     await _remove_copy(remote, key, origin)
     await pods.ended(stop_within)
-    remote.forget_vanished(key)
+    remote.forget_ending(key)
 
 
 async def _remove_copy(remote: Remote, key: Key, origin: str) -> None:

@@ -187,7 +187,7 @@ class Nominations:
     async def _drop(self, subject: Subject, cluster: str) -> _Answer:
         remote = self._context.remotes.get(cluster)
         if remote is not None and remote.workload(key_of(subject.workload)) is not None:
-            await unless_late(self._runs.remove_from(subject, cluster))
+            await unless_late(partial(self._runs.remove_from, subject, cluster))
         return _Answer()
 
     async def _ask(self, subject: Subject, cluster: str) -> _Answer:

@@ -84,7 +84,7 @@ class Remote:
         self._wake, self._lost = wake, lost
         self._queues_changed = queues_changed
         self._deleted: set[str] = set()
-        self._vanished: dict[Key, list[tuple[Resource, Obj]]] = {}
+        self._ending: dict[Key, list[tuple[Resource, Obj]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.workloads = self._informer(WORKLOADS)
         self.jobs: dict[Resource, Informer] = {}
@@ -118,12 +118,24 @@ class Remote:
             if uid_of(obj) not in self._deleted
         ]
 
-    def vanished(self, workload: Key) -> list[tuple[Resource, Obj]]:
-        """Jobs of a Workload that somebody else has deleted on the worker; their pods may not have ended yet."""
-        return self._vanished.get(workload, [])
+    def ending(self, workload: Key) -> list[tuple[Resource, Obj]]:
+        """Jobs of a Workload that were deleted on the worker, by us or by others, and whose pods may still run."""
+        return self._ending.get(workload, [])
 
-    def forget_vanished(self, workload: Key) -> None:
-        self._vanished.pop(workload, None)
+    def note_ending(self, workload: Key, jobs: Iterable[tuple[Resource, Obj]]) -> None:
+        held = self._ending.get(workload, [])
+        known = {uid_of(job) for _, job in held}
+        if added := [entry for entry in jobs if uid_of(entry[1]) not in known]:
+            self._ending[workload] = [*held, *added]
+
+    def forget_ending(self, workload: Key) -> None:
+        self._ending.pop(workload, None)
+
+    def succeed(self, former: Remote) -> None:
+        """Take over what is known of the worker from a connection with other credentials."""
+        self._ending = former._ending
+        if not former.connected:
+            self.lost_since = former.lost_since
 
     def jobs_by_workload(self) -> list[str]:
         """The Workloads, as `namespace/name`, that our jobs on the worker belong to."""
@@ -200,7 +212,6 @@ class Remote:
 
     def _start(self, probe_interval: float, probe_timeout: float) -> None:
         self._deleted.clear()
-        self._vanished.clear()
         self.workloads = self._informer(WORKLOADS)
         self.workloads.on_change(self._workload_changed)
         self.workloads.on_error(self._failed)
@@ -254,7 +265,7 @@ class Remote:
             self._deleted.discard(uid_of(obj))
         for key in _workload_keys(obj):
             if has_vanished:
-                self._vanished.setdefault(key, []).append((resource, obj))
+                self.note_ending(key, [(resource, obj)])
             self._wake(key, is_progress)
 
     def _failed(self, error: ApiError) -> None:

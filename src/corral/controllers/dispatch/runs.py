@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from corral.controllers.dispatch.context import Context, Subject
@@ -40,14 +40,14 @@ class Runs:
         holding = [
             remote
             for remote in self._context.remotes.connected()
-            if remote.workloads.get(key) is not None or remote.jobs_of(key) or remote.vanished(key)
+            if remote.workloads.get(key) is not None or remote.jobs_of(key) or remote.ending(key)
         ]
 
-        def removed_from(remote: Remote) -> Awaitable[None]:
+        async def removed_from(remote: Remote) -> None:
             work = partial(self._stop, remote, key)
-            return self._context.errands.run(remote.name, key, work, stops=self._may_run(remote, key))
+            await self._context.errands.run(remote.name, key, work, stops=self._may_run(remote, key))
 
-        await together(unless_late(removed_from(remote)) for remote in holding)
+        await together(unless_late(partial(removed_from, remote)) for remote in holding)
         self._context.whereabouts.forget(key)
 
     async def leave(self, remote: Remote) -> None:
@@ -65,7 +65,8 @@ class Runs:
                 await errands.settled(remote.name, key)
 
     def _may_run(self, remote: Remote, key: Key) -> bool:
-        return bool(remote.jobs_of(key)) or self._context.whereabouts.may_be(key, remote.name)
+        is_there = remote.jobs_of(key) or remote.ending(key)
+        return bool(is_there) or self._context.whereabouts.may_be(key, remote.name)
 
     async def _stop(self, remote: Remote, key: Key, adapter: JobAdapter | None = None, job: Key | None = None) -> None:
         """Remove a job that may run elsewhere next, and see that it does not run here any more."""
@@ -76,7 +77,7 @@ class Runs:
 
     async def clean_up(self, subject: Subject, clusters: Sequence[str]) -> None:
         """Remove copies and jobs from workers; those that are slow are done with later."""
-        await together(unless_late(self.remove_from(subject, name)) for name in clusters)
+        await together(unless_late(partial(self.remove_from, subject, name)) for name in clusters)
 
     async def remove_from(self, subject: Subject, cluster: str) -> None:
         remote = self._context.remotes.get(cluster)

@@ -266,7 +266,7 @@ class DispatchWorkloads:
     def _has_job(self, remote: Remote, key: Key) -> bool:
         """Whether our job is on a worker, or may be there at the end of what is being done."""
         whereabouts = self._context.whereabouts
-        if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.vanished(key))):
+        if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.ending(key))):
             whereabouts.begin(key, remote.name)
         elif whereabouts.may_be(key, remote.name) and not self._context.errands.is_busy(remote.name, key):
             whereabouts.gone(key, remote.name)
