@@ -201,7 +201,8 @@ class DispatchWorkloads:
                 return Result(again) if again is not None else None
             case model.CleanUp(clusters, again):
                 await runs.clean_up(subject, clusters)
-                return Result(again) if again else None
+                is_late = any(self._context.errands.is_busy(name, key_of(subject.workload)) for name in clusters)
+                return None if again is None or is_late else Result(again)
             case model.Finish(cluster, condition):
                 return await self._on(cluster, subject, runs.finish, condition)
             case model.SendBack():
