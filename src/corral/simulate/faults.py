@@ -19,7 +19,7 @@ from corral.core.meta import Obj, key_of, labels_of, name_of, namespace_of, spec
 from corral.core.quantity import milli
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS, SECRETS
-from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CONFIGS, WORKLOADS, names
+from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
@@ -71,6 +71,8 @@ HAND_FAULTS = (
     "local load",
 )
 KINDS = (*LINK_FAULTS, *WORKER_FAULTS, *MANAGER_FAULTS, *HAND_FAULTS)
+MEMBERSHIP_FAULTS = ("remove the worker", "delete the cluster")
+"""An operator removes a worker as `corral clusters remove` does, or deletes its MultiKueueCluster alone; both come back."""
 
 
 def plan_faults(random: Random, workers: list[str], count: int, kinds: tuple[str, ...] = KINDS) -> list[Fault]:
@@ -216,6 +218,8 @@ class _Run:
             "rotate credentials": self._rotate,
             "deactivate": self._deactivate,
             "take out of the config": self._take_out,
+            "remove the worker": self._remove,
+            "delete the cluster": self._remove,
             "local load": self._load,
         }
         await actions[fault.kind](fault)
@@ -286,10 +290,30 @@ class _Run:
     async def _take_out(self, fault: Fault) -> None:
         """Somebody takes a worker out of the config and puts it back later."""
         for clusters in ([name for name in self.workers if name != fault.cluster], self.workers):
-            await self.manager_back.wait()
-            patch = {"spec": {"clusters": clusters}}
-            await self.fleet.manager.client.patch(MULTI_KUEUE_CONFIGS, CONFIG, "", patch)
+            await self._configure(clusters)
             await asyncio.sleep(fault.seconds)
+
+    async def _configure(self, clusters: list[str]) -> None:
+        await self.manager_back.wait()
+        await self.fleet.manager.client.patch(MULTI_KUEUE_CONFIGS, CONFIG, "", {"spec": {"clusters": clusters}})
+
+    async def _remove(self, fault: Fault) -> None:
+        """Somebody removes a worker and adds it again later."""
+        name = fault.cluster
+        is_orderly = fault.kind == "remove the worker"
+        try:
+            if is_orderly:
+                await self._configure([worker for worker in self.workers if worker != name])
+            await self.manager_back.wait()
+            await self.fleet.manager.client.delete(MULTI_KUEUE_CLUSTERS, name)
+            await self.fleet.manager.client.delete(SECRETS, f"{name}-secret", "kueue-system")
+        except NotFound:
+            return  # it is removed already
+        await asyncio.sleep(fault.seconds)
+        await self.manager_back.wait()
+        await self.fleet.introduce_worker(name)
+        if is_orderly:
+            await self._configure(self.workers)
 
     async def _load(self, fault: Fault) -> None:
         """A worker's own users want the same quota at the same moment."""

@@ -14,7 +14,7 @@ from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS, SECRETS
 from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 from corral.simulate.cluster import SimulatedCluster
-from corral.simulate.faults import KINDS, run_with_faults
+from corral.simulate.faults import KINDS, MEMBERSHIP_FAULTS, run_with_faults
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
 
 CHUNK = 5
@@ -47,6 +47,13 @@ def test_jobs_survive_many_random_faults(first: int) -> None:
 def test_with_fencing_no_job_ever_runs_twice(first: int) -> None:
     for seed in range(first, first + CHUNK):
         story = run_with_faults(seed, kinds=FENCED, configuration={"corral": {"fencing": True}})
+        assert not story.broken, str(story)
+
+
+@pytest.mark.parametrize("first", range(0, 10, CHUNK))
+def test_jobs_survive_workers_that_are_removed_and_added_again(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        story = run_with_faults(seed, kinds=(*MEMBERSHIP_FAULTS, *MEMBERSHIP_FAULTS, *KINDS))
         assert not story.broken, str(story)
 
 

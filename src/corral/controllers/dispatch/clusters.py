@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.resource import Resource
+from corral.core.timestamps import parse_time
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
@@ -115,7 +117,7 @@ class MultiKueueClusters:
             if not problem.wait:
                 raise
             return Result(REREAD_S) if is_path(cluster) else None
-        remote = await self._remote(key.name, text, access, annotations_of(cluster).get(ITSELF, ""))
+        remote = await self._remote(cluster, text, access)
         if remote.connected:
             await self._report(cluster, True, "Active", "Connected")
             return Result(REREAD_S) if is_path(cluster) else None
@@ -124,8 +126,9 @@ class MultiKueueClusters:
             return Result(left)
         return await self._try(cluster, remote)
 
-    async def _remote(self, name: str, text: bytes, access: Access, suffix: str) -> Remote:
+    async def _remote(self, cluster: Obj, text: bytes, access: Access) -> Remote:
         """The worker behind this kubeconfig; a changed one replaces the old connection."""
+        name, suffix = name_of(cluster), annotations_of(cluster).get(ITSELF, "")
         fingerprint = hashlib.sha256(text + suffix.encode()).digest()
         known = self._remotes.get(name)
         if known is not None and known.fingerprint == fingerprint:
@@ -153,6 +156,8 @@ class MultiKueueClusters:
         )
         if known is not None:
             remote.succeed(known)
+        else:
+            remote.lost_since = min(remote.lost_since, _inactive_since(cluster))
         self._remotes.put(remote)
         return remote
 
@@ -224,6 +229,13 @@ class MultiKueueClusters:
             subresource="status",
             manager="kueue",
         )
+
+
+def _inactive_since(cluster: Obj) -> float:
+    """Since when a worker was out of reach when this manager started; never, if it was not."""
+    entry = conditions.find(cluster, names.ACTIVE) or {}
+    since = entry.get("lastTransitionTime") if entry.get("status") == "False" else None
+    return parse_time(str(since)) if since else math.inf
 
 
 def _failure(error: ApiError) -> str:

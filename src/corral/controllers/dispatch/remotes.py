@@ -122,6 +122,10 @@ class Remote:
         """Jobs of a Workload that were deleted on the worker, by us or by others, and whose pods may still run."""
         return self._ending.get(workload, [])
 
+    def all_ending(self) -> list[Key]:
+        """The Workloads with such jobs."""
+        return list(self._ending)
+
     def note_ending(self, workload: Key, jobs: Iterable[tuple[Resource, Obj]]) -> None:
         held = self._ending.get(workload, [])
         known = {uid_of(job) for _, job in held}

@@ -52,7 +52,8 @@ class Runs:
 
     async def leave(self, remote: Remote) -> None:
         """Nothing of ours stays on a worker."""
-        keys = {*self._context.errands.busy_on(remote.name), *(key_of(copy) for copy in remote.workloads.list())}
+        keys = {*self._context.errands.busy_on(remote.name), *remote.all_ending()}
+        keys.update(key_of(copy) for copy in remote.workloads.list())
         keys.update(Key.parse(value) for value in remote.jobs_by_workload())
         await together(self._leave(remote, key) for key in sorted(keys))
 
