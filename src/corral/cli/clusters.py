@@ -32,6 +32,7 @@ def clusters() -> None:
 @click.option("--server", default="", help="Address the manager reaches the worker at, if not the kubeconfig's.")
 @click.option("--config", "config_name", default="multikueue", help="MultiKueueConfig to add it to.")
 @click.option("--with-dependencies", is_flag=True, help="Also allow copying ConfigMaps, Secrets and runtimes.")
+@click.option("--itself", is_flag=True, help="It is the manager: what it sends to itself gets -NAME to its name.")
 @cluster_options
 def add(
     name: str,
@@ -40,6 +41,7 @@ def add(
     server: str,
     config_name: str,
     with_dependencies: bool,
+    itself: bool,
     namespace: str,
     context: str,
     kubeconfig_path: Path | None,
@@ -50,11 +52,12 @@ def add(
     corral clusters add west --worker-context west-admin
     """
     manager = client_of(kubeconfig_path, context)
-    worker = client_of(worker_kubeconfig or kubeconfig_path, worker_context or f"corral-{name}")
+    worker = manager
+    if not itself:
+        worker = client_of(worker_kubeconfig or kubeconfig_path, worker_context or f"corral-{name}")
     token = join.prepare_worker(worker, dependencies=with_dependencies)
-    join.register_worker(
-        manager, name, server or worker.access.server, worker.access.ca, token, namespace or join.NAMESPACE
-    )
+    reached_at, suffix = server or worker.access.server, f"-{name}" if itself else ""
+    join.register_worker(manager, name, reached_at, worker.access.ca, token, namespace or join.NAMESPACE, suffix)
     listed = join.add_to_config(manager, config_name, [name])
     click.echo(f"cluster {name} added; MultiKueueConfig {config_name} now has {', '.join(listed)}")
 

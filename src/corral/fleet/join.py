@@ -20,6 +20,7 @@ from corral.core.resource import Resource
 NAMESPACE = "kueue-system"
 ACCOUNT = "corral-dispatch"
 TOKEN_SECONDS = 365 * 86400
+ITSELF = "corral.dev/itself"
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -96,9 +97,11 @@ def prepare_worker(worker: SyncClient, *, dependencies: bool = False) -> str:
 
 
 def register_worker(
-    manager: SyncClient, name: str, server: str, ca: bytes, token: str, namespace: str = NAMESPACE
+    manager: SyncClient, name: str, server: str, ca: bytes, token: str, namespace: str = NAMESPACE, suffix: str = ""
 ) -> None:
-    """Tell the manager how to reach a worker: a Secret with a kubeconfig, and a MultiKueueCluster that names it."""
+    """Tell the manager how to reach a worker: a Secret with a kubeconfig, and a MultiKueueCluster that names it.
+
+    `suffix` is for the manager itself as a worker: what it sends to itself gets it to its name."""
     ensure_namespace(manager, namespace)
     secret = f"{name}-kubeconfig"
     document = yaml.safe_dump(kubeconfig.document_for(name, server, ca, token=token), sort_keys=False)
@@ -109,7 +112,8 @@ def register_worker(
     }
     manager.apply(SECRETS, body)
     source = {"kubeConfig": {"location": secret, "locationType": "Secret"}}
-    manager.apply(MULTI_KUEUE_CLUSTERS, {"metadata": {"name": name}, "spec": {"clusterSource": source}})
+    metadata: Obj = {"name": name, **({"annotations": {ITSELF: suffix}} if suffix else {})}
+    manager.apply(MULTI_KUEUE_CLUSTERS, {"metadata": metadata, "spec": {"clusterSource": source}})
 
 
 def add_to_config(manager: SyncClient, config: str, names: Sequence[str]) -> list[str]:

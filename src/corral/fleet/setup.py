@@ -31,6 +31,8 @@ ADMISSION_CHECKS = Resource("kueue.x-k8s.io", "v1beta2", "admissionchecks", "Adm
 
 FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE = "default-flavor", "cluster-queue", "user-queue"
 CHECK, CONFIG = "multikueue", "multikueue"
+ITS_OWN = "-here"
+"""What names end in that a manager which is a worker too sends to itself."""
 NODES_QUOTA = "corral.dev/quota-of-nodes"
 
 
@@ -47,6 +49,11 @@ def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
             token = prepare_worker(clients[worker.name], dependencies=True)
             access = clients[worker.name].access
             register_worker(clients[manager.name], worker.name, access.server, access.ca, token)
+        if others and WORKER in manager.roles:
+            own = clients[manager.name]
+            token = prepare_worker(own, dependencies=True)
+            register_worker(own, manager.name, own.access.server, own.access.ca, token, suffix=ITS_OWN)
+            others.append(manager)
         if others:
             add_to_config(clients[manager.name], CONFIG, [worker.name for worker in others])
         _dismiss(clients[manager.name], absent)
@@ -73,9 +80,10 @@ def _dismiss(manager: SyncClient, absent: set[str]) -> None:
 def _set_up_queues(fleet: FleetSpec, clients: dict[str, SyncClient]) -> None:
     workers = fleet.with_role(WORKER)
     for worker in workers:
-        _queues(clients[worker.name], capacity([worker]), dispatches=False)
+        is_manager = MANAGER in worker.roles and len(workers) > 1
+        _queues(clients[worker.name], capacity([worker]), dispatches=False, suffix=ITS_OWN if is_manager else "")
     for manager in fleet.with_role(MANAGER):
-        if WORKER in manager.roles:
+        if workers == [manager]:
             continue
         parameters = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": CONFIG}
         check: Obj = {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters}
@@ -95,9 +103,10 @@ def capacity(clusters: list[ClusterSpec]) -> dict[str, str]:
     return {resource: str(amount) for resource, amount in total.items()}
 
 
-def _queues(client: SyncClient, amounts: dict[str, str], *, dispatches: bool) -> None:
+def _queues(client: SyncClient, amounts: dict[str, str], *, dispatches: bool, suffix: str = "") -> None:
     if not amounts:
         return
+    cluster_queue, local_queue = CLUSTER_QUEUE + suffix, LOCAL_QUEUE + suffix
     resources = [{"name": resource, "nominalQuota": amount} for resource, amount in amounts.items()]
     spec: Obj = {
         "namespaceSelector": {},
@@ -106,16 +115,17 @@ def _queues(client: SyncClient, amounts: dict[str, str], *, dispatches: bool) ->
     if dispatches:
         spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": CHECK}]}
     _create(client, RESOURCE_FLAVORS, {"metadata": {"name": FLAVOR}, "spec": {}})
-    metadata = {"name": CLUSTER_QUEUE, "annotations": {NODES_QUOTA: json.dumps(amounts)}}
+    metadata = {"name": cluster_queue, "annotations": {NODES_QUOTA: json.dumps(amounts)}}
     if not _create(client, CLUSTER_QUEUES, {"metadata": metadata, "spec": spec}):
         _follow_nodes(client, metadata, spec)
-    queue = {"metadata": {"name": LOCAL_QUEUE, "namespace": "default"}, "spec": {"clusterQueue": CLUSTER_QUEUE}}
+    queue = {"metadata": {"name": local_queue, "namespace": "default"}, "spec": {"clusterQueue": cluster_queue}}
     _create(client, LOCAL_QUEUES, queue)
 
 
 def _follow_nodes(client: SyncClient, metadata: Obj, spec: Obj) -> None:
     """Bring the quota to what the nodes have now, where nobody changed it since it was set to what they had."""
-    held = client.get(CLUSTER_QUEUES, CLUSTER_QUEUE)
+    name = str(metadata["name"])
+    held = client.get(CLUSTER_QUEUES, name)
     before, groups = annotations_of(held).get(NODES_QUOTA), spec_of(held).get("resourceGroups") or []
     flavors = [flavor for group in groups for flavor in group.get("flavors") or []]
     quotas = {entry["name"]: str(entry["nominalQuota"]) for flavor in flavors for entry in flavor["resources"]}
@@ -124,7 +134,7 @@ def _follow_nodes(client: SyncClient, metadata: Obj, spec: Obj) -> None:
             "metadata": {"annotations": metadata["annotations"]},
             "spec": {"resourceGroups": spec["resourceGroups"]},
         }
-        client.patch(CLUSTER_QUEUES, CLUSTER_QUEUE, "", patch)
+        client.patch(CLUSTER_QUEUES, name, "", patch)
 
 
 def _create(client: SyncClient, resource: Resource, obj: Obj) -> bool:
