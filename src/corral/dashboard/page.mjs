@@ -86,9 +86,11 @@ export function page(state, filter, now) {
     jobsTable(state, filter, now)].flat();
 }
 
+const closer = () => el("button", { class: "link", "data-close": "" }, "close");
+
 export function jobPanel(title, told, log) {
   return [
-    el("button", { class: "link", "data-close": "" }, "close"), el("h2", {}, title), el("p", {}, el("strong", {}, told.headline)),
+    closer(), el("h2", {}, title), el("p", {}, el("strong", {}, told.headline)),
     told.advice ? el("p", { class: "advice" }, told.advice) : null, el("ul", {}, told.facts.map((fact) => el("li", {}, fact))),
     el("h2", {}, "Pods"), told.pods.length ? table(["Pod", "Phase", "Cluster", "Logs"], told.pods.map((pod) => [
       pod.name, pod.phase, pod.cluster || pod.node, el("td", {}, pod.containers.map((name) => el("button", { class: "link", "data-log": `${pod.name}/${name}` }, `${name} `)))])) : el("p", { class: "muted" }, "It has no pods now."),
@@ -144,7 +146,7 @@ function start() {
       state = await (await ask("/api/overview")).json();
       document.getElementById("server").textContent = state.server;
       draw();
-      await drawPanel();
+      await drawPanel().catch((error) => panel.replaceChildren(...[closer(), el("p", { class: "bad" }, error.message)].map(mount)));
       status.className = "";
       status.textContent = `as of ${new Date().toLocaleTimeString()}`;
     } catch (error) {
