@@ -176,6 +176,48 @@ def test_the_next_step_is(local: Obj, remotes: dict[str, RemoteView], expected: 
     assert step_of(local, **remotes) == expected
 
 
+def running(copy: Obj | None) -> RemoteView:
+    """A worker that has the job."""
+    return RemoteView(True, copy, has_job=True)
+
+
+def waits_for(*clusters: str, seconds: float) -> Nothing:
+    return Nothing(f"may be running on {', '.join(clusters)}, out of reach", seconds, is_told=True)
+
+
+LATER_COPY = workload("QuotaReserved", "Admitted", at=NOW)
+EARLIER_COPY = workload("QuotaReserved", "Admitted", at=NOW - 60)
+EVICTED = workload("QuotaReserved", "Evicted", check="Ready", clusterName="w1")
+GONE = SendBack("CopyGone", 'Admitting remote no longer exists, Previously: "Ready"')
+LOST = SendBack("WorkerLost", 'Admitting remote lost, Previously: "Ready"')
+
+TWICE: list[tuple[str, Obj, dict[str, RemoteView], dict[str, float], Step]] = [
+    ("the worker that has the job wins over one that admitted earlier", RESERVED, {"w1": up(EARLIER_COPY), "w2": running(LATER_COPY)}, {}, Run("w2", ("w1",))),
+    ("a job on a worker that does not admit it goes before another runs it", RESERVED, {"w1": up(LATER_COPY), "w2": running(workload())}, {}, CleanUp(("w2",), 0.0)),
+    ("a job without a copy goes before workers are asked", RESERVED, {"w1": up(), "w2": running(None)}, {}, CleanUp(("w2",), 0.0)),
+    ("a job beside the chosen worker goes, copy or not", READY, {"w1": running(ADMITTED_COPY), "w2": running(None)}, {}, CleanUp(("w2",), 0.0)),
+    ("nobody else runs it while a lost worker may", RESERVED, {"w1": up(LATER_COPY), "w2": away(NOW - 300)}, {"w2": NOW - 300}, waits_for("w2", seconds=600.0)),
+    ("nobody else is asked while a lost worker may run it", RESERVED, {"w1": up(), "w2": away(NOW - 300)}, {"w2": NOW - 300}, waits_for("w2", seconds=600.0)),
+    ("the last of several lost workers is waited for", RESERVED, {"w1": up()}, {"w2": NOW - 300, "w3": NOW}, waits_for("w2", "w3", seconds=900.0)),
+    ("a lost worker that is given up is not waited for", RESERVED, {"w1": up(LATER_COPY), "w2": away(0)}, {"w2": 0.0}, Run("w1", ())),
+    ("a worker that runs it goes on although another is lost", READY, {"w1": running(ADMITTED_COPY), "w2": away(NOW)}, {"w2": NOW}, Run("w1", ())),
+    ("an eviction is not over while a lost worker may run it", EVICTED, {"w1": away(NOW - 300)}, {"w1": NOW - 300}, waits_for("w1", seconds=600.0)),
+    ("an eviction ends when the worker is given up", EVICTED, {"w1": away(0)}, {"w1": 0.0}, Settle()),
+    ("its worker is described no more and may run it: wait", READY, {"w2": up()}, {"w1": NOW - 300}, Nothing("worker w1 cannot be reached; waiting for it", 600.0)),
+    ("its worker is described no more and given up: sent back", READY, {"w2": up()}, {"w1": 0.0}, LOST),
+    ("its worker was left empty and is described no more: sent back", READY, {"w2": up()}, {}, GONE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("local", "remotes", "lost", "expected"), [row[1:] for row in TWICE], ids=[row[0] for row in TWICE]
+)
+def test_a_job_does_not_run_twice(
+    local: Obj, remotes: dict[str, RemoteView], lost: dict[str, float], expected: Step
+) -> None:
+    assert next_step(DispatchView(local, "mk", remotes, NOW, LOST_TIMEOUT, away=lost)) == expected
+
+
 def test_a_copy_on_a_cluster_taken_out_of_the_config_is_removed() -> None:
     assert step_of(RESERVED, {"w9": ADMITTED_COPY}, w1=up()) == CleanUp(("w9",), 0.0)
 

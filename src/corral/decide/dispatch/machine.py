@@ -95,7 +95,9 @@ def _first_with(view: DispatchView, kind: str, *, with_job: bool = False) -> str
     found = [
         (_since(remote.workload, kind), remote.admitted_at, name)
         for name, remote in view.remotes.items()
-        if remote.workload is not None and conditions.is_true(remote.workload, kind) and remote.has_job >= with_job
+        if remote.workload is not None
+        and conditions.is_true(remote.workload, kind)
+        and (remote.has_job or not with_job)
     ]
     return min(found)[2] if found else ""
 
