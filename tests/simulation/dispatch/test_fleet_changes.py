@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from corral.core import conditions
-from corral.core.meta import Obj, labels_of, name_of, status_of
+from corral.core.meta import Obj, labels_of, name_of, status_of, uid_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
+from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
+from corral.store.stored import Event
 
 WORKERS = ("worker1", "worker2", "worker3", "worker4")
 JOB_LABEL = "batch.kubernetes.io/job-name"
@@ -22,7 +25,9 @@ JOB_LABEL = "batch.kubernetes.io/job-name"
 def job(number: int) -> Obj:
     container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
     template = {
-        "metadata": {"annotations": {"corral.dev/run-seconds": str(5 + number % 20)}},
+        "metadata": {
+            "annotations": {"corral.dev/run-seconds": str(5 + number % 20), "corral.dev/stop-seconds": "4"},
+        },
         "spec": {"restartPolicy": "Never", "containers": [container]},
     }
     metadata = {"name": f"j{number:03}", "namespace": "default", "labels": {names.QUEUE_NAME: "user-queue"}}
@@ -30,21 +35,25 @@ def job(number: int) -> Obj:
 
 
 class Watcher:
-    """Keeps looking for jobs that run on two clusters at once."""
+    """Sees every state of every pod, and which jobs ran on two clusters at once."""
 
     def __init__(self, fleet: SimulatedFleet) -> None:
-        self.fleet = fleet
+        self.running: dict[str, dict[str, str]] = {name: {} for name in fleet.workers}
         self.twice: list[str] = []
+        for name, worker in fleet.workers.items():
+            worker.store.observe(partial(self._changed, name))
 
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(1)
-            seen: dict[str, set[str]] = {}
-            for name, worker in self.fleet.workers.items():
-                for pod in (await worker.client.list(PODS)).items:
-                    if status_of(pod).get("phase") == "Running":
-                        seen.setdefault(labels_of(pod)[JOB_LABEL], set()).add(name)
-            self.twice += [f"{held} on {sorted(clusters)}" for held, clusters in seen.items() if len(clusters) > 1]
+    def _changed(self, cluster: str, event: Event) -> None:
+        pod = event.stored.obj
+        if event.stored.key.resource != PODS.group_resource:
+            return
+        held = self.running[cluster]
+        held.pop(uid_of(pod), None)
+        if event.type != "DELETED" and status_of(pod).get("phase") == "Running":
+            name = held[uid_of(pod)] = labels_of(pod)[JOB_LABEL]
+            where = [other for other, pods in self.running.items() if name in pods.values()]
+            if len(where) > 1:
+                self.twice.append(f"{name} on {where}")
 
 
 async def change_the_fleet(fleet: SimulatedFleet) -> None:
@@ -59,7 +68,6 @@ async def change_the_fleet(fleet: SimulatedFleet) -> None:
         await client.patch(SECRETS, "worker2-secret", "kueue-system", {"data": data})
     left = [name for name in WORKERS if name != "worker1"]
     await client.patch(MULTI_KUEUE_CONFIGS, "multikueue", "", {"spec": {"clusters": left}})
-    await asyncio.sleep(5)
     await client.delete(MULTI_KUEUE_CLUSTERS, "worker1")
     await client.delete(SECRETS, "worker1-secret", "kueue-system")
 
@@ -74,14 +82,14 @@ def test_workers_come_and_go_while_jobs_are_in_flight(dispatcher: str, count: in
     async def main() -> None:
         multikueue = {"workerLostTimeout": "60s", "gcInterval": "20s", "dispatcherName": dispatcher}
         configuration = {"integrations": {"frameworks": ["batch/job"]}, "multiKueue": multikueue}
-        async with SimulatedFleet(WORKERS, configuration=configuration, cpu="100") as fleet:
+        latency = partial(Random(7).uniform, 0.001, 0.1)
+        async with SimulatedFleet(WORKERS, configuration=configuration, cpu="100", latency=latency) as fleet:
             for name in WORKERS[:3]:
                 await fleet.introduce_worker(name)
             await fleet.introduce_config(WORKERS[:3])
             await fleet.set_up_queues(manager_cpu="200", worker_cpu="60")
             await asyncio.sleep(1)
             watcher = Watcher(fleet)
-            looking = asyncio.ensure_future(watcher.run())
             changing = asyncio.ensure_future(change_the_fleet(fleet))
             for number in range(count):
                 await fleet.manager.client.create(JOBS, job(number))
@@ -92,7 +100,6 @@ def test_workers_come_and_go_while_jobs_are_in_flight(dispatcher: str, count: in
                 if await all_ended(fleet, count):
                     break
             await asyncio.sleep(60)
-            looking.cancel()
             unfinished = [
                 (name_of(held), status_of(held))
                 for held in (await fleet.manager.client.list(JOBS)).items
