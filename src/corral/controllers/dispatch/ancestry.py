@@ -6,6 +6,8 @@ are is asked of its discovery, so a kind nobody here knows is no obstacle.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from corral.controllers.dispatch.remotes import Remote
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, controller_of, name_of, namespace_of, owner_references_of, uid_of
@@ -27,12 +29,15 @@ class Ancestry:
         self._roots: dict[str, Root | None] = {}
         self._resources: dict[str, dict[str, Resource]] = {}
 
-    async def pods_of(self, resource: Resource, job: Obj) -> list[Obj]:
-        """The pods that belong to a job, in the order of their names. Whose pods they are is remembered when it is gone."""
+    async def pods_of(
+        self, resource: Resource, job: Obj, *, or_else: Callable[[Obj], bool] = lambda pod: False
+    ) -> list[Obj]:
+        """The pods that belong to a job, in the order of their names. Whose pods they are is remembered when it is gone;
+        `or_else` is asked of those nobody knows."""
         self._roots.setdefault(uid_of(job), (resource, job))
         found = (await self._remote.client.list(PODS, namespace_of(job), labels=pod_selector(resource, job))).items
         roots = [(pod, await self.root(pod, PODS)) for pod in sorted(found, key=name_of)]
-        return [pod for pod, root in roots if root is not None and uid_of(root[1]) == uid_of(job)]
+        return [pod for pod, root in roots if (uid_of(root[1]) == uid_of(job) if root is not None else or_else(pod))]
 
     async def root(self, obj: Obj, resource: Resource, depth: int = 0) -> Root | None:
         """The topmost owner of an object that carries our origin label; None when nothing above it is ours."""

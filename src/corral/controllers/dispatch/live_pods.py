@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 
 from corral.controllers.dispatch.ancestry import Ancestry
-from corral.controllers.dispatch.remotes import Remote
+from corral.controllers.dispatch.remotes import ENDED, Remote, workload_of_pod
 from corral.core.errors import ConnectionFailed, Forbidden, NotFound
-from corral.core.meta import Obj, name_of, namespace_of, status_of, uid_of
+from corral.core.meta import Obj, is_deleting, name_of, namespace_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.kinds.core import PODS
 
@@ -20,14 +20,13 @@ log = logging.getLogger(__name__)
 
 FIRST_LOOK_S = 0.05
 MAX_LOOK_S = 2.0
-ENDED = ("Succeeded", "Failed")
 
 
 class LivePods:
     """What still runs of some jobs on a worker."""
 
-    def __init__(self, remote: Remote, origin: str, jobs: Sequence[tuple[Resource, Obj]]) -> None:
-        self._remote, self._jobs = remote, jobs
+    def __init__(self, remote: Remote, origin: str, workload: str, jobs: Sequence[tuple[Resource, Obj]]) -> None:
+        self._remote, self._workload, self._jobs = remote, workload, jobs
         self._ancestry = Ancestry(remote, origin)
         self._is_running = False
 
@@ -57,8 +56,12 @@ class LivePods:
     async def _runs(self, resource: Resource, job: Obj) -> bool:
         if resource == PODS:
             return await self._is_there(job)
-        pods = await self._ancestry.pods_of(resource, job)
+        pods = await self._ancestry.pods_of(resource, job, or_else=self._is_orphan)
         return any(status_of(pod).get("phase") not in ENDED for pod in pods)
+
+    def _is_orphan(self, pod: Obj) -> bool:
+        """Whether a pod stops that says whose it is when nobody else can: those between it and the job are gone."""
+        return is_deleting(pod) and workload_of_pod(pod) == self._workload
 
     async def _is_there(self, pod: Obj) -> bool:
         try:

@@ -106,7 +106,7 @@ async def remove(
     own = [(resource, obj) for resource, obj in jobs if is_ours(obj, origin) and not is_shared(remote, obj, key)]
     if stop_within:
         remote.note_ending(key, own)
-    pods = LivePods(remote, origin, remote.ending(key))
+    pods = LivePods(remote, origin, key.name, remote.ending(key))
     if stop_within:
         await pods.find()
     for resource, obj in own:

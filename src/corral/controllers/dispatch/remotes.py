@@ -13,7 +13,7 @@ from functools import partial
 
 from corral.client.protocol import Client
 from corral.core import conditions
-from corral.core.errors import ApiError, ConnectionFailed, NotFound, Timeout
+from corral.core.errors import ApiError, ConnectionFailed, Forbidden, NotFound, Timeout
 from corral.core.meta import (
     Key,
     Obj,
@@ -31,6 +31,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.jobs.adapter import prebuilt_workload
 from corral.jobs.components import component_workloads
+from corral.kinds.core import PODS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS, names
 from corral.runtime.clock import Clock
 from corral.runtime.informer import Informer
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 BY_WORKLOAD = "workload"
 FIRST_RECONNECT_S = 5.0
 MAX_RECONNECT_STEP = 7
+ENDED = ("Succeeded", "Failed")
+"""Phases of pods that do not run any more."""
 
 
 Wake = Callable[[Key, bool], None]
@@ -169,6 +172,7 @@ class Remote:
                 self._start(probe_interval, probe_timeout)
                 await self.workloads.synced()
                 await self._kinds_known()
+                await self._find_ending()
         except TimeoutError as error:
             await self.disconnect()
             raise Timeout(f"the watches of cluster {self.name} were not established within {timeout:.0f} s") from error
@@ -179,6 +183,16 @@ class Remote:
         if self._renew is not None:
             task = asyncio.get_running_loop().create_task(self._heartbeat(), name=f"{self.name} heartbeat")
             self._tasks.append(task)
+
+    async def _find_ending(self) -> None:
+        """Pods of dispatched jobs that are stopping: whoever deleted the job may have done so when nobody was looking."""
+        try:
+            pods = (await self.client.list(PODS, labels=f"{names.MULTIKUEUE_WORKER_POD}=true")).items
+        except (Forbidden, NotFound):
+            return
+        for pod in pods:
+            if is_deleting(pod) and status_of(pod).get("phase") not in ENDED:
+                self.note_ending(Key(namespace_of(pod), workload_of_pod(pod)), [(PODS, pod)])
 
     async def _heartbeat(self) -> None:
         """Tell the worker that we are there, as long as we believe that it is."""
@@ -336,6 +350,11 @@ class Remotes:
         for name in sorted(self._remotes):
             await self._remotes[name].close()
         self._remotes.clear()
+
+
+def workload_of_pod(pod: Obj) -> str:
+    """The Workload whose copy a pod on a worker runs for, as the worker says."""
+    return annotations_of(pod).get(names.WORKLOAD) or ""
 
 
 def is_news(old: Obj | None, new: Obj | None) -> bool:
