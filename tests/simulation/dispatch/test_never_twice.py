@@ -13,6 +13,7 @@ from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS, SECRETS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
+from corral.simulate.jobs import KINDS, SimulatedKind
 from corral.store.stored import Event
 
 LOST_S = 120
@@ -224,3 +225,38 @@ def test_a_job_whose_copy_is_deleted_by_hand_ends_before_it_starts_elsewhere() -
         assert seen.together == []
 
     run_on_fleet(script, CONFIGURATION)
+
+
+def test_a_restarted_manager_waits_for_pods_that_were_told_to_stop_before() -> None:
+    async def script(fleet: SimulatedFleet) -> None:
+        seen = Seen(fleet)
+        first = await started(fleet, seen)
+        (other,) = {*fleet.workers} - {first}
+        await fleet.manager.client.patch(MULTI_KUEUE_CONFIGS, "multikueue", "", {"spec": {"clusters": [other]}})
+        await asyncio.sleep(2)
+        assert not (await fleet.workers[first].client.list(JOBS)).items
+        await fleet.manager.crash()
+        await fleet.manager.start()
+        await asyncio.sleep(STOP_S - 7)
+        assert seen.where == [first]
+        await asyncio.sleep(STOP_S)
+        assert seen.where == [other] == [await cluster_of_the_workload(fleet)]
+        assert seen.together == []
+
+    run_on_fleet(script, CONFIGURATION)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.resource.kind for kind in KINDS])
+def test_a_job_that_is_deleted_on_its_worker_ends_there_before_it_starts_elsewhere(kind: SimulatedKind) -> None:
+    async def script(fleet: SimulatedFleet) -> None:
+        seen = Seen(fleet)
+        await fleet.manager.client.create(kind.resource, kind.make("a", 1, 100_000))
+        await asyncio.sleep(5)
+        (first,) = seen.where
+        await fleet.workers[first].client.delete(kind.resource, "a", "default", propagation="Background")
+        await asyncio.sleep(LOST_S)
+        assert seen.where == [await cluster_of_the_workload(fleet)]
+        assert seen.together == []
+
+    frameworks = {"integrations": {"frameworks": [entry.framework for entry in KINDS]}}
+    run_on_fleet(script, {**CONFIGURATION, **frameworks})
