@@ -150,6 +150,8 @@ class _Run:
         self.apart_since: dict[str, float] = {}
         self.given_up: dict[str, float] = {}
         """When each worker was last out of the manager's reach for long enough to be given up."""
+        self.unfenced: dict[str, float] = {}
+        """When each worker last came back after its control plane was down for so long that it was given up."""
         self.running: dict[str, dict[str, str]] = {}
         """On each worker, the pods that run, by uid, and the jobs they belong to."""
         self.bystanders: dict[str, str] = {}
@@ -239,6 +241,8 @@ class _Run:
             await make_queue(worker, "4")
             self._watch_pods(name)
         self.fleet.down.discard(name)
+        if fault.seconds >= LOST_S - LOOK_S:
+            self.unfenced[name] = self._now()
 
     async def _crash_manager(self, fault: Fault) -> None:
         if not self.manager_up:
@@ -399,10 +403,17 @@ class _Run:
             running.pop(uid_of(pod), None)
         elif job in self.jobs and uid_of(pod) not in running:
             running[uid_of(pod)] = job
-            up = {name: held for name, held in self.running.items() if name not in self.fleet.down}
-            clusters = sorted(name for name, held in up.items() if job in held.values())
+            clusters = sorted(
+                name for name, held in self.running.items() if job in held.values() and self._counts(name)
+            )
             if len(clusters) > 1 and (self.fencing or not self._in_window(clusters)):
                 self.story.breach(f"job {job} runs on {clusters} at once")
+
+    def _counts(self, cluster: str) -> bool:
+        """Whether what runs on a worker is in anybody's hands. Nothing can stop pods while its control plane is down; with
+        fencing it does so as soon as it is back."""
+        is_back = not self.fencing or self._now() - self.unfenced.get(cluster, -1e9) > GRACE_S
+        return cluster not in self.fleet.down and is_back
 
     def _in_window(self, clusters: list[str]) -> bool:
         """Whether all but one of these workers are given up, or just came back from it."""
