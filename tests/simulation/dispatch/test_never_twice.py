@@ -134,22 +134,6 @@ def test_a_manager_that_crashes_while_the_job_is_made_waits_for_the_worker_it_as
     run_on_fleet(script, CONFIGURATION)
 
 
-def test_a_worker_that_was_lost_before_the_manager_started_is_given_up_as_if_it_had_not() -> None:
-    async def script(fleet: SimulatedFleet) -> None:
-        seen = Seen(fleet)
-        first = await started(fleet, seen)
-        fleet.links[first].set(cut=True)
-        await asyncio.sleep(LOST_S - 30)
-        await fleet.manager.crash()
-        await fleet.manager.start()
-        await asyncio.sleep(20)
-        assert await cluster_of_the_workload(fleet) == first
-        await asyncio.sleep(30)
-        assert await cluster_of_the_workload(fleet) not in ("", first)
-
-    run_on_fleet(script, CONFIGURATION)
-
-
 def test_credentials_that_change_while_the_job_is_made_do_not_start_it_again() -> None:
     async def script(fleet: SimulatedFleet) -> None:
         seen, made, changed = Seen(fleet), [], asyncio.Event()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +36,6 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.resource import Resource
-from corral.core.timestamps import parse_time
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
 
@@ -156,8 +154,6 @@ class MultiKueueClusters:
         )
         if known is not None:
             remote.succeed(known)
-        else:
-            remote.lost_since = min(remote.lost_since, _inactive_since(cluster))
         self._remotes.put(remote)
         return remote
 
@@ -229,13 +225,6 @@ class MultiKueueClusters:
             subresource="status",
             manager="kueue",
         )
-
-
-def _inactive_since(cluster: Obj) -> float:
-    """Since when a worker was out of reach when this manager started; never, if it was not."""
-    entry = conditions.find(cluster, names.ACTIVE) or {}
-    since = entry.get("lastTransitionTime") if entry.get("status") == "False" else None
-    return parse_time(str(since)) if since else math.inf
 
 
 def _failure(error: ApiError) -> str:
