@@ -151,7 +151,7 @@ class _Run:
         self.given_up: dict[str, float] = {}
         """When each worker was last out of the manager's reach for long enough to be given up."""
         self.unfenced: dict[str, float] = {}
-        """When each worker last came back after its control plane was down for so long that it was given up."""
+        """When each worker last came back after its control plane was down."""
         self.running: dict[str, dict[str, str]] = {}
         """On each worker, the pods that run, by uid, and the jobs they belong to."""
         self.bystanders: dict[str, str] = {}
@@ -241,8 +241,7 @@ class _Run:
             await make_queue(worker, "4")
             self._watch_pods(name)
         self.fleet.down.discard(name)
-        if fault.seconds >= LOST_S - LOOK_S:
-            self.unfenced[name] = self._now()
+        self.unfenced[name] = self._now()
 
     async def _crash_manager(self, fault: Fault) -> None:
         if not self.manager_up:

@@ -220,6 +220,7 @@ class DispatchWorkloads:
                     return None
                 if not self._is_on(subject, cluster) and (wait := await self._nominations.fence(subject)) is not None:
                     return wait
+                self._context.whereabouts.begin(key_of(subject.workload), cluster)
                 return await self._on(cluster, subject, runs.run, drop)
             case _:
                 if self._is_stopped(subject):
