@@ -43,6 +43,10 @@ async def sync_job(
     """
     key = key_of(job)
     found = await _read(remote, adapter.resource, key) if live else remote.job(adapter.resource, key)
+    if found is None and live:
+        found = _last_seen(remote, adapter.resource, key, workload)
+        if found is None:
+            return True  # it has ended and is gone: nothing is left to copy
     if found is None:
         found = await _create_job(remote, adapter, job, workload, origin)
     if not is_ours(found, origin):
@@ -52,6 +56,12 @@ async def sync_job(
         return job.get("status") == found.get("status") or conditions.is_true(job, DISPATCHED)
     await client.update(adapter.resource, updated, subresource="status", manager=names.QUEUEING_MANAGER)
     return True
+
+
+def _last_seen(remote: Remote, resource: Resource, key: Key, workload: str) -> Obj | None:
+    """A job that has ended and was deleted on the worker, as it was last."""
+    gone = [job for kind, job in remote.ending(Key(key.namespace, workload)) if kind == resource and key_of(job) == key]
+    return gone[-1] if gone else remote.job(resource, key)
 
 
 async def _read(remote: Remote, resource: Resource, key: Key) -> Obj | None:
