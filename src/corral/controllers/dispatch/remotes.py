@@ -191,8 +191,9 @@ class Remote:
         except (Forbidden, NotFound):
             return
         for pod in pods:
-            if is_deleting(pod) and status_of(pod).get("phase") not in ENDED:
-                self.note_ending(Key(namespace_of(pod), workload_of_pod(pod)), [(PODS, pod)])
+            workload = workload_of_pod(pod)
+            if workload and is_deleting(pod) and status_of(pod).get("phase") not in ENDED:
+                self.note_ending(Key(namespace_of(pod), workload), [(PODS, pod)])
 
     async def _heartbeat(self) -> None:
         """Tell the worker that we are there, as long as we believe that it is."""
