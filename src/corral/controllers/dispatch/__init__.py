@@ -53,7 +53,11 @@ def set_up_dispatch(
             follower(cluster)
 
     told = Followers(
-        workloads.wake, workloads.cluster_connected, workloads.leave, queues_changed if followers else None
+        workloads.wake,
+        workloads.cluster_connected,
+        workloads.leave,
+        workloads.cluster_left,
+        queues_changed if followers else None,
     )
     MultiKueueClusters(settings, remotes, connect, kinds, told, metrics).setup(manager)
     MultiKueueChecks().setup(manager)

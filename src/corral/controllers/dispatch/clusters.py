@@ -64,6 +64,8 @@ class Followers:
     """A MultiKueueCluster has become reachable."""
     leaving: Callable[[Remote], Awaitable[None]]
     """A worker is removed for good: the last moment to do anything there."""
+    left: Callable[[str], None]
+    """A MultiKueueCluster is gone, and so is the way to its worker."""
     queues_changed: Callable[[str], None] | None = None
 
 
@@ -102,6 +104,7 @@ class MultiKueueClusters:
         if cluster is None or is_deleting(cluster):
             await self._take_leave(key.name)
             await self._drop(key.name)
+            self._followers.left(key.name)
             self._metrics.gone(key.name)
             return None
         if is_path(cluster) and not self._settings.checks_paths and not self._is_connected(key.name):
@@ -151,6 +154,7 @@ class MultiKueueClusters:
             renew=self._renew if self._settings.fencing else None,
             renew_interval=self._settings.worker_lost_timeout / RENEWALS,
             is_itself=bool(suffix),
+            server=f"{access.server} {suffix}",
         )
         if known is not None:
             remote.succeed(known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from corral.controllers.dispatch.admission_checks import config_name
 from corral.controllers.dispatch.errands import Errands
@@ -14,6 +14,7 @@ from corral.controllers.dispatch.settings import DispatchSettings
 from corral.controllers.dispatch.whereabouts import Whereabouts
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
+from corral.decide.dispatch import nominate
 from corral.decide.dispatch.machine import check_state
 from corral.jobs import statuses
 from corral.jobs import workload as wl
@@ -63,9 +64,14 @@ class Context:
                 return str(state["name"])
         return ""
 
-    def clusters_of(self, check: str) -> list[str]:
+    def clusters_of(self, check: str, workload: Obj) -> list[str]:
+        """The workers a Workload may go to: each by one name, for by two it would be taken from one for the other."""
         config = self._config(check)
-        return list(spec_of(config).get("clusters") or []) if config else []
+        return self.distinct(spec_of(config).get("clusters") or [], workload) if config else []
+
+    def distinct(self, clusters: Sequence[str], workload: Obj) -> list[str]:
+        chosen = str(status_of(workload).get("clusterName") or "")
+        return self.remotes.distinct(clusters, chosen, nominate.nominated(workload))
 
     def has_config(self, check: str) -> bool:
         return self._config(check) is not None

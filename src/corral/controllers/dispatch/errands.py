@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from corral.core.meta import Key
 from corral.runtime.clock import Clock
@@ -30,10 +31,14 @@ class Late(Exception):
     """A worker has not answered yet; the Workload is looked at again when it has."""
 
 
-class _Errand(NamedTuple):
+@dataclass(slots=True)
+class _Errand:
     task: asyncio.Task[Any]
     since: float
     stops: bool
+    is_late: bool = False
+    is_missed: bool = False
+    """Whether somebody went on without it, and has to be told when it is done."""
 
 
 class Errands:
@@ -51,15 +56,16 @@ class Errands:
         """Do it, or raise `Late` and let it go on; `stops` when a job that may be running there ends by it."""
         here = self._running.setdefault(key, {})
         if cluster in here:
+            here[cluster].is_missed = True
             raise Late(cluster)
         task = asyncio.get_running_loop().create_task(work(), name=f"{cluster} {key}")
-        here[cluster] = _Errand(task, self._clock.now(), stops)
+        errand = here[cluster] = _Errand(task, self._clock.now(), stops)
+        task.add_done_callback(partial(self._done, cluster, key))
         await asyncio.wait({task}, timeout=0.0 if self._late.get(cluster) else PATIENCE_S)
         if not task.done():
             self._late[cluster] = self._late.get(cluster, 0) + 1
-            task.add_done_callback(partial(self._done_late, cluster, key))
+            errand.is_late = errand.is_missed = True
             raise Late(cluster)
-        self._done(cluster, key, task)
         return task.result()
 
     async def settled(self, cluster: str, key: Key) -> None:
@@ -105,7 +111,7 @@ class Errands:
 
     def _done(self, cluster: str, key: Key, task: asyncio.Task[Any]) -> None:
         here = self._running[key]
-        del here[cluster]
+        errand = here.pop(cluster)
         if not here:
             del self._running[key]
         if task.cancelled() or task.exception() is not None:
@@ -113,16 +119,13 @@ class Errands:
             failures[cluster] = failures.get(cluster, 0) + 1
         elif cluster in (failures := self._failures.get(key, {})):
             del failures[cluster]
-
-    def _done_late(self, cluster: str, key: Key, task: asyncio.Task[Any]) -> None:
-        self._late[cluster] -= 1
-        self._done(cluster, key, task)
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            log.info("late answer of a worker", extra={"cluster": cluster, "key": str(key), "error": str(error)})
-        self._again(key, error is not None)
+        if errand.is_late:
+            self._late[cluster] -= 1
+        if errand.is_missed and not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                log.info("late answer of a worker", extra={"cluster": cluster, "key": str(key), "error": str(error)})
+            self._again(key, error is not None)
 
 
 async def unless_late(work: Callable[[], Awaitable[None]]) -> None:

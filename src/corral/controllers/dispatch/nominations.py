@@ -117,7 +117,7 @@ class Nominations:
 
     def _others(self, subject: Subject, barred: Container[str]) -> list[str]:
         """Workers that could take the Workload and have not refused it."""
-        configured = self._context.clusters_of(subject.check)
+        configured = self._context.clusters_of(subject.check, subject.workload)
         return [name for name in configured if name not in barred and self._takes(name, subject.adapter.resource)]
 
     async def _hand_back(self, subject: Subject, message: str, waiting: str) -> None:
@@ -136,7 +136,7 @@ class Nominations:
     def _nomination(self, subject: Subject) -> Nomination:
         workload, settings = subject.workload, self._context.settings
         barred = self._context.refusals.barred(key_of(workload))
-        configured = [name for name in self._context.clusters_of(subject.check) if name not in barred]
+        configured = [name for name in self._context.clusters_of(subject.check, subject.workload) if name not in barred]
         usable = [name for name in configured if self._takes(name, subject.adapter.resource)]
         following = self._components.nomination(subject)
         if following is not None:
@@ -181,7 +181,7 @@ class Nominations:
         async def ask(name: str) -> None:
             answers[name] = await self._ask(subject, name) if name in wanted else await self._drop(subject, name)
 
-        await together(ask(name) for name in self._context.clusters_of(subject.check))
+        await together(ask(name) for name in self._context.clusters_of(subject.check, subject.workload))
         return answers
 
     async def _drop(self, subject: Subject, cluster: str) -> _Answer:

@@ -86,7 +86,7 @@ class QuotaAutomation:
     def _behind(self, name: str, workers: Iterable[str]) -> Iterator[Obj]:
         """The workers' ClusterQueues behind the LocalQueues that lead to a ClusterQueue of the manager, each once."""
         local = [key_of(queue) for queue in self._local_queues.list() if spec_of(queue).get("clusterQueue") == name]
-        for worker in workers:
+        for worker in self._remotes.distinct(list(workers)):
             remote = self._remotes.get(worker)
             if remote is None or not remote.connected or remote.local_queues is None or remote.cluster_queues is None:
                 continue

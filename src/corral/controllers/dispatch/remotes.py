@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from corral.client.protocol import Client
@@ -69,7 +69,10 @@ class Remote:
         renew: Callable[[Client], Awaitable[None]] | None = None,
         renew_interval: float = 0.0,
         is_itself: bool = False,
+        server: str = "",
     ) -> None:
+        self.server = server or name
+        """Which API server this is: several MultiKueueClusters may describe one, and show the same objects."""
         self.is_itself = is_itself
         """Whether this is the manager's own cluster, whose pods nobody has to show."""
         self._renew, self._renew_interval = renew, renew_interval
@@ -340,6 +343,24 @@ class Remotes:
 
     def pop(self, name: str) -> Remote | None:
         return self._remotes.pop(name, None)
+
+    def distinct(self, names: Sequence[str], chosen: str = "", asked: Collection[str] = ()) -> list[str]:
+        """These names without those of the same worker: the chosen one stays, or one in reach, asked before, or first."""
+        best: dict[str, str] = {}
+        for name in sorted(names, key=lambda name: (name != chosen, not self._is_connected(name), name not in asked)):
+            remote = self._remotes.get(name)
+            best.setdefault(remote.server if remote is not None else f"unknown {name}", name)
+        return [name for name in names if name in best.values()]
+
+    def twin(self, remote: Remote) -> Remote | None:
+        """The same worker in reach by another name."""
+        return next(
+            (other for other in self.connected() if other is not remote and other.server == remote.server), None
+        )
+
+    def _is_connected(self, name: str) -> bool:
+        remote = self._remotes.get(name)
+        return remote is not None and remote.connected
 
     def unreachable(self) -> list[Remote]:
         return [self._remotes[name] for name in sorted(self._remotes) if not self._remotes[name].connected]

@@ -51,11 +51,20 @@ class Runs:
         self._context.whereabouts.forget(key)
 
     async def leave(self, remote: Remote) -> None:
-        """Nothing of ours stays on a worker."""
+        """Nothing of ours stays on a worker, unless it is ours by another name too."""
+        if (twin := self._context.remotes.twin(remote)) is not None:
+            await self._hand_over(remote, twin)
+            return
         keys = {*self._context.errands.busy_on(remote.name), *remote.all_ending()}
         keys.update(key_of(copy) for copy in remote.workloads.list())
         keys.update(Key.parse(value) for value in remote.jobs_by_workload())
         await together(self._leave(remote, key) for key in sorted(keys))
+
+    async def _hand_over(self, remote: Remote, twin: Remote) -> None:
+        """What runs on a worker is known under the name that it keeps."""
+        for key in self._context.errands.busy_on(remote.name):
+            await self._context.errands.settled(remote.name, key)
+        self._context.whereabouts.moved(remote.name, twin.name)
 
     async def _leave(self, remote: Remote, key: Key) -> None:
         errands = self._context.errands

@@ -31,6 +31,16 @@ class Whereabouts:
         """The job is not on this worker any more."""
         self._known.setdefault(key, {})[cluster] = False
 
+    def moved(self, cluster: str, other: str) -> None:
+        """A worker goes by another name from now on."""
+        for known in self._known.values():
+            if known.pop(cluster, False):
+                known[other] = True
+
+    def known_on(self, cluster: str) -> list[Key]:
+        """The Workloads whose jobs are, or may be, or were on a worker."""
+        return [key for key, known in self._known.items() if cluster in known]
+
     def forget(self, key: Key) -> None:
         """The Workload is gone or has ended: only workers out of reach, which still have to be told, are remembered."""
         left = {name: True for name, may_be in self._known.pop(key, {}).items() if may_be and self._is_away(name)}

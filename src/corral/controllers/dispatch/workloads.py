@@ -6,7 +6,7 @@ manager's Workload, by the copies and jobs on the workers, or by a change of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -103,7 +103,15 @@ class DispatchWorkloads:
 
     def cluster_connected(self, cluster: Obj) -> None:
         """A worker can be reached from now on. Its condition says nothing new if it was active before this manager started."""
-        for key in self._of_cluster(cluster):
+        remote = self._context.remotes.get(name_of(cluster))
+        held = [key_of(copy) for copy in remote.workloads.list()] if remote is not None else []
+        for key in dict.fromkeys((*self._of_cluster(cluster), *held)):
+            self.wake(key)
+
+    def cluster_left(self, name: str) -> None:
+        """The way to a worker is gone. Who was woken when its description went may have looked before that."""
+        known = self._context.whereabouts.known_on(name)
+        for key in dict.fromkeys((*self._of_cluster({"metadata": {"name": name}}), *known)):
             self.wake(key)
 
     async def leave(self, remote: Remote) -> None:
@@ -255,15 +263,28 @@ class DispatchWorkloads:
             remotes[name] = model.RemoteView(
                 remote.connected, copy, remote.lost_since, seen, remote.connected and self._has_job(remote, key)
             )
-        strays = [
-            remote.name
-            for remote in self._context.remotes.connected()
-            if remote.name not in remotes and (remote.workload(key) is not None or self._has_job(remote, key))
-        ]
+        strays = self._strays(workload, remotes)
         settings, away = self._context.settings, self._context.whereabouts.away(workload)
         return model.DispatchView(
             workload, check, remotes, now, settings.worker_lost_timeout, strays, settings.keep_finished, away
         )
+
+    def _strays(self, workload: Obj, configured: Collection[str]) -> list[str]:
+        """Workers that hold something of a Workload which the config does not give it to.
+
+        A configured worker may be seen by a further name too: what it has is no stray, not even while the name that the
+        Workload has it by is out of reach.
+        """
+        key, chosen = key_of(workload), status_of(workload).get("clusterName")
+        given = [remote for name in configured if (remote := self._context.remotes.get(name)) is not None]
+        servers = {remote.server for remote in given if remote.connected or remote.name == chosen}
+        return [
+            remote.name
+            for remote in self._context.remotes.connected()
+            if remote.name not in configured
+            and remote.server not in servers
+            and (remote.workload(key) is not None or self._has_job(remote, key))
+        ]
 
     def _has_job(self, remote: Remote, key: Key) -> bool:
         """Whether our job is on a worker, or may be there at the end of what is being done."""
@@ -277,10 +298,10 @@ class DispatchWorkloads:
     def _clusters(self, workload: Obj, check: str) -> list[str]:
         """The workers a check is about; without a config, those the Workload is on: it stays where it is meanwhile."""
         if self._context.has_config(check):
-            return self._context.clusters_of(check)
+            return self._context.clusters_of(check, workload)
         key, chosen = key_of(workload), status_of(workload).get("clusterName")
         holding = [remote.name for remote in self._context.remotes.connected() if remote.workload(key) is not None]
-        return sorted({*holding, *([str(chosen)] if chosen else [])})
+        return self._context.distinct(sorted({*holding, *([str(chosen)] if chosen else [])}), workload)
 
     def _owner(self, workload: Obj) -> tuple[JobAdapter | None, Key | None]:
         reference = controller_of(workload) or next(iter(owner_references_of(workload)), None)

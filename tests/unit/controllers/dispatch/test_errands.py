@@ -127,3 +127,26 @@ def test_nothing_outlives_the_manager() -> None:
         assert (done, told) == ([], [])
 
     on_errands(check)
+
+
+def test_who_finds_a_worker_busy_is_told_though_the_other_had_its_answer_in_time() -> None:
+    async def check(errands: Errands, told: Told) -> None:
+        first = asyncio.ensure_future(errands.run("w1", KEY, lambda: answer(PATIENCE_S / 2)))
+        await asyncio.sleep(PATIENCE_S / 4)
+        with pytest.raises(Late):
+            await errands.run("w1", KEY, answer)
+        assert await first == "done"
+        assert told == [(KEY, False)]
+
+    on_errands(check)
+
+
+def test_work_that_nobody_waits_for_any_more_does_not_keep_a_worker_busy_for_ever() -> None:
+    async def check(errands: Errands, told: Told) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S / 4):
+                await errands.run("w1", KEY, lambda: answer(PATIENCE_S / 2))
+        await asyncio.sleep(PATIENCE_S)
+        assert not errands.is_busy("w1", KEY)
+
+    on_errands(check)
