@@ -35,8 +35,8 @@ class Runs:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def remove_everywhere(self, key: Key) -> None:
-        """Nothing is left of the Workload here, so nothing may be left of it there."""
+    async def remove_everywhere(self, key: Key) -> bool:
+        """Nothing is left of the Workload here, so nothing may be left of it there: True when nothing was."""
         holding = [
             remote
             for remote in self._context.remotes.connected()
@@ -49,6 +49,7 @@ class Runs:
 
         await together(unless_late(partial(removed_from, remote)) for remote in holding)
         self._context.whereabouts.forget(key)
+        return not holding and not self._context.remotes.unreachable()
 
     async def leave(self, remote: Remote) -> None:
         """Nothing of ours stays on a worker, unless it is ours by another name too."""

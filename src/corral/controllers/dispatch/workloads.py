@@ -69,6 +69,8 @@ class DispatchWorkloads:
         kept: KeptPods | None = None,
     ) -> None:
         self._settings, self._remotes, self._metrics, self._kept = settings, remotes, metrics, kept
+        self._known: set[Key] = set()
+        """Workloads that this manager has, or had and may have left something of on a worker."""
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
 
     def setup(self, manager: Manager) -> None:
@@ -161,11 +163,15 @@ class DispatchWorkloads:
 
     async def reconcile(self, key: Key) -> Result | None:
         workload = self._context.workloads.get(key)
+        if workload is None and key not in self._known:
+            return None  # not ours to judge at once, it may be another manager's: garbage collection looks at it
+        self._known.add(key)
         if workload is None or is_deleting(workload):
             self._late.forget(key)
             self._context.refusals.forget(key)
             self._context.errands.forget(key)
-            await self._runs.remove_everywhere(key)
+            if await self._runs.remove_everywhere(key) and workload is None:
+                self._known.discard(key)
             return None
         try:
             return await self._reconcile(workload)
