@@ -345,11 +345,14 @@ class Remotes:
         return self._remotes.pop(name, None)
 
     def distinct(self, names: Sequence[str], chosen: str = "", asked: Collection[str] = ()) -> list[str]:
-        """These names without those of the same worker: the chosen one stays, or one in reach, asked before, or first."""
+        """These names, but of those in reach that are one worker only one: the chosen, or one asked before, or the first."""
         best: dict[str, str] = {}
-        for name in sorted(names, key=lambda name: (name != chosen, not self._is_connected(name), name not in asked)):
+        for name in sorted(names, key=lambda name: (name != chosen, name not in asked)):
             remote = self._remotes.get(name)
-            best.setdefault(remote.server if remote is not None else f"unknown {name}", name)
+            if remote is not None and (remote.connected or name == chosen):
+                best.setdefault(remote.server, name)
+            else:
+                best[f"unseen {name}"] = name
         return [name for name in names if name in best.values()]
 
     def twin(self, remote: Remote) -> Remote | None:
@@ -357,10 +360,6 @@ class Remotes:
         return next(
             (other for other in self.connected() if other is not remote and other.server == remote.server), None
         )
-
-    def _is_connected(self, name: str) -> bool:
-        remote = self._remotes.get(name)
-        return remote is not None and remote.connected
 
     def unreachable(self) -> list[Remote]:
         return [self._remotes[name] for name in sorted(self._remotes) if not self._remotes[name].connected]
