@@ -21,8 +21,6 @@ from corral.controllers.queueing.installed import (
     CONFIG_NAME,
     DEPLOYMENT_NAME,
     DEPLOYMENTS,
-    SERVICES,
-    endpoint_slices,
     installed_objects,
 )
 from corral.controllers.queueing.metrics import QueueingMetrics
@@ -39,10 +37,8 @@ from corral.runtime.controller import Manager, Result, Watch
 
 log = logging.getLogger(__name__)
 
-ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 MANAGER_NAME = "kueue-installation"
-ENDPOINT_ATTEMPTS = 60
 
 
 class Installation:
@@ -67,9 +63,8 @@ class Installation:
         self._recorder = manager.recorder.named(MANAGER_NAME)
         self._metrics = QueueingMetrics(manager.metrics, local_queues=self._config.local_queue_metrics)
         manager.run_task(self._run, "queueing")
-        manager.run_task(self._show_endpoints, "queueing endpoints")
         manager.add(self, watches=[Watch(DEPLOYMENTS, map=self._ours)])
-        OwnPods().setup(manager)
+        OwnPods(self._config.namespace).setup(manager)
 
     def _ours(self, deployment: Obj) -> Iterable[Key]:
         mine = Key(self._config.namespace, DEPLOYMENT_NAME)
@@ -128,18 +123,6 @@ class Installation:
         }
         for resource, obj in installed_objects(self._config.namespace, document, self._outer.clock.now()):
             await self._ensure(resource, obj)
-
-    async def _show_endpoints(self) -> None:
-        """The Services lead to this API server, once its own address is known."""
-        for _ in range(ENDPOINT_ATTEMPTS):
-            try:
-                service = await self._outer.client.get(SERVICES, "kubernetes", "default")
-            except NotFound:
-                await self._outer.clock.sleep(1.0)
-                continue
-            for obj in endpoint_slices(self._config.namespace, service):
-                await self._ensure(ENDPOINT_SLICES, obj)
-            return
 
     async def _ensure(self, resource: Resource, obj: Obj) -> None:
         try:

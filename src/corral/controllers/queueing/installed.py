@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import yaml
 
-from corral.core.meta import Obj, spec_of
+from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_micro
 
@@ -51,20 +51,27 @@ def installed_objects(namespace: str, document: Obj, now: float) -> Iterator[tup
         yield CLUSTER_ROLES, {"metadata": {"name": name, "labels": LABELS}, "rules": rules}
 
 
-def endpoint_slices(namespace: str, kubernetes: Obj) -> Iterator[Obj]:
-    """Who answers for the two Services: this API server, which admits and shows metrics itself.
+def endpoint_slices(namespace: str, kubernetes: Obj, pods: Iterable[Obj]) -> Iterator[Obj]:
+    """Who answers for the two Services: the pods that stand for this API server, which admits and shows metrics itself.
 
-    `kubernetes` is the Service of that name; an API that listens on loopback has no other address a slice may hold.
+    `kubernetes` is the Service of that name, whose port they answer at; `pods` are those that are ready.
     """
-    address, port = str(spec_of(kubernetes)["clusterIP"]), int(spec_of(kubernetes)["ports"][0]["port"])
+    port = int(spec_of(kubernetes)["ports"][0]["port"])
+    endpoints = [_endpoint(pod) for pod in pods]
     for service, port_name in ((WEBHOOK_SERVICE, ""), (METRICS_SERVICE, "https")):
         labels = {**LABELS, "kubernetes.io/service-name": service}
         yield {
             "metadata": {"name": f"{service}-api", "namespace": namespace, "labels": labels},
             "addressType": "IPv4",
-            "endpoints": [{"addresses": [address], "conditions": {"ready": True, "serving": True}}],
+            "endpoints": endpoints,
             "ports": [{"name": port_name, "port": port, "protocol": "TCP"}],
         }
+
+
+def _endpoint(pod: Obj) -> Obj:
+    target = {"kind": "Pod", "namespace": namespace_of(pod), "name": name_of(pod), "uid": uid_of(pod)}
+    conditions = {"ready": True, "serving": True, "terminating": False}
+    return {"addresses": [status_of(pod)["podIP"]], "conditions": conditions, "targetRef": target}
 
 
 def _named(name: str, namespace: str) -> Obj:
