@@ -7,6 +7,7 @@ import yaml
 
 from corral.controllers.queueing.installation import Installation
 from corral.controllers.queueing.installed import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, LEASES, SERVICES
+from corral.core.meta import Obj
 from corral.kinds.core import PODS
 from corral.kinds.discovery import ENDPOINT_SLICES
 from corral.operators.setup import set_up_operators
@@ -103,6 +104,39 @@ def test_the_services_of_the_installation_lead_to_exactly_its_ready_pods(late: b
                 await check(replicas)
             await cluster.client.patch(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE, RESTART)
             await check(2)
+
+    run_virtual(main)
+
+
+def test_the_lease_is_held_by_the_pod_and_renewed_while_the_controllers_run() -> None:
+    async def main() -> None:
+        installation = Installation()
+        async with VirtualCluster([installation.setup, set_up_operators], plugins=installation.plugins) as cluster:
+
+            async def lease_and_pod() -> tuple[Obj, Obj]:
+                lease = await cluster.client.get(LEASES, "c1f6bfd2.kueue.x-k8s.io", NAMESPACE)
+                [pod] = (await cluster.client.list(PODS, NAMESPACE)).items
+                assert lease["spec"]["holderIdentity"] == f"{pod['metadata']['name']}_{pod['metadata']['uid']}"
+                assert lease["spec"]["leaseDurationSeconds"] == 15
+                return lease["spec"], pod
+
+            await cluster.advance(5)
+            first, old_pod = await lease_and_pod()
+            await cluster.advance(5)
+            renewed, _ = await lease_and_pod()
+            assert first["acquireTime"] == renewed["acquireTime"] <= first["renewTime"] < renewed["renewTime"]
+            assert first["leaseTransitions"] == renewed["leaseTransitions"]
+
+            await cluster.client.patch(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE, RESTART)
+            await cluster.advance(5)
+            taken, new_pod = await lease_and_pod()
+            assert new_pod["metadata"]["name"] != old_pod["metadata"]["name"]
+            assert renewed["renewTime"] < taken["acquireTime"] <= taken["renewTime"]
+            assert taken["leaseTransitions"] == renewed["leaseTransitions"] + 1
+
+            await cluster.client.delete(LEASES, "c1f6bfd2.kueue.x-k8s.io", NAMESPACE)
+            await cluster.advance(5)
+            await lease_and_pod()
 
     run_virtual(main)
 

@@ -8,7 +8,6 @@ import yaml
 
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
-from corral.core.timestamps import format_micro
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -33,8 +32,8 @@ EDIT = ["create", "delete", "get", "list", "patch", "update", "watch"]
 VIEW = ["get", "list", "watch"]
 
 
-def installed_objects(namespace: str, document: Obj, now: float) -> Iterator[tuple[Resource, Obj]]:
-    """Everything but the endpoints, in the order to create it."""
+def installed_objects(namespace: str, document: Obj) -> Iterator[tuple[Resource, Obj]]:
+    """Everything but the endpoints and the Lease, in the order to create it."""
     yield NAMESPACES, {"metadata": {"name": namespace}}
     yield SERVICE_ACCOUNTS, {"metadata": _named(DEPLOYMENT_NAME, namespace)}
     data = {CONFIG_KEY: yaml.safe_dump(document, sort_keys=False)}
@@ -45,8 +44,6 @@ def installed_objects(namespace: str, document: Obj, now: float) -> Iterator[tup
         SERVICES,
         _service(METRICS_SERVICE, namespace, {"name": "https", "port": 8443, "protocol": "TCP", "targetPort": 8443}),
     )
-    spec = {"holderIdentity": DEPLOYMENT_NAME, "leaseDurationSeconds": 15, "acquireTime": format_micro(now)}
-    yield LEASES, {"metadata": _named(LEASE_NAME, namespace), "spec": spec}
     for name, rules in ROLES.items():
         yield CLUSTER_ROLES, {"metadata": {"name": name, "labels": LABELS}, "rules": rules}
 
