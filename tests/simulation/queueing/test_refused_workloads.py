@@ -49,7 +49,7 @@ def test_a_job_whose_template_repeats_something_is_queued_once_and_runs_as_writt
             assert reasons.count("CreatedWorkload") == reasons.count("Started") == 1
             [container] = workload["spec"]["podSets"][0]["template"]["spec"]["containers"]
             if "env" in spec["containers"][0]:
-                assert container["env"] == ENV[1:]
+                assert container["env"] == [ENV[2], ENV[1]]
 
     run_virtual(main)
 

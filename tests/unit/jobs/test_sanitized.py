@@ -53,16 +53,16 @@ def of_container(**fields: object) -> Obj:
     return {"metadata": {}, "spec": {"containers": [{"name": "main", "image": "busybox", **fields}]}}
 
 
-def test_the_last_variable_of_a_name_stays_and_the_template_itself_is_left_alone() -> None:
+def test_the_last_variable_of_a_name_takes_the_place_of_the_first_and_the_template_itself_is_left_alone() -> None:
     first, other, last = {"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}
     template = of_container(env=[first, other, last])
-    assert sanitized(template) == of_container(env=[other, last])
+    assert sanitized(template) == of_container(env=[last, other])
     assert template == of_container(env=[first, other, last])
 
 
 def test_a_port_without_protocol_is_one_of_tcp() -> None:
     tcp, udp = {"containerPort": 53, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}
-    assert sanitized(of_container(ports=[{"containerPort": 53}, udp, tcp])) == of_container(ports=[udp, tcp])
+    assert sanitized(of_container(ports=[{"containerPort": 53}, udp, tcp])) == of_container(ports=[tcp, udp])
 
 
 def test_what_repeats_nothing_is_not_copied() -> None:

@@ -9,7 +9,7 @@ from corral.core.validation import go_json
 
 
 def without_repetitions(value: Any, schema: Schema) -> Any:
-    """`value` with one element for each key of a keyed list, and one of each in a set: the last, where it stands.
+    """`value` with one element for each key of a keyed list, and one of each in a set: the last, in the place of the first.
 
     What has no repetitions is returned as it is, not as a copy.
     """
@@ -29,8 +29,7 @@ def without_repetitions(value: Any, schema: Schema) -> Any:
 
 
 def _last_of_each(items: list[Any], schema: Schema) -> list[Any]:
-    last = {_identity(item, schema): position for position, item in enumerate(items)}
-    return [items[position] for position in sorted(last.values())]
+    return list({_identity(item, schema): item for item in items}.values())
 
 
 def _identity(item: Any, schema: Schema) -> str:
