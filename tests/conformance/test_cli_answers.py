@@ -8,8 +8,11 @@ import pytest
 from tests.conformance.served_cli import JOBS, Run, job, serve, until, user_with
 
 from corral.controllers.queueing.installed import CLUSTER_ROLES, ROLES
+from corral.core.resource import Resource
 from corral.fleet.embedded_api import EmbeddedApi
 from corral.kinds.core import NAMESPACES
+
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
 
 async def set_up(run: Run, cpu: str = "1") -> None:
@@ -138,6 +141,19 @@ async def test_an_unknown_priority_is_the_reason_a_job_is_not_queued(tmp_path: P
         assert told.startswith("Job train has no Workload: ")
         assert "Create the WorkloadPriorityClass" in told
         assert "integrations" not in told
+
+    await serve(tmp_path, scenario)
+
+
+async def test_a_refused_workload_is_the_reason_a_job_is_not_queued(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await set_up(run)
+        quota = {"hard": {"count/workloads.kueue.x-k8s.io": "0"}}
+        await embedded.client.create(QUOTAS, {"metadata": {"name": "none", "namespace": "default"}, "spec": quota})
+        await embedded.client.create(JOBS, job("train", "1"))
+        told = await says(run, "Could not create Workload", "explain", "job/train")
+        assert told.startswith("Job train has no Workload: Could not create Workload default/job-train-")
+        assert "exceeded quota: none" in told
 
     await serve(tmp_path, scenario)
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from corral.core.meta import Obj, annotations_of, labels_of, spec_of
+from corral.core.schema.structural import Schema, compile_schema
+from corral.core.schema.unique import without_repetitions
+from corral.kinds import schemas
 from corral.kinds.kueue import names
 
 DEFAULT_NAME = "main"
@@ -18,6 +22,20 @@ DEFAULT_NAME = "main"
 
 class ConflictingUpdate(Exception):
     """Flavors, admission checks and the user's template disagree; the job can never start like this."""
+
+
+@cache
+def _template_schema() -> Schema:
+    return compile_schema(schemas.pod_template())
+
+
+def sanitized(template: Obj) -> Obj:
+    """A pod template as a Workload may hold it: pods may name a variable, port, host or pull secret twice, Workloads not.
+
+    The last one stays, as it is the one in force of the variables.
+    """
+    result: Obj = without_repetitions(template, _template_schema())
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +50,7 @@ class PodSet:
 
     def to_obj(self) -> Obj:
         """The entry of `spec.podSets` of a Workload."""
-        entry: Obj = {"name": self.name, "template": self.template, "count": self.count}
+        entry: Obj = {"name": self.name, "template": sanitized(self.template), "count": self.count}
         if self.min_count is not None:
             entry["minCount"] = self.min_count
         if self.topology_request:
@@ -170,7 +188,8 @@ def same_shape(workload_set: Obj, pod_set: PodSet, *, compare_counts: bool, runn
     if workload_set.get("minCount") != pod_set.min_count and compare_counts:
         return False
     ignored = _INJECTED_SPEC if running else ("schedulingGates",)
-    return _same_spec(spec_of(workload_set.get("template") or {}), spec_of(pod_set.template), ignored)
+    held, wanted = spec_of(workload_set.get("template") or {}), pod_set.template
+    return _same_spec(held, spec_of(wanted), ignored) or _same_spec(held, spec_of(sanitized(wanted)), ignored)
 
 
 _INJECTED_SPEC = ("nodeSelector", "tolerations", "schedulingGates")

@@ -19,6 +19,18 @@ from corral.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+DURATION_S = 15.0
+RETRY_S = 2.0
+
+
+def held_spec(old: Obj, identity: str, duration: float, now: str) -> Obj:
+    """The spec of a lease that `identity` takes or renews; `old` is what it says so far, empty for a new lease."""
+    spec = {**old, "holderIdentity": identity, "leaseDurationSeconds": int(duration), "renewTime": now}
+    if not old:
+        return {**spec, "acquireTime": now, "leaseTransitions": 0}
+    if old.get("holderIdentity") != identity:
+        return {**spec, "acquireTime": now, "leaseTransitions": int(old.get("leaseTransitions") or 0) + 1}
+    return spec
 
 
 class LeaderElector:
@@ -31,9 +43,9 @@ class LeaderElector:
         lease: Key,
         identity: str,
         *,
-        duration: float = 15.0,
+        duration: float = DURATION_S,
         renew: float = 10.0,
-        retry: float = 2.0,
+        retry: float = RETRY_S,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -94,18 +106,11 @@ class LeaderElector:
         return await self._take(lease)
 
     async def _create(self) -> bool:
-        now = self._clock.micro_timestamp()
         body: Obj = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {"name": self._lease.name, "namespace": self._lease.namespace},
-            "spec": {
-                "holderIdentity": self.identity,
-                "leaseDurationSeconds": int(self._duration),
-                "acquireTime": now,
-                "renewTime": now,
-                "leaseTransitions": 0,
-            },
+            "spec": held_spec({}, self.identity, self._duration, self._clock.micro_timestamp()),
         }
         try:
             await self._client.create(LEASES, body)
@@ -121,16 +126,7 @@ class LeaderElector:
             self._observed = (version, self._clock.monotonic())
         if holder not in ("", self.identity) and self._clock.monotonic() - self._observed[1] < self._duration:
             return False
-        now = self._clock.micro_timestamp()
-        renewed = {
-            **spec,
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self._duration),
-            "renewTime": now,
-        }
-        if holder != self.identity:
-            renewed["acquireTime"] = now
-            renewed["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+        renewed = held_spec(spec, self.identity, self._duration, self._clock.micro_timestamp())
         try:
             await self._client.update(LEASES, {**lease, "spec": renewed})
         except ApiError:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from corral.controllers.queueing.installation import Installation
 from corral.controllers.queueing.installed import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, LEASES, SERVICES
+from corral.core.meta import Obj
 from corral.kinds.core import PODS
+from corral.kinds.discovery import ENDPOINT_SLICES
 from corral.operators.setup import set_up_operators
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
@@ -49,6 +52,91 @@ def test_the_controllers_are_shown_as_a_running_pod_of_two_containers() -> None:
             assert [container["ready"] for container in pod["status"]["containerStatuses"]] == [True, True]
             deployment = await cluster.client.get(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE)
             assert deployment["status"]["availableReplicas"] == 1
+
+    run_virtual(main)
+
+
+KUBERNETES = {
+    "metadata": {"name": "kubernetes", "namespace": "default"},
+    "spec": {"clusterIP": "10.0.0.1", "ports": [{"name": "https", "port": 443}]},
+}
+RESTART = {
+    "spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:01Z"}}}}
+}
+
+
+async def installed_endpoints(cluster: VirtualCluster) -> dict[str, list[str]]:
+    """The addresses behind each Service of the installation."""
+    services = (await cluster.client.list(SERVICES, NAMESPACE)).items
+    found: dict[str, list[str]] = {service["metadata"]["name"]: [] for service in services}
+    for piece in (await cluster.client.list(ENDPOINT_SLICES, NAMESPACE)).items:
+        for endpoint in piece["endpoints"] or ():
+            found[piece["metadata"]["labels"]["kubernetes.io/service-name"]] += endpoint["addresses"]
+    return found
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["known at once", "known later"])
+def test_the_services_of_the_installation_lead_to_exactly_its_ready_pods(late: bool) -> None:
+    async def main() -> None:
+        installation = Installation()
+        async with VirtualCluster([installation.setup, set_up_operators], plugins=installation.plugins) as cluster:
+            await cluster.advance(90 if late else 0)
+            await cluster.client.create(SERVICES, KUBERNETES)
+
+            async def check(replicas: int) -> None:
+                await cluster.advance(5)
+                pods = (await cluster.client.list(PODS, NAMESPACE)).items
+                addresses = sorted({pod["status"]["podIP"] for pod in pods})
+                assert len(addresses) == len(pods) == replicas
+                for pod in pods:
+                    assert pod["status"]["podIPs"] == [{"ip": pod["status"]["podIP"]}]
+                    assert pod["status"]["hostIP"] == "10.0.0.1"
+                endpoints = await installed_endpoints(cluster)
+                assert {name: sorted(held) for name, held in endpoints.items()} == {
+                    "kueue-webhook-service": addresses,
+                    "kueue-controller-manager-metrics-service": addresses,
+                }
+
+            await check(1)
+            for replicas in (3, 0, 2):
+                scale = {"spec": {"replicas": replicas}}
+                await cluster.client.patch(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE, scale)
+                await check(replicas)
+            await cluster.client.patch(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE, RESTART)
+            await check(2)
+
+    run_virtual(main)
+
+
+def test_the_lease_is_held_by_the_pod_and_renewed_while_the_controllers_run() -> None:
+    async def main() -> None:
+        installation = Installation()
+        async with VirtualCluster([installation.setup, set_up_operators], plugins=installation.plugins) as cluster:
+
+            async def lease_and_pod() -> tuple[Obj, Obj]:
+                lease = await cluster.client.get(LEASES, "c1f6bfd2.kueue.x-k8s.io", NAMESPACE)
+                [pod] = (await cluster.client.list(PODS, NAMESPACE)).items
+                assert lease["spec"]["holderIdentity"] == f"{pod['metadata']['name']}_{pod['metadata']['uid']}"
+                assert lease["spec"]["leaseDurationSeconds"] == 15
+                return lease["spec"], pod
+
+            await cluster.advance(5)
+            first, old_pod = await lease_and_pod()
+            await cluster.advance(5)
+            renewed, _ = await lease_and_pod()
+            assert first["acquireTime"] == renewed["acquireTime"] <= first["renewTime"] < renewed["renewTime"]
+            assert first["leaseTransitions"] == renewed["leaseTransitions"]
+
+            await cluster.client.patch(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE, RESTART)
+            await cluster.advance(5)
+            taken, new_pod = await lease_and_pod()
+            assert new_pod["metadata"]["name"] != old_pod["metadata"]["name"]
+            assert renewed["renewTime"] < taken["acquireTime"] <= taken["renewTime"]
+            assert taken["leaseTransitions"] == renewed["leaseTransitions"] + 1
+
+            await cluster.client.delete(LEASES, "c1f6bfd2.kueue.x-k8s.io", NAMESPACE)
+            await cluster.advance(5)
+            await lease_and_pod()
 
     run_virtual(main)
 

@@ -21,11 +21,10 @@ from corral.controllers.queueing.installed import (
     CONFIG_NAME,
     DEPLOYMENT_NAME,
     DEPLOYMENTS,
-    SERVICES,
-    endpoint_slices,
     installed_objects,
 )
 from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.controllers.queueing.own_lease import OwnLease
 from corral.controllers.queueing.own_pods import OwnPods
 from corral.controllers.queueing.setup import Queueing
 from corral.controllers.queueing.visibility import CLUSTER_QUEUE, LOCAL_QUEUE
@@ -39,10 +38,8 @@ from corral.runtime.controller import Manager, Result, Watch
 
 log = logging.getLogger(__name__)
 
-ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 MANAGER_NAME = "kueue-installation"
-ENDPOINT_ATTEMPTS = 60
 
 
 class Installation:
@@ -54,6 +51,8 @@ class Installation:
         # A document that does not speak of kinds of jobs leaves them as shipped; by itself it would mean batch/job alone.
         self._document = {"integrations": {"frameworks": list(SHIPPED_FRAMEWORKS)}, **document} if document else {}
         self._config = load_config(self._document) if self._document else QueueingConfig()
+        # Where the objects are; a new configuration does not move them.
+        self._namespace = self._config.namespace
         self.queueing = Queueing(self._config)
         self.plugins: list[AdmissionPlugin] = [_CurrentPlugins(self)]
         self.visibility = _CurrentVisibility(self)
@@ -67,12 +66,11 @@ class Installation:
         self._recorder = manager.recorder.named(MANAGER_NAME)
         self._metrics = QueueingMetrics(manager.metrics, local_queues=self._config.local_queue_metrics)
         manager.run_task(self._run, "queueing")
-        manager.run_task(self._show_endpoints, "queueing endpoints")
         manager.add(self, watches=[Watch(DEPLOYMENTS, map=self._ours)])
-        OwnPods().setup(manager)
+        OwnPods(self._namespace).setup(manager)
 
     def _ours(self, deployment: Obj) -> Iterable[Key]:
-        mine = Key(self._config.namespace, DEPLOYMENT_NAME)
+        mine = Key(self._namespace, DEPLOYMENT_NAME)
         return (mine,) if Key(namespace_of(deployment), name_of(deployment)) == mine else ()
 
     async def reconcile(self, key: Key) -> Result | None:
@@ -89,7 +87,7 @@ class Installation:
 
     async def _reconfigure(self, deployment: Obj) -> None:
         try:
-            config_map = await self._outer.client.get(CONFIG_MAPS, CONFIG_NAME, self._config.namespace)
+            config_map = await self._outer.client.get(CONFIG_MAPS, CONFIG_NAME, self._namespace)
             document = yaml.safe_load((config_map.get("data") or {}).get(CONFIG_KEY, "")) or {}
             config = load_config(document) if document else QueueingConfig()
         except (ConfigError, NotFound, yaml.YAMLError) as error:
@@ -111,6 +109,7 @@ class Installation:
             outer = self._outer
             inner = Manager(outer.client, outer.clock, outer.random, metrics=outer.metrics)
             self.queueing.setup(inner, self._metrics)
+            OwnLease(self._namespace).setup(inner)
             try:
                 await inner.start()
                 await self._restart.wait()
@@ -126,20 +125,8 @@ class Installation:
             "integrations": {"frameworks": list(self._config.frameworks)},
             **self._document,
         }
-        for resource, obj in installed_objects(self._config.namespace, document, self._outer.clock.now()):
+        for resource, obj in installed_objects(self._namespace, document):
             await self._ensure(resource, obj)
-
-    async def _show_endpoints(self) -> None:
-        """The Services lead to this API server, once its own address is known."""
-        for _ in range(ENDPOINT_ATTEMPTS):
-            try:
-                service = await self._outer.client.get(SERVICES, "kubernetes", "default")
-            except NotFound:
-                await self._outer.clock.sleep(1.0)
-                continue
-            for obj in endpoint_slices(self._config.namespace, service):
-                await self._ensure(ENDPOINT_SLICES, obj)
-            return
 
     async def _ensure(self, resource: Resource, obj: Obj) -> None:
         try:

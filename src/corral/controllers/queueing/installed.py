@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import yaml
 
-from corral.core.meta import Obj, spec_of
+from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
-from corral.core.timestamps import format_micro
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -33,8 +32,8 @@ EDIT = ["create", "delete", "get", "list", "patch", "update", "watch"]
 VIEW = ["get", "list", "watch"]
 
 
-def installed_objects(namespace: str, document: Obj, now: float) -> Iterator[tuple[Resource, Obj]]:
-    """Everything but the endpoints, in the order to create it."""
+def installed_objects(namespace: str, document: Obj) -> Iterator[tuple[Resource, Obj]]:
+    """Everything but the endpoints and the Lease, in the order to create it."""
     yield NAMESPACES, {"metadata": {"name": namespace}}
     yield SERVICE_ACCOUNTS, {"metadata": _named(DEPLOYMENT_NAME, namespace)}
     data = {CONFIG_KEY: yaml.safe_dump(document, sort_keys=False)}
@@ -45,26 +44,31 @@ def installed_objects(namespace: str, document: Obj, now: float) -> Iterator[tup
         SERVICES,
         _service(METRICS_SERVICE, namespace, {"name": "https", "port": 8443, "protocol": "TCP", "targetPort": 8443}),
     )
-    spec = {"holderIdentity": DEPLOYMENT_NAME, "leaseDurationSeconds": 15, "acquireTime": format_micro(now)}
-    yield LEASES, {"metadata": _named(LEASE_NAME, namespace), "spec": spec}
     for name, rules in ROLES.items():
         yield CLUSTER_ROLES, {"metadata": {"name": name, "labels": LABELS}, "rules": rules}
 
 
-def endpoint_slices(namespace: str, kubernetes: Obj) -> Iterator[Obj]:
-    """Who answers for the two Services: this API server, which admits and shows metrics itself.
+def endpoint_slices(namespace: str, kubernetes: Obj, pods: Iterable[Obj]) -> Iterator[Obj]:
+    """Who answers for the two Services: the pods that stand for this API server, which admits and shows metrics itself.
 
-    `kubernetes` is the Service of that name; an API that listens on loopback has no other address a slice may hold.
+    `kubernetes` is the Service of that name, whose port they answer at; `pods` are those that are ready.
     """
-    address, port = str(spec_of(kubernetes)["clusterIP"]), int(spec_of(kubernetes)["ports"][0]["port"])
+    port = int(spec_of(kubernetes)["ports"][0]["port"])
+    endpoints = [_endpoint(pod) for pod in pods]
     for service, port_name in ((WEBHOOK_SERVICE, ""), (METRICS_SERVICE, "https")):
         labels = {**LABELS, "kubernetes.io/service-name": service}
         yield {
             "metadata": {"name": f"{service}-api", "namespace": namespace, "labels": labels},
             "addressType": "IPv4",
-            "endpoints": [{"addresses": [address], "conditions": {"ready": True, "serving": True}}],
+            "endpoints": endpoints,
             "ports": [{"name": port_name, "port": port, "protocol": "TCP"}],
         }
+
+
+def _endpoint(pod: Obj) -> Obj:
+    target = {"kind": "Pod", "namespace": namespace_of(pod), "name": name_of(pod), "uid": uid_of(pod)}
+    conditions = {"ready": True, "serving": True, "terminating": False}
+    return {"addresses": [status_of(pod)["podIP"]], "conditions": conditions, "targetRef": target}
 
 
 def _named(name: str, namespace: str) -> Obj:

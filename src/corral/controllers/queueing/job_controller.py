@@ -254,7 +254,7 @@ class JobController:
         if fresh is None:
             return
         spec = {**spec_of(workload), **spec_of(fresh), "active": spec_of(workload).get("active", True)}
-        await self.writes.update(with_spec(workload, spec))
+        await self.writes.update(with_spec(workload, spec), owner=view.job)
         message = f"Updated not matching Workload for suspended job: {key_of(workload)}"
         self.recorder.event(view.job, "Normal", "UpdatedWorkload", message)
 
@@ -280,7 +280,7 @@ class JobController:
         spec = job_progress.synced_spec(view, workload, priority)
         if spec == spec_of(workload):
             return False
-        await self.writes.update(with_spec(workload, spec))
+        await self.writes.update(with_spec(workload, spec), owner=view.job)
         return True
 
     async def _sync_progress(self, view: JobView, workload: Obj) -> Obj:

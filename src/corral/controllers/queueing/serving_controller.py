@@ -152,7 +152,7 @@ class ServingController(ABC):
         if not wl.has_quota(workload) and not self._describes(owner, claim, workload):
             pod_sets = [pod_set.to_obj() for pod_set in claim.pod_sets]
             spec = {**spec_of(workload), "podSets": pod_sets, "queueName": queue_name(owner)}
-            await self.writes.update(with_spec(workload, spec))
+            await self.writes.update(with_spec(workload, spec), owner=owner)
             return True
         known = {reference.get("uid") for reference in owner_references_of(workload)}
         missing = [pod for pod in claim.live if uid_of(pod) not in known]

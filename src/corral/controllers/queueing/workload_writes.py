@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from corral.controllers.queueing.context import FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics
-from corral.core.errors import AlreadyExists, NotFound
+from corral.core.errors import AlreadyExists, BadRequest, Forbidden, InternalError, Invalid, NotFound, TooLarge
 from corral.core.meta import (
     Obj,
     finalizers_of,
@@ -23,6 +23,9 @@ from corral.jobs import lifecycle
 from corral.jobs import workload as wl
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.events import Recorder
+
+REFUSALS = (BadRequest, Forbidden, InternalError, Invalid, TooLarge)
+"""Answers that will be the same next time, unless somebody changes the job, a policy or a webhook."""
 
 
 class WorkloadWrites:
@@ -39,12 +42,24 @@ class WorkloadWrites:
             created = await self.context.client.create(WORKLOADS, workload, manager=FIELD_MANAGER)
         except AlreadyExists:
             return False
+        except REFUSALS as error:
+            self._tell_refusal(owner, f"Could not create Workload {key_of(workload)}: {error.message}")
+            raise
         self.recorder.event(owner, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
         return True
 
-    async def update(self, workload: Obj) -> Obj:
-        """Store everything but the status."""
-        return await self.context.client.update(WORKLOADS, workload, manager=FIELD_MANAGER)
+    async def update(self, workload: Obj, *, owner: Obj | None = None) -> Obj:
+        """Store everything but the status. The `owner` whose wish it is hears of a refusal."""
+        try:
+            return await self.context.client.update(WORKLOADS, workload, manager=FIELD_MANAGER)
+        except REFUSALS as error:
+            if owner is not None:
+                self._tell_refusal(owner, f"Could not update Workload {key_of(workload)}: {error.message}")
+            raise
+
+    def _tell_refusal(self, owner: Obj, message: str) -> None:
+        """It is tried again, with back-off: the cause may be in the cluster as well as in the job."""
+        self.recorder.event(owner, "Warning", "ErrWorkloadCompose", message)
 
     async def let_go(self, workload: Obj) -> Obj:
         """Remove our finalizer, so that a Workload can disappear."""
