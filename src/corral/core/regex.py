@@ -24,8 +24,13 @@ def _searcher(pattern: str) -> jsonschema_rs.Draft202012Validator:
         return jsonschema_rs.Draft202012Validator(
             {"pattern": to_rust(pattern)}, pattern_options=jsonschema_rs.RegexOptions()
         )
-    except jsonschema_rs.ValidationError:
+    except ValueError:  # jsonschema_rs.ValidationError is one; half a surrogate pair in the pattern is another
         raise RegexError(f"error parsing regexp: `{pattern}`") from None
+
+
+def check(pattern: str) -> None:
+    """Raises RegexError for a pattern that cannot be run: admission asks before anything is stored."""
+    _searcher(pattern)
 
 
 def search(pattern: str, text: str) -> bool:
@@ -35,6 +40,12 @@ def search(pattern: str, text: str) -> bool:
     except UnicodeEncodeError:
         return False  # half a surrogate pair is not text
     return found
+
+
+def fullmatch(pattern: str, text: str) -> bool:
+    """True when `pattern` matches the whole of `text`; raises RegexError for a bad pattern."""
+    check(pattern)  # alone, or `)(` would pass between the brackets added here
+    return search(rf"\A(?:{pattern})\z", text)
 
 
 @lru_cache(maxsize=1024)
