@@ -9,6 +9,7 @@ import pytest
 
 import corral
 from corral.core import regex
+from corral.core.cel.strings import find, find_all, matches
 from corral.core.quantity import Quantity, QuantityError
 from corral.core.schema.formats import FORMATS
 from corral.decide.jobs.jobset import plan_job_set
@@ -40,6 +41,14 @@ def test_a_failure_pattern_of_a_jobset_cannot_hold_up_the_cluster(pattern: str) 
     plan = plan_job_set(job_set, [failed], 1_800_000_000.0)
     conditions = {one["type"] for one in plan.status["conditions"] if one["status"] == "True"}
     assert conditions == ({"Failed"} if regex.search(pattern, message) else {"RestartingJobSet"})
+
+
+@pytest.mark.parametrize("pattern", EXPLOSIVE)
+def test_no_function_of_cel_backtracks(pattern: str) -> None:
+    text = "a" * 60 + "!"
+    found = matches(text, pattern)
+    assert bool(find(text, pattern)) <= found
+    assert all(one in text for one in find_all(text, pattern))
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
