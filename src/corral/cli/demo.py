@@ -181,7 +181,7 @@ class Demo:
         for pod in pods:
             if not name_of(pod).startswith(name_of(obj)):
                 continue
-            path = f"/api/v1/namespaces/default/pods/{name_of(pod)}/log"
+            path = PODS.path("default", name_of(pod), "log")
             text = _quietly(lambda path=path: self.manager.call("GET", path).get("text", "")) or ""  # type: ignore[misc]
             lines = str(text).splitlines()
             seen = self.logged.get(name_of(pod), 0)

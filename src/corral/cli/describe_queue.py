@@ -10,6 +10,7 @@ from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
+from corral.fleet.lookup import waiting_path
 
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
@@ -31,7 +32,7 @@ def describe_queue(client: SyncClient, queue: Obj) -> None:
     except Forbidden:
         click.echo(f"  ClusterQueue {target} is not yours to see; this is what its LocalQueue uses of it:")
         print_table(("FLAVOR", "RESOURCE", "RESERVED"), [(one[0], one[1], one[2]) for one in _use_rows(queue)])
-        _print_waiting(client, f"namespaces/{namespace_of(queue)}/localqueues/{name_of(queue)}", None)
+        _print_waiting(client, (name_of(queue), namespace_of(queue)), None)
 
 
 def _describe_cluster_queue(client: SyncClient, queue: Obj, of: Obj | None = None) -> None:
@@ -48,10 +49,10 @@ def _describe_cluster_queue(client: SyncClient, queue: Obj, of: Obj | None = Non
         if value:
             click.echo(f"  {label}: {value}")
     print_table(("FLAVOR", "RESOURCE", "QUOTA", "RESERVED", "BORROWED", "LIMIT"), _quota_rows(queue))
-    _print_waiting(client, f"clusterqueues/{name_of(queue)}", of)
+    _print_waiting(client, (name_of(queue), ""), of)
 
 
-def _print_waiting(client: SyncClient, asked: str, of: Obj | None) -> None:
+def _print_waiting(client: SyncClient, asked: tuple[str, str], of: Obj | None) -> None:
     waiting = _waiting(client, asked, of)
     if waiting:
         click.echo()
@@ -109,11 +110,10 @@ def _quota_rows(queue: Obj) -> list[tuple[object, ...]]:
     return rows
 
 
-def _waiting(client: SyncClient, asked: str, of: Obj | None) -> list[tuple[object, ...]]:
+def _waiting(client: SyncClient, asked: tuple[str, str], of: Obj | None) -> list[tuple[object, ...]]:
     """Who waits and how many are ahead of them: of the whole ClusterQueue, or of one LocalQueue."""
-    path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/{asked}/pendingworkloads"
     try:
-        items = client.call("GET", path).get("items") or []
+        items = client.call("GET", waiting_path(*asked)).get("items") or []
     except ApiError:
         return []  # the visibility API is optional
     rows: list[tuple[object, ...]] = []

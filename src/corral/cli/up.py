@@ -78,7 +78,10 @@ def up(
         )
     spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, file, simulated, bare)
     before = _last(folder)
-    folder.create()
+    try:
+        folder.create()
+    except config.FleetError as error:
+        raise click.ClickException(str(error)) from error
     folder.write_spec(spec)
     started = time.monotonic()
     if foreground:
@@ -244,11 +247,15 @@ def _which(folder: FleetFolder) -> str:
 
 
 @click.command()
-@click.option("--delete", is_flag=True, help="Also delete the fleet's state.")
+@click.option("--delete", is_flag=True, help="Also delete the fleet's state: all that Corral made, and nothing else.")
+@click.option("-y", "--yes", is_flag=True, help="With --delete: do not ask.")
 @state_option
-def down(delete: bool, state: Path | None) -> None:
+def down(delete: bool, yes: bool, state: Path | None) -> None:
     """Stop the fleet. Its state is kept for the next `corral up` unless --delete is given."""
     folder = folder_of(state)
+    if delete and not yes and folder.marker.exists() and sys.stdin.isatty():
+        question = f"Delete the fleet in {folder.root}, with all its jobs, logs and what its pods have written?"
+        click.confirm(question, abort=True)
     status = folder.read_status()
     if status is None:
         click.echo(f"No fleet is running in {folder.root}.")
@@ -259,9 +266,27 @@ def down(delete: bool, state: Path | None) -> None:
             time.sleep(0.02)
         number = len(status.clusters)
         click.echo(f"Stopped {number} cluster{'' if number == 1 else 's'}.")
-    if delete and (folder.spec_file.exists() or folder.supervisor_log.exists()):
-        shutil.rmtree(folder.root)
-        click.echo(f"Deleted {folder.root}.")
+    if delete:
+        _delete(folder)
+
+
+def _delete(folder: FleetFolder) -> None:
+    from corral.fleet.removal import remove
+
+    if not folder.marker.exists():
+        if folder.root.exists():
+            click.echo(
+                f"Nothing is deleted: {folder.root} is not the folder of a fleet, it has no {folder.marker.name}."
+            )
+        return
+    left = [path.name for path in remove(folder)]
+    if left:
+        shown = ", ".join(left[:5]) + (", …" if len(left) > 5 else "")
+        click.echo(
+            f"Deleted the fleet in {folder.root}. The folder stays: it has files that Corral did not make ({shown})."
+        )
+    else:
+        click.echo(f"Deleted {folder.root}." if not folder.root.exists() else f"Deleted the fleet in {folder.root}.")
 
 
 @click.command()

@@ -29,7 +29,7 @@ from corral.core.meta import (
 from corral.core.meta import namespace_of as namespace_of_object
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
-from corral.fleet.lookup import PODS, WORKLOADS, pods_of, workload_of
+from corral.fleet.lookup import PODS, WORKLOADS, pods_of, waiting_path, workload_of
 from corral.jobs import workload as wl
 from corral.kinds.tables import human_duration
 
@@ -152,25 +152,24 @@ class _Positions:
 
     def __init__(self, client: SyncClient) -> None:
         self._client = client
-        self._known: dict[str, dict[Key, int] | None] = {}
+        self._known: dict[tuple[str, str], dict[Key, int] | None] = {}
 
     def of(self, queue: str, item: Obj) -> object:
         if not queue:
             return ""
-        places = self._at(f"clusterqueues/{queue}")
+        places = self._at((queue, ""))
         if places is None:
-            places = self._at(f"namespaces/{namespace_of_object(item)}/localqueues/{wl.queue_of(item)}")
+            places = self._at((wl.queue_of(item), namespace_of_object(item)))
         return (places or {}).get(key_of(item), "")
 
-    def _at(self, asked: str) -> dict[Key, int] | None:
+    def _at(self, asked: tuple[str, str]) -> dict[Key, int] | None:
         if asked not in self._known:
             self._known[asked] = self._load(asked)
         return self._known[asked]
 
-    def _load(self, asked: str) -> dict[Key, int] | None:
-        path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/{asked}/pendingworkloads"
+    def _load(self, asked: tuple[str, str]) -> dict[Key, int] | None:
         try:
-            items = self._client.call("GET", path).get("items") or []
+            items = self._client.call("GET", waiting_path(*asked)).get("items") or []
         except Forbidden:
             return None
         except ApiError:

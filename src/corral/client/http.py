@@ -11,7 +11,7 @@ import base64
 import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -22,6 +22,7 @@ from corral.client.wire import Exchange, Wire
 from corral.core.errors import ApiError, ConnectionFailed, Expired, TooManyRequests
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
+from corral.kinds.core import PODS
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class HttpClient:
     # The protocol
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Obj:
-        return await self._read(resource.path(namespace, quote(name)))
+        return await self._read(resource.path(namespace, name))
 
     async def list(
         self,
@@ -127,7 +128,7 @@ class HttpClient:
         return await self._write("POST", resource.path(namespace_of(obj)), query, _encode(_typed(obj, resource)))
 
     async def update(self, resource: Resource, obj: Obj, *, subresource: str = "", manager: str = "") -> Obj:
-        path = resource.path(namespace_of(obj), quote(name_of(obj)), subresource)
+        path = resource.path(namespace_of(obj), name_of(obj), subresource)
         return await self._write("PUT", path, _query(fieldManager=manager), _encode(_typed(obj, resource)))
 
     async def patch(
@@ -141,7 +142,7 @@ class HttpClient:
         subresource: str = "",
         manager: str = "",
     ) -> Obj:
-        path = resource.path(namespace, quote(name), subresource)
+        path = resource.path(namespace, name, subresource)
         return await self._write("PATCH", path, _query(fieldManager=manager), _encode(patch), _CONTENT_TYPES[kind])
 
     async def apply(
@@ -154,7 +155,7 @@ class HttpClient:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Obj:
-        path = resource.path(namespace_of(obj), quote(name_of(obj)), subresource)
+        path = resource.path(namespace_of(obj), name_of(obj), subresource)
         query = _query(fieldManager=manager, force="true" if force else "false", dryRun="All" if dry_run else "")
         return await self._write("PATCH", path, query, _encode(_typed(obj, resource)), _CONTENT_TYPES["apply"])
 
@@ -170,7 +171,7 @@ class HttpClient:
         grace: int | None = None,
     ) -> None:
         options = delete_options(propagation, uid, resource_version, grace)
-        await self._write("DELETE", resource.path(namespace, quote(name)), {}, _encode(options))
+        await self._write("DELETE", resource.path(namespace, name), {}, _encode(options))
 
     async def delete_collection(
         self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
@@ -179,12 +180,12 @@ class HttpClient:
         await self._write("DELETE", resource.path(namespace), query, b"")
 
     async def get_subresource(self, resource: Resource, name: str, namespace: str, subresource: str) -> Obj:
-        return await self._read(resource.path(namespace, quote(name), subresource))
+        return await self._read(resource.path(namespace, name, subresource))
 
     async def create_subresource(
         self, resource: Resource, name: str, namespace: str, subresource: str, body: Obj
     ) -> Obj:
-        return await self._write("POST", resource.path(namespace, quote(name), subresource), {}, _encode(body))
+        return await self._write("POST", resource.path(namespace, name, subresource), {}, _encode(body))
 
     async def logs(
         self,
@@ -206,7 +207,7 @@ class HttpClient:
             tailLines="" if tail_lines is None else tail_lines,
             sinceSeconds="" if since_seconds is None else since_seconds,
         )
-        path = f"/api/v1/namespaces/{namespace}/pods/{quote(name)}/log"
+        path = PODS.path(namespace, name, "log")
         limit = None if follow else CALL_TIMEOUT_S
         try:
             async with await self._request("GET", path, query, limit=limit) as response:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from corral.client import kubeconfig
 from corral.core.errors import ApiError, ConnectionFailed
@@ -47,7 +47,7 @@ class SyncClient:
         return cls(kubeconfig.access(document, context, folder=path.parent, origin=str(path)))
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Obj:
-        return self.call("GET", resource.path(namespace, quote(name)))
+        return self.call("GET", resource.path(namespace, name))
 
     def list(self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = "") -> Obj:
         """The List object; items carry apiVersion and kind."""
@@ -68,20 +68,20 @@ class SyncClient:
     def patch(
         self, resource: Resource, name: str, namespace: str, patch: Any, *, kind: str = "merge", subresource: str = ""
     ) -> Obj:
-        path = resource.path(namespace, quote(name), subresource)
+        path = resource.path(namespace, name, subresource)
         return self.call("PATCH", path, {"fieldManager": "corral"}, patch, content_type=PATCH_TYPES[kind])
 
     def apply(self, resource: Resource, obj: Obj, *, manager: str = "corral", force: bool = True) -> Obj:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         query = {"fieldManager": manager, "force": "true" if force else "false"}
-        path = resource.path(namespace_of(obj), quote(name_of(obj)))
+        path = resource.path(namespace_of(obj), name_of(obj))
         return self.call("PATCH", path, query, body, content_type=PATCH_TYPES["apply"])
 
     def delete(self, resource: Resource, name: str, namespace: str = "", *, propagation: str = "Background") -> Obj:
-        return self.call("DELETE", resource.path(namespace, quote(name)), {}, {"propagationPolicy": propagation})
+        return self.call("DELETE", resource.path(namespace, name), {}, {"propagationPolicy": propagation})
 
     def create_subresource(self, resource: Resource, name: str, namespace: str, subresource: str, body: Obj) -> Obj:
-        return self.call("POST", resource.path(namespace, quote(name), subresource), {}, body)
+        return self.call("POST", resource.path(namespace, name, subresource), {}, body)
 
     def watch(
         self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = "", resource_version: str = ""

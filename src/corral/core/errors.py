@@ -6,10 +6,12 @@ The class of an error says how to handle it; its status is the exact Status obje
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from corral.core.meta import Obj
-from corral.core.resource import Resource
+
+if TYPE_CHECKING:
+    from corral.core.resource import Resource  # which refuses parts of paths with these errors
 
 
 class Cause(NamedTuple):

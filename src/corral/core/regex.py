@@ -2,16 +2,20 @@
 
 Patterns come from custom resource definitions and CEL rules, that is, from users: a backtracking engine would let one of
 them stall the server. Searching is done by the Rust engine inside jsonschema-rs, which like Go's never backtracks.
-Only where positions or groups are asked for (`find`, `replace` in CEL) is Python's engine used, on a translation.
+Where the text that matched is asked for (`find` in CEL), a machine of our own runs, which does not either. No pattern that is
+not written in the program may go to Python's engine.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
 import jsonschema_rs
+
+from corral.core.regex_machine import Machine, TooLarge
 
 
 class RegexError(ValueError):
@@ -24,8 +28,13 @@ def _searcher(pattern: str) -> jsonschema_rs.Draft202012Validator:
         return jsonschema_rs.Draft202012Validator(
             {"pattern": to_rust(pattern)}, pattern_options=jsonschema_rs.RegexOptions()
         )
-    except jsonschema_rs.ValidationError:
+    except ValueError:  # jsonschema_rs.ValidationError is one; half a surrogate pair in the pattern is another
         raise RegexError(f"error parsing regexp: `{pattern}`") from None
+
+
+def check(pattern: str) -> None:
+    """Raises RegexError for a pattern that cannot be run: admission asks before anything is stored."""
+    _searcher(pattern)
 
 
 def search(pattern: str, text: str) -> bool:
@@ -37,13 +46,30 @@ def search(pattern: str, text: str) -> bool:
     return found
 
 
-@lru_cache(maxsize=1024)
-def compile_python(pattern: str) -> re.Pattern[str]:
-    """`pattern` for Python's engine, for those who need positions; raises RegexError."""
-    _searcher(pattern)
+def fullmatch(pattern: str, text: str) -> bool:
+    """True when `pattern` matches the whole of `text`; raises RegexError for a bad pattern."""
+    check(pattern)  # alone, or `)(` would pass between the brackets added here
+    return search(rf"\A(?:{pattern})\z", text)
+
+
+def find(pattern: str, text: str) -> Iterator[str]:
+    """Every part of `text` that matches, as Go's FindAllString finds them; raises RegexError."""
+    if not search(pattern, text):
+        return
     try:
-        return re.compile(_to_python(pattern))
-    except (re.error, OverflowError):
+        for begin, end in _machine(pattern).matches(text):
+            yield text[begin:end]
+    except TooLarge:
+        raise RegexError(f"the text is too long for the regexp `{pattern}`") from None
+
+
+@lru_cache(maxsize=256)
+def _machine(pattern: str) -> Machine:
+    try:
+        return Machine(_to_python(pattern))
+    except TooLarge:
+        raise RegexError(f"error parsing regexp: expression too large: `{pattern}`") from None
+    except (ValueError, KeyError, OverflowError, RecursionError, re.error):
         raise RegexError(f"error parsing regexp: `{pattern}`") from None
 
 
@@ -65,7 +91,7 @@ _POSIX_CLASSES: Final = {
 
 
 def _to_python(pattern: str) -> str:
-    """Rewrite what means something else in Python: `$`, `\\z`, classes limited to ASCII, `(?P<…>`, POSIX classes."""
+    """Rewrite what means something else in Python: `\\z`, classes limited to ASCII, `(?P<…>`, POSIX classes."""
     result, position, in_class = [], 0, False
     while position < len(pattern):
         char = pattern[position]
@@ -93,7 +119,7 @@ def _to_python(pattern: str) -> str:
             in_class = False
             result.append("]")
         else:
-            result.append(r"\Z" if char == "$" and not in_class else char)
+            result.append(char)
         position += 1
     return "".join(result)
 

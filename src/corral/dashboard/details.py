@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from corral.client.sync import SyncClient
-from corral.core.errors import ApiError
+from corral.core import names
+from corral.core.errors import ApiError, BadRequest
 from corral.core.meta import Obj, labels_of, name_of, owner_references_of, spec_of, status_of
 from corral.decide.explain import explain
 from corral.fleet.lookup import PODS, WORKLOADS, find_resource, pods_of
@@ -14,6 +15,7 @@ TAIL_LINES = 1000
 
 def details(client: SyncClient, namespace: str, workload: str) -> Obj:
     """What is known of the job of a Workload."""
+    check_names(namespace=namespace, workload=workload)
     found = client.get(WORKLOADS, workload, namespace)
     told = explain(found, surroundings_of(client, found, namespace))
     return {
@@ -22,6 +24,13 @@ def details(client: SyncClient, namespace: str, workload: str) -> Obj:
         "advice": told.advice,
         "pods": [_pod(pod) for pod in _pods(client, found, namespace)],
     }
+
+
+def check_names(**given: str) -> None:
+    """Whoever asks has no login: what is asked for is a name, or is refused before the cluster hears of it."""
+    for what, text in given.items():
+        if names.check_subdomain(text) or (what == "namespace" and names.check_label(text)):
+            raise BadRequest(f"the {what} {text!r} is not the name of one: lower case letters, digits, '-' and '.'")
 
 
 def _pods(client: SyncClient, workload: Obj, namespace: str) -> list[Obj]:
@@ -48,5 +57,6 @@ def _pod(pod: Obj) -> Obj:
 
 def logs(client: SyncClient, namespace: str, pod: str, container: str) -> bytes:
     """The end of what a container has written."""
+    check_names(namespace=namespace, pod=pod, **({"container": container} if container else {}))
     query = {"tailLines": str(TAIL_LINES), "container": container}
     return b"".join(client.lines(PODS.path(namespace, pod, "log"), query))

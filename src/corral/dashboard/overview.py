@@ -18,7 +18,7 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.decide.explain import Surroundings, explain
-from corral.fleet.lookup import visible
+from corral.fleet.lookup import visible, waiting_path
 from corral.jobs import workload as wl
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RESOURCE_PLACEMENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
@@ -65,9 +65,8 @@ def _positions(client: SyncClient, queues: dict[str, Obj]) -> Positions:
     for name, queue in queues.items():
         if not status_of(queue).get("pendingWorkloads"):
             continue
-        path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{name}/pendingworkloads"
         try:
-            items = client.call("GET", path).get("items") or []
+            items = client.call("GET", waiting_path(name)).get("items") or []
         except ApiError:
             continue  # the visibility API is optional
         found |= {key_of(item): int(item.get("positionInClusterQueue", 0)) for item in items}

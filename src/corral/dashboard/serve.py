@@ -98,5 +98,6 @@ def make_server(access: Access, host: str, port: int) -> ThreadingHTTPServer:
 
 
 def _is_own_name(header: str, host: str) -> bool:
-    name = header.rpartition(":")[0] or header
+    name, colon, port = header.rpartition(":")
+    name = name if colon and port.isdecimal() else header
     return name in (host, "localhost", "127.0.0.1", "[::1]")

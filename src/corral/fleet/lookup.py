@@ -15,6 +15,14 @@ from corral.core.resource import Resource
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 PODS = Resource("", "v1", "pods", "Pod")
 EVENTS = Resource("", "v1", "events", "Event")
+WAITING_IN_CLUSTER_QUEUES = Resource("visibility.kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", False)
+WAITING_IN_LOCAL_QUEUES = Resource("visibility.kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
+
+
+def waiting_path(queue: str, namespace: str = "") -> str:
+    """Where the visibility API tells who waits in a ClusterQueue, or in a LocalQueue of a namespace."""
+    resource = WAITING_IN_LOCAL_QUEUES if namespace else WAITING_IN_CLUSTER_QUEUES
+    return resource.path(namespace, queue, "pendingworkloads")
 
 
 def find_resource(client: SyncClient, word: str) -> Resource | None:

@@ -54,6 +54,11 @@ class FleetFolder:
         return self.root / "status.json"
 
     @property
+    def marker(self) -> Path:
+        """What says that a folder is Corral's, and which clusters it has ever started there."""
+        return self.root / ".corral-fleet.json"
+
+    @property
     def supervisor_log(self) -> Path:
         return self.root / "logs" / "supervisor.log"
 
@@ -65,6 +70,13 @@ class FleetFolder:
         """The clusters that have ever been started here."""
         return {path.name for path in (self.root / "clusters").iterdir()}
 
+    def started(self) -> list[str]:
+        """The clusters Corral has ever been told to start here; a folder of another's making has none."""
+        try:
+            return msgspec.json.decode(self.marker.read_bytes(), type=list[str])
+        except (FileNotFoundError, msgspec.DecodeError):
+            return []
+
     def log(self, name: str) -> Path:
         return self.root / "logs" / f"{name}.log"
 
@@ -72,8 +84,12 @@ class FleetFolder:
         return self.cluster(name) / "admin.kubeconfig"
 
     def create(self) -> None:
-        """Make the folder, readable by its owner only."""
+        """Make the folder, readable by its owner only. Raises FleetError where that would overwrite another's files."""
+        if not self.marker.exists() and not self.spec_file.exists() and self.kubeconfig.exists():
+            raise FleetError(f"{self.kubeconfig} is not of Corral's making; name another folder with --state")
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.marker.exists():
+            _replace(self.marker, b"[]")
         (self.root / "logs").mkdir(exist_ok=True)
         (self.root / "clusters").mkdir(exist_ok=True)
 
@@ -82,6 +98,8 @@ class FleetFolder:
         if spec is None:
             self.spec_file.unlink(missing_ok=True)
         else:
+            started = {*self.started(), *(cluster.name for cluster in spec.clusters)}
+            _replace(self.marker, msgspec.json.encode(sorted(started)))
             _replace(self.spec_file, msgspec.json.format(msgspec.json.encode(spec)))
 
     def read_spec(self) -> FleetSpec | None:

@@ -9,7 +9,7 @@ from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, key_of, namespace_of, owner_references_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.explain import Surroundings
-from corral.fleet.lookup import WORKLOADS, events_of, visible
+from corral.fleet.lookup import WORKLOADS, events_of, visible, waiting_path
 
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
@@ -53,11 +53,10 @@ def _get(client: SyncClient, resource: Resource, name: str, namespace: str) -> O
 
 def position_of(client: SyncClient, queue: str, workload: Obj) -> int | None:
     """How many are before a Workload in its ClusterQueue; None when that cannot be known."""
-    local = f"namespaces/{namespace_of(workload)}/localqueues/{spec_of(workload).get('queueName')}"
-    for asked in (f"clusterqueues/{queue}", local):
-        path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/{asked}/pendingworkloads"
+    local = str(spec_of(workload).get("queueName") or "")
+    for asked in ((queue, ""), (local, namespace_of(workload))):
         try:
-            items = client.call("GET", path, {"limit": "100000"}).get("items") or []
+            items = client.call("GET", waiting_path(*asked), {"limit": "100000"}).get("items") or []
         except Forbidden:
             continue  # users may see their own queue only
         except ApiError:

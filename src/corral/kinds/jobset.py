@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from corral.core import names
+from corral.core import names, regex
 from corral.core import validation as v
 from corral.core.errors import Cause
 from corral.core.meta import Obj, metadata_of, name_of, spec_of
@@ -278,8 +278,8 @@ def _check_rules(spec: Obj) -> list[Cause]:
                 causes.append(v.invalid(f"{path}.onJobFailureReasons", reason, text))
         for pattern in rule.get("onJobFailureMessagePatterns") or ():
             try:
-                re.compile(pattern)
-            except re.error as error:
+                regex.check(pattern)
+            except regex.RegexError as error:
                 causes.append(v.invalid(f"{path}.onJobFailureMessagePatterns", pattern, f"invalid pattern: {error}"))
     return causes
 

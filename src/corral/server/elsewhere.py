@@ -22,6 +22,7 @@ from corral.core.meta import (
     with_metadata,
 )
 from corral.core.streams import LogOptions
+from corral.kinds.core import PODS
 from corral.runtime.tasks import until_one_ends
 from corral.server.http.message import Answer, Headers, RawStream, Request, Response, Stream, Upgrade, Writer
 from corral.server.options import Listing, ListOptions, WatchOptions
@@ -99,9 +100,14 @@ class Elsewhere:
     def kept_log(self, pod: Obj, container: str, options: LogOptions) -> bytes | None:
         return self._pods.kept_log(pod, container, options)
 
-    async def forward(self, pod: Obj, request: Request) -> Answer:
-        """Hand a request about a pod on to its cluster; upgraded connections are joined byte by byte."""
-        opened = await self._pods.forward(pod, request.method, request.target, _passed_on(request))
+    async def forward(self, pod: Obj, subresource: str, request: Request) -> Answer:
+        """Hand a request about a pod on to its cluster; upgraded connections are joined byte by byte.
+
+        The path is built anew from what was allowed: how the caller spelt it might mean something else over there.
+        """
+        path = PODS.path(namespace_of(pod), name_of(pod), subresource)
+        _, mark, query = request.target.partition("?")
+        opened = await self._pods.forward(pod, request.method, f"{path}{mark}{query}", _passed_on(request))
         try:
             answer = await opened.__aenter__()
         except OSError as error:

@@ -96,7 +96,9 @@ class PodStreaming:
             if own is None or not spec_of(own.obj).get("nodeName"):
                 pod = await elsewhere.find(info.namespace, info.name)
                 if pod is not None:
-                    return self._kept(elsewhere, pod, request, info) or await elsewhere.forward(pod, request)
+                    return self._kept(elsewhere, pod, request, info) or await elsewhere.forward(
+                        pod, info.subresource, request
+                    )
             return await here(request, info, user, warnings)
 
         return handle

@@ -12,7 +12,7 @@ from corral.core.errors import ApiError, ServiceUnavailable, not_found
 from corral.core.meta import Key, Obj, key_of, labels_of, with_labels
 from corral.kinds.definition import KindDef
 from corral.kinds.extra import ExtraRequest
-from corral.kinds.metrics import GROUP, KINDS, NODE_METRICS
+from corral.kinds.metrics import KINDS, NODE_METRICS
 
 PATIENCE_S = 5.0
 _decode = msgspec.json.Decoder(dict).decode
@@ -47,8 +47,7 @@ class UsageElsewhere:
 
     async def _ask(self, pods: PodsElsewhere, shown: Sequence[Obj], request: ExtraRequest) -> Sequence[Obj]:
         """What one cluster says about its pods; nothing when it cannot be reached or does not measure."""
-        where = f"namespaces/{request.namespace}/pods" if request.namespace else "pods"
-        target = f"/apis/{GROUP}/{request.version}/{where}"
+        target = request.kind.resource().at(request.version).path(request.namespace)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 async with await pods.forward(shown[0], "GET", target, {"Accept": "application/json"}) as answer:

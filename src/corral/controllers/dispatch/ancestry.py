@@ -11,7 +11,7 @@ from collections.abc import Callable
 from corral.controllers.dispatch.remotes import Remote
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, controller_of, name_of, namespace_of, owner_references_of, uid_of
-from corral.core.resource import Resource
+from corral.core.resource import Resource, version_path
 from corral.decide.dispatch.copy import is_ours
 from corral.decide.dispatch.kept import pod_selector
 from corral.kinds.core import PODS
@@ -69,7 +69,7 @@ class Ancestry:
     async def _resource(self, api_version: str, kind: str) -> Resource:
         if api_version not in self._resources:
             group, _, version = api_version.rpartition("/")
-            document = await self._remote.client.raw("GET", f"/{'apis' if group else 'api'}/{api_version}")
+            document = await self._remote.client.raw("GET", version_path(group, version))
             self._resources[api_version] = {
                 str(entry["kind"]): Resource(group, version, entry["name"], entry["kind"], bool(entry["namespaced"]))
                 for entry in document.get("resources") or ()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from corral.client.protocol import Client
 from corral.core.errors import NotFound
-from corral.core.resource import Resource
+from corral.core.resource import Resource, version_path
 from corral.kinds.registry import Registry
 from corral.runtime.clock import Clock
 
@@ -46,9 +46,8 @@ def over_http(client: Client, clock: Clock) -> Discover:
 
 
 async def _resources(client: Client, group: str, version: str) -> dict[str, Resource]:
-    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
-        document = await client.raw("GET", path)
+        document = await client.raw("GET", version_path(group, version))
     except NotFound:
         return {}
     return {

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from corral.client.protocol import Client
 from corral.core.errors import ApiError
 from corral.core.meta import Obj
-from corral.core.resource import Resource
+from corral.core.resource import Resource, version_path
 from corral.decide.placement.selection import split_api_version
 from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from corral.runtime.clock import Clock
@@ -75,22 +75,22 @@ class Catalog:
         self._checked = self._clock.monotonic()
         kinds: dict[tuple[str, str], list[Resource]] = {}
         try:
-            await self._read(kinds, "", "v1", "/api/v1")
+            await self._read(kinds, "", "v1")
             for group in (await self._client.raw("GET", "/apis")).get("groups") or ():
                 first = (group.get("preferredVersion") or {}).get("version")
                 names = [entry["version"] for entry in group.get("versions") or ()]
                 for version in sorted(names, key=lambda name: name != first):
-                    await self._read(kinds, group["name"], version, f"/apis/{group['name']}/{version}")
+                    await self._read(kinds, group["name"], version)
         except ApiError:
             self._stale = True
             raise
         self._kinds = kinds
 
-    async def _read(self, kinds: dict[tuple[str, str], list[Resource]], group: str, version: str, path: str) -> None:
+    async def _read(self, kinds: dict[tuple[str, str], list[Resource]], group: str, version: str) -> None:
         try:
-            document = await self._client.raw("GET", path)
+            document = await self._client.raw("GET", version_path(group, version))
         except ApiError as error:
-            log.info("kinds not discovered", extra={"path": path, "error": str(error)})
+            log.info("kinds not discovered", extra={"group": group, "version": version, "error": str(error)})
             return
         for entry in document.get("resources") or ():
             if "/" in entry["name"] or not {"list", "watch"} <= set(entry.get("verbs") or ()):

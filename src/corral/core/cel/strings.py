@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from corral.core import regex
@@ -51,21 +53,20 @@ def matches(text: Any, pattern: Any) -> bool:
         raise CelError(str(error)) from None
 
 
-def _compiled(pattern: Any, name: str) -> Any:
+def _found(text: Any, pattern: Any, name: str, limit: int) -> list[str]:
     try:
-        return regex.compile_python(text_argument(pattern, name))
+        return list(islice(regex.find(text_argument(pattern, name), text_argument(text, name)), limit))
     except regex.RegexError as error:
         raise CelError(str(error)) from None
 
 
 def find(text: Any, pattern: Any) -> str:
-    match = _compiled(pattern, "find").search(text_argument(text, "find"))
-    return match[0] if match else ""
+    return next(iter(_found(text, pattern, "find", 1)), "")
 
 
 def find_all(text: Any, pattern: Any, limit: Any = -1) -> list[str]:
-    found = [match[0] for match in _compiled(pattern, "findAll").finditer(text_argument(text, "findAll"))]
-    return found if _int(limit, "findAll") < 0 else found[:limit]
+    wanted = _int(limit, "findAll")
+    return _found(text, pattern, "findAll", wanted if wanted >= 0 else sys.maxsize)
 
 
 def char_at(text: Any, index: Any) -> str:

@@ -15,14 +15,13 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from corral.core import names
+from corral.core import names, regex
 
 Check = Callable[[str], bool]
 
 
-def _matches(pattern: str, flags: int = 0) -> Check:
-    compiled = re.compile(pattern, re.ASCII | flags)
-    return lambda text: compiled.fullmatch(text) is not None
+def _matches(pattern: str) -> Check:
+    return lambda text: regex.fullmatch(pattern, text)
 
 
 def _parses(parse: Callable[[str], object]) -> Check:
@@ -106,12 +105,12 @@ FORMATS: Final[dict[str, Check]] = {
     "ipv6": _parses(ipaddress.IPv6Address),
     "cidr": lambda text: "/" in text and _parses(lambda part: ipaddress.ip_network(part, strict=False))(text),
     "mac": _matches(
-        r"(?:[0-9a-fA-F]{2}([:-]))(?:[0-9a-fA-F]{2}\1){4}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
+        rf"(?i)(?:{_HEX}{{2}}:){{5}}{_HEX}{{2}}|(?:{_HEX}{{2}}-){{5}}{_HEX}{{2}}|(?:{_HEX}{{4}}\.){{2}}{_HEX}{{4}}"
     ),
-    "uuid": _matches(rf"{_HEX}{{8}}-?(?:{_HEX}{{4}}-?){{3}}{_HEX}{{12}}", re.IGNORECASE),
-    "uuid3": _matches(rf"{_HEX}{{8}}-?{_HEX}{{4}}-?3{_HEX}{{3}}-?{_HEX}{{4}}-?{_HEX}{{12}}", re.IGNORECASE),
-    "uuid4": _matches(rf"{_HEX}{{8}}-?{_HEX}{{4}}-?4{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}", re.IGNORECASE),
-    "uuid5": _matches(rf"{_HEX}{{8}}-?{_HEX}{{4}}-?5{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}", re.IGNORECASE),
+    "uuid": _matches(rf"(?i){_HEX}{{8}}-?(?:{_HEX}{{4}}-?){{3}}{_HEX}{{12}}"),
+    "uuid3": _matches(rf"(?i){_HEX}{{8}}-?{_HEX}{{4}}-?3{_HEX}{{3}}-?{_HEX}{{4}}-?{_HEX}{{12}}"),
+    "uuid4": _matches(rf"(?i){_HEX}{{8}}-?{_HEX}{{4}}-?4{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}"),
+    "uuid5": _matches(rf"(?i){_HEX}{{8}}-?{_HEX}{{4}}-?5{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}"),
     "isbn": _matches("(?:97[89]-?)?[0-9]{1,5}-?[0-9]+-?[0-9]+-?[0-9Xx]"),
     "isbn10": _matches("[0-9]{1,5}-?[0-9]+-?[0-9]+-?[0-9Xx]"),
     "isbn13": _matches("97[89]-?[0-9]{1,5}-?[0-9]+-?[0-9]+-?[0-9]"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from corral.core import regex
 from corral.core.conditions import condition
 from corral.core.meta import (
     Obj,
@@ -85,8 +84,16 @@ def _applies(rule: Obj, job: Obj) -> bool:
     return (
         (not targets or labels_of(job).get(REPLICATED_JOB) in targets)
         and (not reasons or end.get("reason") in reasons)
-        and (not patterns or any(re.search(pattern, str(end.get("message") or "")) for pattern in patterns))
+        and (not patterns or any(_matches(pattern, str(end.get("message") or "")) for pattern in patterns))
     )
+
+
+def _matches(pattern: str, message: str) -> bool:
+    """Whether a failure message matches; a pattern that would be refused today, but is stored, matches nothing."""
+    try:
+        return regex.search(pattern, message)
+    except regex.RegexError:
+        return False
 
 
 def succeed(children: Children, status: Obj, now: float) -> JobSetPlan:

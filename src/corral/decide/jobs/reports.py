@@ -7,16 +7,17 @@ find it by the variables every pod has, and a Role made for the TrainJob lets th
 from __future__ import annotations
 
 from corral.core.meta import Obj, name_of, namespace_of, owner_ref, status_of
+from corral.core.resource import Resource
 
 FOLDER = "/var/run/secrets/kubeflow/trainer"
+TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
 VOLUME = "kubeflow-trainer-token"
 TOKEN_SECONDS = 3600
 REPORTED = ("progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime")
 
 
 def path_of(train_job: Obj) -> str:
-    namespace, name = namespace_of(train_job), name_of(train_job)
-    return f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
+    return TRAIN_JOBS.path(namespace_of(train_job), name_of(train_job), "status")
 
 
 def environment(train_job: Obj) -> list[Obj]:
