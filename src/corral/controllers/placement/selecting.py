@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.scope import SCOPES, Scope
-from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, spec_of
+from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, spec_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.placement.selection import (
     CLIENT_ERROR,
@@ -58,7 +58,7 @@ class Selections:
         for informer in self._placements.values():
             informer.add_index("selects", _selected)
         self._wake: dict[Scope, Callable[[Key], None]] = {}
-        self._known: dict[tuple[Scope, Key], tuple[int, list[Obj]]] = {}
+        self._known: dict[tuple[Scope, Key], tuple[tuple[str, int], list[Obj]]] = {}
         self._followed: dict[Resource, Informer] = {}
         catalog.on_change(self._forget_all)
 
@@ -69,10 +69,11 @@ class Selections:
         """What a placement selects now, stripped and in order. Raises SelectionError when the user is wrong."""
         identity = (scope, key_of(placement))
         known = self._known.get(identity)
-        if known is not None and known[0] == generation_of(placement):
+        version = (uid_of(placement), generation_of(placement))
+        if known is not None and known[0] == version:
             return known[1]
         # A change that arrives while this waits takes the mark away, and then the answer is not kept.
-        mark = (-1, list[Obj]())
+        mark = (("", -1), list[Obj]())
         self._known[identity] = mark
         chosen = await self._choose(scope, placement)
         try:
@@ -81,7 +82,7 @@ class Selections:
             raise SelectionError(CLIENT_ERROR + str(error)) from None
         result = [strip(obj) for obj in ordered(chosen)]
         if self._known.get(identity) is mark:
-            self._known[identity] = (generation_of(placement), result)
+            self._known[identity] = (version, result)
         return result
 
     def remembered(self, scope: Scope, key: Key) -> list[Obj]:
