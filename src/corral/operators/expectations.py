@@ -30,7 +30,7 @@ class Expectations:
 
     def made(self, key: Key, child: Obj) -> None:
         """`child` was created; wait until it is seen."""
-        if self._informer.get(_key(child)) is None:
+        if not self._informer.shows(child):
             self._created.setdefault(key, {})[uid_of(child)] = self._clock.monotonic()
             self._owner_of[uid_of(child)] = key
 
@@ -78,8 +78,3 @@ class Expectations:
         other = self._deleted if book is self._created else self._created
         if uid not in other.get(key, {}):
             self._owner_of.pop(uid, None)
-
-
-def _key(obj: Obj) -> Key:
-    metadata = obj["metadata"]
-    return Key(metadata.get("namespace") or "", metadata["name"])

@@ -27,6 +27,7 @@ from corral.core.meta import (
     with_status,
     without_finalizer,
 )
+from corral.core.notes import Notes
 from corral.core.selectors import from_label_selector
 from corral.decide.jobs.failure import NO_BACKOFF, Backoff
 from corral.decide.jobs.job import TRACKING, View, assess, finish_of, is_ours, is_tracked
@@ -73,7 +74,7 @@ class JobController:
         self._client = client
         self._clock = clock
         self._honours_managers = honours_managers
-        self._backoffs: dict[Key, Backoff] = {}
+        self._backoffs = Notes[Backoff]()
         self._released: dict[Key, set[str]] = {}
 
     def setup(self, manager: Manager) -> None:
@@ -130,10 +131,10 @@ class JobController:
         await self._release_strays(key, job)
         if job is None:
             self._expectations.forget(key)
-            self._backoffs.pop(key, None)
+            self._backoffs.forget(key)
             return None
         if finish_of(job) is not None:
-            self._backoffs.pop(key, None)
+            self._backoffs.forget(key)
             await self._release(key, [pod for pod in self._owned(job) if is_tracked(pod)])
             return None
         return await self._sync(key, {"apiVersion": "batch/v1", "kind": "Job", **job})
@@ -148,7 +149,7 @@ class JobController:
             self._clock.now(),
             current=self._expectations.met(key),
             released=frozenset(self._released.get(key, ())),
-            backoff=self._backoffs.get(key, NO_BACKOFF),
+            backoff=self._backoffs.get(job) or NO_BACKOFF,
         )
         facts = assess(view)
         plan = plan_pods(view, facts)
@@ -157,7 +158,7 @@ class JobController:
         self._say(job, status.events)
         if status.write:
             job = await self._write(job, status.status)
-            self._backoffs[key] = facts.backoff
+            self._backoffs.put(job, facts.backoff)
         released = await self._release(key, status.release)
         settlement = settle(view, status, released)
         if settlement.write:

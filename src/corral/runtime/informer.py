@@ -13,7 +13,7 @@ from typing import Protocol
 
 from corral.client.protocol import Client, WatchEvent
 from corral.core.errors import ApiError, Expired, NotFound
-from corral.core.meta import Key, Obj, controller_of, key_of, resource_version_of
+from corral.core.meta import Key, Obj, controller_of, key_of, resource_version_of, uid_of
 from corral.core.resource import Resource
 from corral.runtime.clock import Clock
 from corral.runtime.random import Random
@@ -138,6 +138,11 @@ class Informer:
         if self._synced.is_set() and version > self._version and (held is None or version > _number(held)):
             self._store(key_of(obj), obj)
 
+    def shows(self, written: Obj) -> bool:
+        """Whether what is held is no older than a write of our own: it shows here, or what became of it since."""
+        version, held = _number(written), self._objects.get(key_of(written))
+        return version <= self._version or (held is not None and version <= _number(held))
+
     async def run(self) -> None:
         """List and watch until cancelled. Failures are retried with jittered back-off, without end."""
         delay = FIRST_RETRY_S
@@ -218,6 +223,9 @@ class Informer:
         old = self._objects.get(key)
         if old is None and new is None:
             return
+        if old is not None and new is not None and uid_of(old) != uid_of(new):
+            self._store(key, None)  # deleted and made again while nobody watched: not a change of one object
+            old = None
         if new is None:
             del self._objects[key]
             for index in self._indexes.values():

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from hub import Hub, config_selector, namespace_selector, on_hub
 
+from corral.controllers.placement.admission import NoWorkloads
 from corral.controllers.placement.settings import PlacementSettings
 from corral.core.meta import Obj, labels_of, name_of, status_of
-from corral.kinds.apps import DEPLOYMENTS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from corral.core.resource import Resource
+from corral.kinds.apps import CONTROLLER_REVISIONS, DEPLOYMENTS, REPLICA_SETS
+from corral.kinds.core import (
+    CONFIG_MAPS,
+    ENDPOINTS,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from corral.kinds.discovery import ENDPOINT_SLICES
 from corral.kinds.fleet import (
     CLUSTER_RESOURCE_PLACEMENTS,
     CLUSTER_RESOURCE_SNAPSHOTS,
@@ -187,8 +199,17 @@ def test_17_to_19_selectors_pick_inside_one_namespace() -> None:
 def test_20_selectors_inside_a_missing_namespace_are_an_error() -> None:
     async def scenario(hub: Hub) -> None:
         inside = namespace_selector("nowhere", "NamespaceWithResourceSelectors")
-        await hub.place("lost", selectors=[inside, config_selector("two")])
-        assert (await hub.conditions("lost"))["Scheduled"][1] == "InvalidResourceSelectors"
+        for name, others in (("lost", [config_selector("two")]), ("alone", [])):
+            await hub.place(name, selectors=[inside, *others])
+            _, reason, text = (await hub.conditions(name))["Scheduled"]
+            assert reason == "InvalidResourceSelectors"
+            assert text.endswith(
+                "NamespaceWithResourceSelectors mode requires exactly one namespace, but no namespaces were selected"
+            )
+        await hub.namespace("nowhere", two={"a": "1"})
+        await hub.advance(60)
+        assert named(await hub.manifests("cluster-1", "lost-work")) == [("Namespace", "nowhere"), ("ConfigMap", "two")]
+        assert named(await hub.manifests("cluster-1", "alone-work")) == [("Namespace", "nowhere")]
 
     on_hub(scenario, members=ONE)
 
@@ -206,27 +227,70 @@ def test_23_the_interval_between_snapshots_can_be_set() -> None:
     on_hub(scenario, members=ONE, settings=PlacementSettings(collection=60, interval=120))
 
 
-def test_24_what_a_cluster_makes_by_itself_stays() -> None:
-    async def scenario(hub: Hub) -> None:
-        await hub.namespace("app", **{"kube-root-ca.crt": {"ca": "x"}, "conf": {"a": "1"}})
-        for name in ("default", "mine"):
-            await hub.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": name, "namespace": "app"}})
-        token = {"kubernetes.io/service-account.name": "mine"}
-        await hub.client.create(
-            SECRETS,
-            {
-                "metadata": {"name": "token", "namespace": "app", "annotations": token},
-                "type": "kubernetes.io/service-account-token",
-            },
-        )
-        await hub.place("app")
-        assert named(await hub.manifests("cluster-1", "app-work")) == [
-            ("Namespace", "app"),
-            ("ServiceAccount", "mine"),
-            ("ConfigMap", "conf"),
-        ]
+KINDS = (
+    ("", "ConfigMap"),
+    ("", "ServiceAccount"),
+    ("", "Secret"),
+    ("", "Endpoints"),
+    ("", "PersistentVolumeClaim"),
+    ("apps", "ReplicaSet"),
+    ("apps", "ControllerRevision"),
+    ("discovery.k8s.io", "EndpointSlice"),
+)
 
-    on_hub(scenario, members=ONE)
+
+async def furnish(hub: Hub) -> None:
+    """A namespace with an object of every kind that a cluster also makes by itself, called mine, and such an object."""
+    await hub.namespace("app", **{"kube-root-ca.crt": {"ca": "x"}, "mine": {"a": "1"}})
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "u", "controller": True}
+    labels = {"x": "y"}
+    pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    replicas = {"selector": {"matchLabels": labels}, "template": pods}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    token = {"annotations": {"kubernetes.io/service-account.name": "mine"}}
+    managed = {"labels": {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}}
+    made: list[tuple[Resource, str, Obj, Obj]] = [
+        (SERVICE_ACCOUNTS, "default", {}, {}),
+        (SERVICE_ACCOUNTS, "mine", {}, {}),
+        (SECRETS, "token", token, {"type": "kubernetes.io/service-account-token"}),
+        (SECRETS, "mine", {}, {}),
+        (ENDPOINTS, "served", {}, {}),
+        (ENDPOINTS, "mine", {}, {}),
+        (SERVICES, "served", {}, {"spec": {"ports": [{"port": 80}]}}),
+        (PERSISTENT_VOLUME_CLAIMS, "mine", {}, {"spec": claim}),
+        (REPLICA_SETS, "owned", {"ownerReferences": [owner]}, {"spec": replicas}),
+        (REPLICA_SETS, "mine", {}, {"spec": replicas}),
+        (CONTROLLER_REVISIONS, "owned", {"ownerReferences": [owner]}, {"revision": 1, "data": {}}),
+        (CONTROLLER_REVISIONS, "mine", {}, {"revision": 1, "data": {}}),
+        (ENDPOINT_SLICES, "made", managed, {"addressType": "IPv4", "endpoints": []}),
+        (ENDPOINT_SLICES, "mine", {}, {"addressType": "IPv4", "endpoints": []}),
+    ]
+    for resource, name, metadata, body in made:
+        await hub.client.create(resource, {"metadata": {"name": name, "namespace": "app", **metadata}, **body})
+
+
+@pytest.mark.parametrize("way", ["namespace", "selectors", "resource placement"])
+@pytest.mark.parametrize("runs_workloads", [True, False])
+def test_24_what_a_cluster_makes_by_itself_stays_whichever_way_it_is_selected(way: str, runs_workloads: bool) -> None:
+    async def scenario(hub: Hub) -> None:
+        if not runs_workloads:  # what is refused there may be left from before
+            hub.cluster.api.chain.plugins[:] = [
+                one for one in hub.cluster.api.chain.plugins if not isinstance(one, NoWorkloads)
+            ]
+        await furnish(hub)
+        kinds: list[Obj] = [{"group": group, "version": "v1", "kind": kind} for group, kind in KINDS]
+        if way == "namespace":
+            await hub.place("app")
+        elif way == "selectors":
+            await hub.place("app", selectors=[namespace_selector("app", "NamespaceWithResourceSelectors"), *kinds])
+        else:
+            await hub.place("app", "app", kinds)
+        work = "app.app-work" if way == "resource placement" else "app-work"
+        found = {one for one in named(await hub.manifests("cluster-1", work)) if one[0] not in ("Namespace", "Service")}
+        expected = {(kind, "mine") for _, kind in KINDS}
+        assert found == expected - ({("PersistentVolumeClaim", "mine")} if runs_workloads else set())
+
+    on_hub(scenario, members=ONE, settings=PlacementSettings(admit_workloads=runs_workloads))
 
 
 def test_15_and_25_order_and_what_is_stripped() -> None:

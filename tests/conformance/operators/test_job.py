@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.operators.operator_stage import NAMESPACE, Stage, play, summary, template
 
 from corral.core.errors import Invalid, NotFound
-from corral.core.meta import Obj, finalizers_of, labels_of, name_of
+from corral.core.meta import Obj, finalizers_of, is_owned_by, labels_of, name_of, uid_of
 from corral.core.timestamps import parse_time
 from corral.kinds.batch import JOBS
 from corral.kinds.core import PODS
@@ -322,5 +322,19 @@ def test_more_pods_than_one_sync_handles() -> None:
         done = await status(stage)
         assert (done["succeeded"], done["uncountedTerminatedPods"]) == (600, {})
         assert summary(await stage.get(JOBS, "j"))[-1] == ("Complete", "True")
+
+    play(controllers, script)
+
+
+def test_a_job_made_again_under_its_name_does_not_pay_for_the_failures_of_the_old_one() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(JOBS, job(backoffLimit=6))
+        await stage.run()
+        await stage.fail()
+        await stage.pass_time(5)
+        await stage.client.delete(JOBS, "j", NAMESPACE, propagation="Background")
+        created = await stage.create(JOBS, job(backoffLimit=6))
+        made = [pod for pod in await stage.pods() if is_owned_by(pod, uid_of(created))]
+        assert len(made) == 1
 
     play(controllers, script)

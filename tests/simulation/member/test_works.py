@@ -6,7 +6,7 @@ import asyncio
 
 from tests.simulation.member.world import NAMESPACE, MemberWorld, about, config_map, in_world, reasons, told
 
-from corral.core.meta import Obj, finalizers_of, owner_references_of, status_of, uid_of
+from corral.core.meta import Obj, finalizers_of, owner_references_of, spec_of, status_of, uid_of
 from corral.kinds.batch import JOBS
 from corral.kinds.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from corral.kinds.fleet import APPLIED_WORKS, WORKS
@@ -186,5 +186,27 @@ def test_foreign_objects_survive() -> None:
         live = await world.live()
         assert live is not None
         assert live["data"] == {"a": "1", "b": "2"}
+
+    in_world(check)
+
+
+def test_a_work_made_again_out_of_sight_is_looked_at_at_once_and_as_often_as_a_new_one() -> None:
+    async def check(world: MemberWorld) -> None:
+        old = await world.send(config_map())
+        await asyncio.sleep(7200)
+        world.link.cut = True
+        world.link.break_streams()
+        await world.hub.client.patch(WORKS, "w", NAMESPACE, {"metadata": {"finalizers": None}})
+        await world.hub.client.delete(WORKS, "w", NAMESPACE)
+        body: Obj = {"metadata": {"name": "w", "namespace": NAMESPACE}, "spec": spec_of(old)}
+        await world.hub.client.create(WORKS, body)
+        world.link.cut = False
+        await asyncio.sleep(60)
+        assert reasons(await world.work())["Applied"] == ("True", "AllManifestsApplied")
+        await world.edit({"data": {"a": "9"}})
+        await asyncio.sleep(60)
+        live = await world.live()
+        assert live is not None
+        assert live["data"]["a"] == "1"
 
     in_world(check)

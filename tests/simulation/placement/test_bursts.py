@@ -8,18 +8,20 @@ from corral.controllers.placement.settings import PlacementSettings
 from corral.core.meta import Obj
 from corral.kinds.batch import JOBS
 from corral.kinds.core import NAMESPACES
+from corral.kinds.fleet import RESOURCE_PLACEMENTS
 
 from .hub import Hub, on_hub
 
 
-async def burst(hub: Hub, count: int) -> Counter[str]:
-    await hub.client.create(NAMESPACES, {"metadata": {"name": "jobs"}})
+async def burst(hub: Hub, count: int, *, first: int = 0) -> Counter[str]:
+    if not first:
+        await hub.client.create(NAMESPACES, {"metadata": {"name": "jobs"}})
     sorter = {"name": "resources.kubernetes-fleet.io/available-cpu", "sortOrder": "Descending"}
     preferred = [{"weight": 100, "preference": {"propertySorter": sorter}}]
     affinity = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     policy: Obj = {"placementType": "PickN", "numberOfClusters": 1, "affinity": affinity}
     chosen: Counter[str] = Counter()
-    for number in range(count):
+    for number in range(first, first + count):
         name = f"job{number}"
         container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}
         template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
@@ -53,5 +55,16 @@ def test_reservations_end_when_the_member_has_had_time_to_report() -> None:
         await hub.client.delete(NAMESPACES, "jobs")
         await hub.advance(60)
         assert await burst(hub, 1) == {"cluster-3": 1}
+
+    on_hub(scenario)
+
+
+def test_a_reservation_ends_with_its_placement() -> None:
+    async def scenario(hub: Hub) -> None:
+        assert await burst(hub, 3) == {"cluster-3": 3}
+        for number in range(3):
+            await hub.client.delete(RESOURCE_PLACEMENTS, f"job{number}", "jobs")
+        await hub.settle()
+        assert await burst(hub, 3, first=3) == {"cluster-3": 3}
 
     on_hub(scenario)

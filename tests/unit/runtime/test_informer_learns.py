@@ -66,3 +66,33 @@ def test_an_older_event_does_not_undo_what_was_learned() -> None:
             assert seen == ["2"] or seen == ["1", "2"]
 
     run_virtual(main)
+
+
+def test_a_write_shows_when_the_watch_has_passed_it_even_if_the_object_has_gone_since() -> None:
+    async def main() -> None:
+        async with VirtualCluster() as cluster:
+            informer, _ = await following(cluster)
+            first = await cluster.client.create(CONFIG_MAPS, config("1"))
+            assert not informer.shows(first)
+            informer.learn(first)
+            assert informer.shows(first)
+            second = await cluster.client.update(CONFIG_MAPS, {**first, "data": {"v": "2"}})
+            assert not informer.shows(second)
+            await cluster.client.delete(CONFIG_MAPS, KEY.name, KEY.namespace)
+            await cluster.advance(0.1)
+            assert informer.shows(first)
+            assert informer.shows(second)
+
+    run_virtual(main)
+
+
+def test_an_object_replaced_out_of_sight_goes_and_comes() -> None:
+    async def main() -> None:
+        async with VirtualCluster() as cluster:
+            await cluster.client.create(CONFIG_MAPS, config("1"))
+            informer, seen = await following(cluster)
+            await cluster.client.delete(CONFIG_MAPS, KEY.name, KEY.namespace)
+            informer.learn(await cluster.client.create(CONFIG_MAPS, config("2")))
+            assert seen == ["1", "gone", "2"]
+
+    run_virtual(main)

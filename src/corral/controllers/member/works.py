@@ -27,6 +27,7 @@ from corral.core.meta import (
     with_finalizer,
     with_status,
 )
+from corral.core.notes import Notes
 from corral.core.resource import Resource
 from corral.decide.member.backoff import Pace, next_pace
 from corral.decide.member.manifests import Manifest, group_version_kind, identify
@@ -77,7 +78,7 @@ class WorkApplier:
         self._manifests = Manifests(member.client, settings, jobs.workload_of)
         self._cleanup = Cleanup(hub.client, member.client, hub.clock, settings)
         self._metrics = member.metrics.part(MemberMetrics)
-        self._paces: dict[Key, Pace] = {}
+        self._paces = Notes[Pace]()
         self._works = hub.informer(WORKS, namespace=namespace)
         self._controller: Controller = hub.add(self, watches=[], workers=settings.workers)
         self._works.on_change(self._controller.trigger(Watch(WORKS, when=changed(generation_of, is_deleting, _heeded))))
@@ -99,7 +100,7 @@ class WorkApplier:
     async def reconcile(self, key: Key) -> Result | None:
         work = self._works.get(key)
         if work is None or not self._is_joined():
-            self._paces.pop(key, None)
+            self._paces.forget(key)
             return None
         if is_deleting(work):
             return await self._cleanup.collect(work)
@@ -129,8 +130,10 @@ class WorkApplier:
         took = self._clock.monotonic() - began
         self._metrics.work(name_of(work), took, status, outcomes, report_diff=strategy.reports_diff)
         results = [(outcome.reason, outcome.availability) for outcome in outcomes]
-        pace = next_pace(self._paces.get(key), generation_of(work), results, is_settled(status), self._settings.backoff)
-        self._paces[key] = pace
+        pace = next_pace(
+            self._paces.get(work), generation_of(work), results, is_settled(status), self._settings.backoff
+        )
+        self._paces.put(work, pace)
         return Result(pace.delay)
 
     async def _identified(self, work: Obj) -> list[Manifest]:

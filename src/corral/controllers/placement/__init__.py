@@ -43,7 +43,7 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
     catalog = Catalog(manager)
     members = Members(manager)
     overrides = OverrideRecords(manager)
-    selections = Selections(manager, catalog)
+    selections = Selections(manager, catalog, runs_workloads=settings.admit_workloads)
     reservations = Reservations(manager.clock, enabled=settings.reserve)
     reservations.resources = selections.remembered
     MemberController(settings).setup(manager)

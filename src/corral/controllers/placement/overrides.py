@@ -68,7 +68,7 @@ class OverrideController:
         existing = self._snapshots.by_index("parent", str(key))
         if is_deleting(override):
             if OVERRIDE_CLEANUP in finalizers_of(override):
-                for snapshot in existing:
+                for snapshot in sorted(existing, key=_index):  # the latest at last: nobody falls back to an older one
                     await remove(self._client, self._pair.snapshots, snapshot)
                 await drop_finalizer(self._client, self._pair.overrides, override, OVERRIDE_CLEANUP)
             return
@@ -76,27 +76,48 @@ class OverrideController:
         await self._freeze(override, existing)
 
     async def _freeze(self, override: Obj, existing: list[Obj]) -> None:
-        current = latest(existing, OVERRIDE_INDEX)
-        spec = spec_of(override)
-        if current is not None and spec_of(current).get("overrideSpec") == spec:
-            if labels_of(current).get(IS_LATEST) != "true":
-                await self._client.update(self._pair.snapshots, with_labels(current, {IS_LATEST: "true"}))
-            return
-        for old in outdated(existing, OVERRIDE_INDEX, HISTORY):
-            await remove(self._client, self._pair.snapshots, old)
-        if current is not None:
-            await self._client.update(self._pair.snapshots, with_labels(current, {IS_LATEST: "false"}))
-        index = max((index_of(one, OVERRIDE_INDEX) for one in existing), default=-1) + 1
-        metadata: Obj = {
-            "name": f"{name_of(override)}-{index}",
-            "labels": {PARENT_OVERRIDE: name_of(override), OVERRIDE_INDEX: str(index), IS_LATEST: "true"},
-            "ownerReferences": [owner_ref(override)],
-        }
-        if namespace_of(override):
-            metadata["namespace"] = namespace_of(override)
-        digest = sha256_of(spec)
-        body = {"metadata": metadata, "spec": {"overrideSpec": spec, "overrideHash": _base64(digest)}}
-        await self._client.create(self._pair.snapshots, body)
+        """Keep one snapshot of the override as it is, marked as the latest.
+
+        The new one is there before the old one loses its mark, so that no rollout ever finds the override missing.
+        """
+        current, gone = latest(existing, OVERRIDE_INDEX), list[Obj]()
+        if current is None or spec_of(current).get("overrideSpec") != spec_of(override):
+            gone = outdated(existing, OVERRIDE_INDEX, HISTORY)
+            for old in gone:
+                await remove(self._client, self._pair.snapshots, old)
+            index = max(map(_index, existing), default=-1) + 1
+            current = await self._client.create(self._pair.snapshots, _snapshot(override, index))
+        elif not _is_marked(current):
+            await self._client.update(self._pair.snapshots, with_labels(current, {IS_LATEST: "true"}))
+        for old in existing:
+            if _is_marked(old) and key_of(old) != key_of(current) and old not in gone:
+                await self._client.update(self._pair.snapshots, with_labels(old, {IS_LATEST: "false"}))
+
+
+def _is_marked(snapshot: Obj) -> bool:
+    return labels_of(snapshot).get(IS_LATEST) == "true"
+
+
+def _snapshot(override: Obj, index: int) -> Obj:
+    metadata: Obj = {
+        "name": f"{name_of(override)}-{index}",
+        "labels": {PARENT_OVERRIDE: name_of(override), OVERRIDE_INDEX: str(index), IS_LATEST: "true"},
+        "ownerReferences": [owner_ref(override)],
+    }
+    if namespace_of(override):
+        metadata["namespace"] = namespace_of(override)
+    spec = spec_of(override)
+    return {"metadata": metadata, "spec": {"overrideSpec": spec, "overrideHash": _base64(sha256_of(spec))}}
+
+
+def _index(snapshot: Obj) -> int:
+    return index_of(snapshot, OVERRIDE_INDEX)
+
+
+def _current(snapshots: Iterable[Obj]) -> Iterable[Obj]:
+    """The latest snapshot of every override: of two that are marked so, while one takes over, the newer."""
+    marked = (one for one in snapshots if _is_marked(one) and not is_deleting(one))
+    return {next(iter(_parent(one)), key_of(one)): one for one in sorted(marked, key=_index)}.values()
 
 
 def _base64(text: str) -> str:
@@ -122,11 +143,7 @@ class OverrideRecords:
 
         def concern(snapshots: list[Obj]) -> list[Obj]:
             return [
-                one
-                for one in snapshots
-                if labels_of(one).get(IS_LATEST) == "true"
-                and not is_deleting(one)
-                and concerns_placement(one, key.name, namespaced=scope.namespaced)
+                one for one in _current(snapshots) if concerns_placement(one, key.name, namespaced=scope.namespaced)
             ]
 
         return matching(resources, concern(wide), concern(narrow))

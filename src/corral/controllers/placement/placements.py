@@ -27,6 +27,7 @@ from corral.core.meta import (
     status_of,
     with_finalizer,
 )
+from corral.core.notes import Notes
 from corral.decide.placement.announcements import CLEANED_UP, announcements, is_complete
 from corral.decide.placement.rollout import is_external
 from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
@@ -46,7 +47,7 @@ class PlacementController:
         self._scope = scope
         self._settings = settings
         self._selections = selections
-        self._held: dict[Key, float] = {}
+        self._held = Notes[float]()
 
     def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
@@ -74,7 +75,7 @@ class PlacementController:
         placement = self._records.placements.get(key)
         if placement is None:
             self._selections.forget(self._scope, key)
-            self._held.pop(key, None)
+            self._held.forget(key)
             return None
         if is_deleting(placement):
             await self._clean_up(placement)
@@ -136,9 +137,9 @@ class PlacementController:
         view = self._view(placement, policy, master, selected)
         status = placement_status(view)
         changed, done = status != status_of(placement), is_complete(view, status)
-        if changed and not done and (wait := self._hold(key_of(placement))) > 0:
+        if changed and not done and (wait := self._hold(placement)) > 0:
             return wait
-        self._held.pop(key_of(placement), None)
+        self._held.forget(key_of(placement))
         if changed:
             await write_status(self._client, self._scope.placements, placement, status)
             self._metrics.placement(self._scope.prefix, placement, status, self._clock.now())
@@ -148,10 +149,14 @@ class PlacementController:
                 self._recorder.event(placement, "Normal", *announcement)
         return None if done else self._settings.resync
 
-    def _hold(self, key: Key) -> float:
+    def _hold(self, placement: Obj) -> float:
         """How much longer a state on the way is kept back: most are over before anybody could read them."""
         now = self._clock.now()
-        return self._held.setdefault(key, now + self._settings.hold) - now
+        until = self._held.get(placement)
+        if until is None:
+            until = now + self._settings.hold
+            self._held.put(placement, until)
+        return until - now
 
     def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> View:
         key = key_of(placement)

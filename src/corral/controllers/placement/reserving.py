@@ -70,6 +70,14 @@ class Reservations:
                 if known is not None and not again:
                     self._adjusted[cluster] = (known[0], _less(known[1], [held[key]]))
 
+    def release(self, key: Key) -> None:
+        """A placement is going: what it was promised is free again, also for one that is made anew under its name."""
+        for cluster in [name for name, held in self._held.items() if key in held]:
+            del self._held[cluster][key]
+            self._adjusted.pop(cluster, None)
+            if not self._held[cluster]:
+                del self._held[cluster]
+
     def adjusted(self, key: Key, clusters: Sequence[Cluster]) -> Sequence[Cluster]:
         """The clusters with what others were promised taken off."""
         if not self._enabled or not self._held:

@@ -27,7 +27,6 @@ from corral.core.meta import (
     labels_of,
     name_of,
     namespace_of,
-    resource_version_of,
     spec_of,
     status_of,
     with_annotations,
@@ -85,7 +84,7 @@ class SchedulerController:
         self._members = members
         self._reservations = reservations
         self._release = release
-        self._awaited: dict[Key, dict[Key, str]] = {}
+        self._awaited: dict[Key, list[Obj]] = {}
 
     def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
@@ -131,8 +130,10 @@ class SchedulerController:
         placement = self._records.placements.get(key)
         if placement is None:
             self._awaited.pop(key, None)
+            self._reservations.release(key)
             return None
         if is_deleting(placement):
+            self._reservations.release(key)
             await self._clean_up(placement)
             return None
         if self._is_behind(key):
@@ -155,18 +156,14 @@ class SchedulerController:
         return None if wait is None else Result(requeue_after=wait)
 
     def _is_behind(self, key: Key) -> bool:
-        """Whether the cache has not yet seen bindings written in the last cycle; a cycle on it would make them twice."""
-        awaited = self._awaited.get(key)
-        if not awaited:
-            return False
-        for binding, version in list(awaited.items()):
-            cached = self._records.binding(binding)
-            if cached is not None and int(resource_version_of(cached)) >= int(version):
-                del awaited[binding]
+        """Whether the cache has not yet come as far as the last cycle's writes; a cycle on it would make them twice.
+
+        A binding that was seen and has gone again, with its placement or without, is not waited for.
+        """
+        awaited = [one for one in self._awaited.pop(key, ()) if not self._records.shows_binding(one)]
         if awaited:
-            return True
-        del self._awaited[key]
-        return False
+            self._awaited[key] = awaited
+        return bool(awaited)
 
     async def _cycle(self, placement: Obj, policy: Obj) -> float | None:
         """One cycle; returns the seconds after which the next is due by itself."""
@@ -227,7 +224,7 @@ class SchedulerController:
         return True
 
     def _expect(self, key: Key, written: Obj) -> None:
-        self._awaited.setdefault(key, {})[key_of(written)] = resource_version_of(written)
+        self._awaited.setdefault(key, []).append(written)
 
     async def _create(self, placement: Obj, policy: Obj, decision: Obj, released: Obj | None) -> None:
         key = key_of(placement)

@@ -110,6 +110,10 @@ class Records:
     def binding(self, key: Key) -> Obj | None:
         return self._bindings.get(key)
 
+    def shows_binding(self, written: Obj) -> bool:
+        """Whether the cache has come as far as this write of a binding."""
+        return self._bindings.shows(written)
+
 
 def _indexed(informer: Informer) -> Informer:
     informer.add_index("parent", _parent)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.scope import SCOPES, Scope
-from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, spec_of
+from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, spec_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.placement.selection import (
     CLIENT_ERROR,
@@ -14,12 +14,12 @@ from corral.decide.placement.selection import (
     WITH_SELECTORS,
     SelectionError,
     check_duplicates,
-    is_carried_along,
     is_reserved,
     is_selectable,
     matches,
     ordered,
     strip,
+    travels,
 )
 from corral.kinds.core import NAMESPACES
 from corral.runtime.controller import Manager
@@ -51,14 +51,16 @@ def _selected(placement: Obj) -> Iterable[str]:
 class Selections:
     """Selected objects by placement. `wake` is called for placements whose selection may have changed."""
 
-    def __init__(self, manager: Manager, catalog: Catalog) -> None:
+    def __init__(self, manager: Manager, catalog: Catalog, *, runs_workloads: bool = False) -> None:
+        """`runs_workloads` says whether the hub has workloads of its own."""
         self._manager = manager
+        self._runs_workloads = runs_workloads
         self.catalog = catalog
         self._placements = {scope: manager.informer(scope.placements) for scope in SCOPES}
         for informer in self._placements.values():
             informer.add_index("selects", _selected)
         self._wake: dict[Scope, Callable[[Key], None]] = {}
-        self._known: dict[tuple[Scope, Key], tuple[int, list[Obj]]] = {}
+        self._known: dict[tuple[Scope, Key], tuple[tuple[str, int], list[Obj]]] = {}
         self._followed: dict[Resource, Informer] = {}
         catalog.on_change(self._forget_all)
 
@@ -69,10 +71,11 @@ class Selections:
         """What a placement selects now, stripped and in order. Raises SelectionError when the user is wrong."""
         identity = (scope, key_of(placement))
         known = self._known.get(identity)
-        if known is not None and known[0] == generation_of(placement):
+        version = (uid_of(placement), generation_of(placement))
+        if known is not None and known[0] == version:
             return known[1]
         # A change that arrives while this waits takes the mark away, and then the answer is not kept.
-        mark = (-1, list[Obj]())
+        mark = (("", -1), list[Obj]())
         self._known[identity] = mark
         chosen = await self._choose(scope, placement)
         try:
@@ -81,7 +84,7 @@ class Selections:
             raise SelectionError(CLIENT_ERROR + str(error)) from None
         result = [strip(obj) for obj in ordered(chosen)]
         if self._known.get(identity) is mark:
-            self._known[identity] = (generation_of(placement), result)
+            self._known[identity] = (version, result)
         return result
 
     def remembered(self, scope: Scope, key: Key) -> list[Obj]:
@@ -96,17 +99,13 @@ class Selections:
 
     async def _choose(self, scope: Scope, placement: Obj) -> list[Obj]:
         selectors = spec_of(placement).get("resourceSelectors") or ()
-        inside = next((one for one in selectors if is_namespace(one) and _scope_of(one) == WITH_SELECTORS), None)
+        inside = await self._inside(placement)
         chosen: list[Obj] = []
         for selector in selectors:
             resource = await self._resource(scope, placement, selector, inside is not None)
             if resource is None:
                 continue
-            namespace = namespace_of(placement)
-            if resource.namespaced and inside is not None:
-                namespace = str(inside.get("name") or "")
-                await self._require_namespace(placement, namespace)
-            found = await self._matching(resource, selector, namespace)
+            found = await self._matching(resource, selector, namespace_of(placement) if inside is None else inside)
             if not scope.namespaced and is_namespace(selector):
                 found = await self._with_contents(placement, selector, found)
             chosen += found
@@ -137,13 +136,18 @@ class Selections:
             )
         return resource
 
-    async def _require_namespace(self, placement: Obj, namespace: str) -> None:
-        informer = await self._follow(NAMESPACES)
-        if informer.get(Key("", namespace)) is None:
-            raise SelectionError(
-                f"{CLIENT_ERROR}invalid placement {key_of(placement)}: namespace {namespace} is not found,"
-                " namespace-scoped resources cannot be selected without it"
-            )
+    async def _inside(self, placement: Obj) -> str | None:
+        """The namespace in which the selectors of a ClusterResourcePlacement pick, None when they pick in none."""
+        for selector in spec_of(placement).get("resourceSelectors") or ():
+            if is_namespace(selector) and _scope_of(selector) == WITH_SELECTORS:
+                found = await self._matching(NAMESPACES, selector, "")
+                if len(found) != 1:
+                    raise SelectionError(
+                        f"{CLIENT_ERROR}invalid placement {key_of(placement)}: {WITH_SELECTORS} mode requires exactly"
+                        f" one namespace, but {len(found) or 'no'} namespaces were selected"
+                    )
+                return name_of(found[0])
+        return None
 
     async def _matching(self, resource: Resource, selector: Obj, namespace: str) -> list[Obj]:
         informer = await self._follow(resource)
@@ -155,7 +159,7 @@ class Selections:
             objects = informer.by_index("namespace", namespace)
         else:
             objects = informer.list()
-        return [obj for obj in objects if not is_deleting(obj) and matches(selector, obj)]
+        return await self._travelling(resource, [obj for obj in objects if matches(selector, obj)])
 
     async def _with_contents(self, placement: Obj, selector: Obj, namespaces: list[Obj]) -> list[Obj]:
         chosen = list(namespaces)
@@ -174,11 +178,20 @@ class Selections:
 
     async def _contents(self, resource: Resource, namespace: str) -> list[Obj]:
         informer = await self._follow(resource)
-        found = informer.by_index("namespace", namespace)
-        if resource.kind == "Endpoints" and found:
-            services = await self._follow(SERVICES)
-            return [obj for obj in found if is_carried_along(obj, has_service=services.get(key_of(obj)) is not None)]
-        return [obj for obj in found if is_carried_along(obj)]
+        return await self._travelling(resource, informer.by_index("namespace", namespace))
+
+    async def _travelling(self, resource: Resource, objects: list[Obj]) -> list[Obj]:
+        """Those of the objects that travel, whichever way they were selected."""
+        services = await self._follow(SERVICES) if objects and resource.kind == "Endpoints" else None
+        return [
+            obj
+            for obj in objects
+            if travels(
+                obj,
+                has_service=services is not None and services.get(key_of(obj)) is not None,
+                runs_workloads=self._runs_workloads,
+            )
+        ]
 
     # Following
 
@@ -208,7 +221,8 @@ class Selections:
             if scope.namespaced and not namespace:
                 continue
             inside = namespace if scope.namespaced else ""
-            values = [f"{resource.group}/{resource.kind}/{inside}/{one}" for one in (name, "*")]
+            kinds = ("Service", "Endpoints") if resource == SERVICES else (resource.kind,)
+            values = [f"{resource.group}/{kind}/{inside}/{one}" for kind in kinds for one in (name, "*")]
             if namespace and not scope.namespaced:
                 values = [f"in:{namespace}", "in:*"]
             for value in values:

@@ -62,8 +62,10 @@ def is_reserved(namespace: str) -> bool:
     return namespace == "default" or namespace.startswith(("kube-", "fleet-"))
 
 
-def is_carried_along(obj: Obj, *, has_service: bool = False) -> bool:
-    """Whether an object in a selected namespace travels; what a cluster makes by itself stays."""
+def travels(obj: Obj, *, has_service: bool = False, runs_workloads: bool = False) -> bool:
+    """Whether a selected object travels; what a cluster makes by itself stays.
+
+    `has_service` is for Endpoints; on a hub that `runs_workloads` claims may be those of its own StatefulSets."""
     if is_deleting(obj):
         return False
     group, _ = split_api_version(str(obj.get("apiVersion", "")))
@@ -76,6 +78,8 @@ def is_carried_along(obj: Obj, *, has_service: bool = False) -> bool:
             return name_of(obj) != "default"
         case ("", "Secret"):
             return obj.get("type") != "kubernetes.io/service-account-token"
+        case ("", "PersistentVolumeClaim"):
+            return not runs_workloads
         case ("", "Endpoints"):
             return not has_service
         case ("discovery.k8s.io", "EndpointSlice"):
