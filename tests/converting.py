@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from corral.core.meta import Obj
-from corral.server.certificates import Authority, load_pair
+from corral.server.access.certificates import Authority, load_pair
 
 GROUP = "example.com"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -141,7 +141,7 @@ class KubeApiserver(Server):
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-        from corral.server.certificates import Authority
+        from corral.server.access.certificates import Authority
 
         now = time.time()
         authority = Authority.create("bench", now)
@@ -161,8 +161,8 @@ class KubeApiserver(Server):
         """Give the real server the custom kind Corral has from the start."""
         import json
 
-        from corral.kinds.crd import crd_manifest
-        from corral.kinds.registry import native_kinds
+        from corral.kinds.machinery.crd import crd_manifest
+        from corral.kinds.machinery.registry import native_kinds
 
         connection = await self.connect()
         for kind in native_kinds():

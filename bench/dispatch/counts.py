@@ -21,9 +21,9 @@ from bench.dispatch.run import DISPATCHERS
 
 from corral.core.conditions import is_true
 from corral.core.meta import Obj
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.runtime.virtual import run_virtual
-from corral.server.collector import calm_collector
+from corral.server.gc_tuning import calm_collector
 from corral.simulate.fleet import SimulatedFleet
 
 BATCH = 50

@@ -26,9 +26,9 @@ from corral.client.http import HttpClient
 from corral.client.kubeconfig import access, load
 from corral.core.conditions import is_true
 from corral.core.meta import Obj, status_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import NAMESPACES
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 
 CREATORS = 8
 

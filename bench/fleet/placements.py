@@ -22,9 +22,9 @@ from hub import Hub
 
 from corral.core.conditions import is_true
 from corral.core.meta import Obj
-from corral.kinds.batch import JOBS
-from corral.kinds.core import NAMESPACES
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import RESOURCE_PLACEMENTS
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.e2e.process_cluster import ProcessCluster
 
 from corral.core.meta import Obj
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.node.node import NodeSpec
 
 

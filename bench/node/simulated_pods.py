@@ -10,7 +10,7 @@ import sys
 import time
 
 from corral.core.meta import Obj
-from corral.kinds.core import PODS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.node.agent import NodeAgent
 from corral.node.node import NodeSpec
 from corral.node.scheduler import Scheduler

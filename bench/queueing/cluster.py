@@ -28,18 +28,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generators import GENERATORS, Class, Generator
 
 from corral.client.http import HttpClient
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.controllers.queueing.setup import Queueing
 from corral.core import conditions
 from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Obj, name_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.jobs import lifecycle
-from corral.jobs import workload as wl
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS
-from corral.kinds.registry import native_kinds
-from corral.server.collector import calm_collector
+from corral.kinds.machinery.registry import native_kinds
+from corral.server.gc_tuning import calm_collector
+from corral.workload import lifecycle
+from corral.workload import workload as wl
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 NOMINAL = 20

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from corral.core.meta import Obj, key_of
-from corral.decide.queueing.plan import CyclePlan
+from corral.decide.queueing.cycle.plan import CyclePlan
 from corral.decide.queueing.state import QueueingState
 from corral.testing.queueing import (
     EPOCH,

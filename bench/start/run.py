@@ -88,7 +88,7 @@ def as_installed(folder: str) -> None:
     """Have bytecode, as an installed package has: without it every start compiles all of it for a second."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = folder
-    modules = "corral.cli.up, corral.fleet.process, corral.fleet.setup, corral.fleet.supervisor"
+    modules = "corral.cli.up, corral.fleet.process, corral.fleet.introduce, corral.fleet.supervisor"
     subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)
 
 

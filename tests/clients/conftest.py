@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from corral.client.sync import SyncClient
-from corral.kinds.core import NAMESPACES
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 
 _numbers = itertools.count(1)
 

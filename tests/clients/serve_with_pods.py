@@ -13,10 +13,10 @@ from pathlib import Path
 
 import uvloop
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.errors import BadRequest
 from corral.core.meta import Obj, name_of
 from corral.core.streams import LogOptions
-from corral.fleet.embedded_api import EmbeddedApi
 
 
 class LocalProcess:

@@ -15,11 +15,12 @@ from typing import Any
 from corral.core.meta import Key
 from corral.core.quantity import Quantity
 from corral.core.timestamps import parse_duration, parse_time
-from corral.decide.queueing.amounts import parse_amount
-from corral.decide.queueing.candidates import Preemptor, Target
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.fair_preemption import fair_targets
-from corral.decide.queueing.model import (
+from corral.decide.queueing.cycle.preemption.candidates import Preemptor, Target
+from corral.decide.queueing.cycle.preemption.classical import classical_targets
+from corral.decide.queueing.cycle.preemption.fair_sharing import fair_targets
+from corral.decide.queueing.model.amounts import parse_amount
+from corral.decide.queueing.model.settings import FINAL_SHARE, INITIAL_SHARE
+from corral.decide.queueing.model.values import (
     ClusterQueueSpec,
     FlavorResource,
     PreemptionPolicy,
@@ -27,9 +28,8 @@ from corral.decide.queueing.model import (
     Usage,
     WorkloadInfo,
 )
-from corral.decide.queueing.preemption import classical_targets
-from corral.decide.queueing.quota import QuotaForest, QuotaNode
-from corral.decide.queueing.settings import FINAL_SHARE, INITIAL_SHARE
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
+from corral.decide.queueing.quota.tree import QuotaForest, QuotaNode
 from corral.decide.queueing.topology.cluster import TopologyCluster
 
 Case = dict[str, Any]

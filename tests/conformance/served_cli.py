@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 from corral.cli.main import corral
 from corral.client import kubeconfig as kubeconfig_files
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.controllers.queueing.setup import Queueing
 from corral.core.errors import ApiError
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.kinds.registry import native_kinds
+from corral.kinds.machinery.registry import native_kinds
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.conformance.served_cli import JOBS, Run, job, serve, until, user_with
 
-from corral.controllers.queueing.installed import CLUSTER_ROLES, ROLES
+from corral.clusters.embedded_api import EmbeddedApi
+from corral.clusters.kueue_installation.objects import CLUSTER_ROLES, ROLES
 from corral.core.resource import Resource
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.kinds.core import NAMESPACES
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 

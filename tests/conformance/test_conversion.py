@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from tests.converting import ADDRESS, DEFINITIONS, GROUP, Converter, by_webhook, closed_port, definition, serving
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.meta import Obj
-from corral.fleet.embedded_api import EmbeddedApi
 
 WIDGETS = f"/apis/{GROUP}/{{}}/namespaces/default/widgets"
 V1, V2 = WIDGETS.format("v1"), WIDGETS.format("v2")

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 from tests.converting import closed_port
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.meta import Obj
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.server.certificates import Authority, load_pair
+from corral.server.access.certificates import Authority, load_pair
 
 ADDRESS = "127.77.0.1"  # as pods of embedded clusters have them
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

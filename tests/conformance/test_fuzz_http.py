@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corral.fleet.embedded_api import EmbeddedApi
+from corral.clusters.embedded_api import EmbeddedApi
 
 _SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -22,7 +22,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from corral.fleet.embedded_api import EmbeddedApi
+from corral.clusters.embedded_api import EmbeddedApi
 
 DATA = Path(__file__).parents[1] / "data"
 SECONDS = float(os.environ.get("CORRAL_FUZZ_SECONDS", "0"))

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.meta import Obj
-from corral.fleet.embedded_api import EmbeddedApi
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -11,12 +11,12 @@ import pytest
 
 from corral.core.meta import Key, Obj, labels_of
 from corral.core.resource import Resource
-from corral.jobs.adapter import JobAdapter, Lookup, managed_by, prebuilt_workload, queue_name
-from corral.jobs.paths import get_in, set_in
-from corral.jobs.podset import ConflictingUpdate, PodSetInfo, info_of_template
-from corral.jobs.registry import ADAPTERS, adapter
+from corral.jobs.framework.adapter import JobAdapter, Lookup, managed_by, prebuilt_workload, queue_name
+from corral.jobs.framework.paths import get_in, set_in
+from corral.jobs.framework.registry import ADAPTERS, adapter
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES
 from corral.kinds.kueue import names
-from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES
+from corral.workload.podsets import ConflictingUpdate, PodSetInfo, info_of_template
 
 POD = {
     "metadata": {"labels": {"app": "train"}},

@@ -17,10 +17,10 @@ import pytest
 
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, name_of, uid_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import EVENTS, NODES, PODS
-from corral.operators.job import JobController
-from corral.operators.ttl import TtlController
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.batch_job.ttl import TtlController
+from corral.kinds.kubernetes.core.kinds import EVENTS, NODES, PODS
 from corral.testing import VirtualCluster, run_virtual
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data/operators/kube-job-golden.json").read_text())["scenarios"]

@@ -15,23 +15,23 @@ from typing import Any
 
 import pytest
 
+from corral.clusters.operators import set_up_operators
+from corral.configuration.operators import OperatorSettings
 from corral.core.errors import ApiError, Forbidden, Invalid
 from corral.core.meta import Obj, name_of, resource_version_of
 from corral.core.resource import Resource
-from corral.jobs.paths import Path, get_in, set_in
-from corral.jobs.registry import adapter_for
-from corral.kinds.appwrapper import APP_WRAPPERS
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICES
-from corral.kinds.jobset import JOB_SETS
-from corral.kinds.kubeflow import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
+from corral.jobs.appwrapper.kind import APP_WRAPPERS
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.paths import Path, get_in, set_in
+from corral.jobs.framework.pod_group_kinds import PLUGINS_POD_GROUPS
+from corral.jobs.framework.registry import adapter_for
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.kubeflow.kind import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
+from corral.jobs.mpijob.kind import MPI_JOBS
+from corral.jobs.ray.kind import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICES
 from corral.kinds.kueue import names
-from corral.kinds.mpi import MPI_JOBS
-from corral.kinds.podgroups import PLUGINS_POD_GROUPS
-from corral.kinds.ray import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
-from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
-from corral.operators.settings import OperatorSettings
-from corral.operators.setup import set_up_operators
 from corral.simulate.fleet import SimulatedFleet
 from corral.testing import VirtualCluster, run_virtual
 

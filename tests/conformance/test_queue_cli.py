@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.conformance.served_cli import JOBS, Run, job, serve, until
 
 from corral.client.sync import SyncClient
-from corral.fleet.embedded_api import EmbeddedApi
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
 
 

@@ -14,10 +14,10 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from implied import impersonated, namespaces, preparations
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError
 from corral.core.meta import Obj
-from corral.fleet.embedded_api import EmbeddedApi
 
 ALICE = UserInfo("alice", ("devs",))
 _ALICE_TOKEN = "alice-token"
@@ -332,7 +332,7 @@ class World:
 
     async def _fill(self, revision: int) -> None:
         """Write until the store has reached a revision."""
-        from corral.kinds.core import CONFIG_MAPS
+        from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 
         client = self._cluster.client
         while self._cluster.store.revision < revision:

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from corral.cli.main import COMMANDS, corral
-from corral.fleet.config import load
+from corral.configuration.fleet import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -10,7 +10,7 @@ from tests.e2e.process_cluster import ProcessCluster
 
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 
 
 def job(name: str, data: str) -> Obj:

@@ -9,15 +9,15 @@ from pathlib import Path
 import yaml
 from tests.e2e.process_cluster import PATIENCE_S, ProcessCluster
 
+from corral.clusters.operators import set_up_operators
+from corral.configuration.operators import OperatorSettings
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
-from corral.kinds.core import PODS
-from corral.kinds.registry import builtin_kinds, native_kinds
+from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.machinery.registry import builtin_kinds, native_kinds
 from corral.node.images import Catalog
-from corral.operators.settings import OperatorSettings
-from corral.operators.setup import set_up_operators
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RESOURCES = {(kind.group, kind.kind): kind.resource() for kind in (*builtin_kinds(), *native_kinds())}

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.streams import LogOptions
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.kinds.core import EVENTS, PODS
+from corral.jobs.batch_job.operator import JobController
+from corral.kinds.kubernetes.core.kinds import EVENTS, PODS
 from corral.node.agent import NodeAgent
 from corral.node.images import Catalog
 from corral.node.node import NodeSpec
+from corral.node.pod_inputs import ClusterSurroundings
 from corral.node.process.runtime import ProcessRuntime, ProcessSettings
 from corral.node.scheduler import Scheduler
-from corral.node.surroundings import ClusterSurroundings
-from corral.operators.job import JobController
 
 PATIENCE_S = 120.0
 """Waiting costs nothing when the thing happens, and a machine may be busy for a while."""

@@ -15,7 +15,7 @@ from tests.e2e.started import PATIENCE_S, client, corral, eventually, started
 
 from corral.core import conditions
 from corral.core.resource import Resource
-from corral.fleet.state import FleetFolder
+from corral.fleet.folder import FleetFolder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

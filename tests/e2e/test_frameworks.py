@@ -20,12 +20,12 @@ import pytest
 from tests.e2e.operated_cluster import EXAMPLES, OperatedCluster, has, kind
 
 from corral.client.wire import Wire
+from corral.configuration.operators import OperatorSettings
 from corral.core import conditions
 from corral.core.meta import Obj
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.node.images import Catalog
-from corral.operators.settings import OperatorSettings
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ROOT / ".venv-frameworks/bin/python"

@@ -10,11 +10,11 @@ import yaml
 from tests.e2e.operated_cluster import EXAMPLES, OperatedCluster, has, kind
 from tests.published import published
 
+from corral.clusters.operators import ray_is_installed
 from corral.core import conditions
 from corral.core.meta import labels_of
-from corral.kinds.core import PODS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.node.images import Catalog
-from corral.operators.setup import ray_is_installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

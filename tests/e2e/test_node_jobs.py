@@ -13,8 +13,8 @@ from tests.e2e.process_cluster import PATIENCE_S, ProcessCluster, process_cluste
 
 from corral.core.meta import Obj
 from corral.core.streams import LogOptions
-from corral.kinds.batch import JOBS
-from corral.kinds.core import NAMESPACES, PODS, SERVICES
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import NAMESPACES, PODS, SERVICES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 MANIFEST = Path(__file__).parent.parent / "data" / "node" / "ai-jobs.yaml"

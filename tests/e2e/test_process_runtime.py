@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.process_cluster import ProcessCluster, process_cluster
 
-from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

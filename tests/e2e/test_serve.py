@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corral.client.sync import SyncClient
-from corral.kinds.core import CONFIG_MAPS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,7 @@ import pytest
 from corral.client.http import HttpClient
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj
-from corral.kinds.core import CONFIG_MAPS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 
 KILLS = 200 if os.environ.get("CORRAL_SOAK") == "1" else 10
 WRITERS = 8

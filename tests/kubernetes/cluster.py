@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from corral.client import kubeconfig
 from corral.core.errors import ApiError
-from corral.server.certificates import Authority
+from corral.server.access.certificates import Authority
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 TOKEN = "test-token"

@@ -21,8 +21,8 @@ from cluster import TOKEN, ControlPlane, eventually, programs
 from replay_errors import in_order, mask
 from tests.converting import DEFINITIONS, GROUP, Converter, by_webhook, definition, serving
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.meta import Obj
-from corral.fleet.embedded_api import EmbeddedApi
 
 BINARIES = programs()
 pytestmark = [

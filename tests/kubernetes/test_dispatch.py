@@ -19,12 +19,12 @@ from multikueue.player import PodPlayer
 
 from corral.client import kubeconfig
 from corral.client.http import HttpClient
+from corral.clusters.embedded import connect
+from corral.clusters.kubernetes import Controllers, install
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
-from corral.fleet.cluster import connect
-from corral.fleet.kubernetes import Controllers, install
-from corral.kinds.batch import JOBS
-from corral.kinds.core import SECRETS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import SECRETS
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,

@@ -16,14 +16,14 @@ from cluster import ControlPlane, eventually, programs
 
 from corral.client import kubeconfig
 from corral.client.http import HttpClient
+from corral.clusters.embedded_api import EmbeddedApi
+from corral.clusters.kubernetes import install
+from corral.clusters.member import MemberCluster
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, status_of, uid_of
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.fleet.kubernetes import install
-from corral.fleet.member import MemberCluster
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES, SECRETS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import APPLIED_WORKS, INTERNAL_MEMBER_CLUSTERS, WORKS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SECRETS
 
 BINARIES = programs()
 pytestmark = [

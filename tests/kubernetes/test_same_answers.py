@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 from cluster import TOKEN, ControlPlane, eventually, programs
 from replay_errors import Answer, compare, in_order, mask
 
-from corral.fleet.embedded_api import EmbeddedApi
+from corral.clusters.embedded_api import EmbeddedApi
 
 BINARIES = programs()
 pytestmark = [

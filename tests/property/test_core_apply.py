@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from corral.core.apply import apply, managed_fields_of, track_update
-from corral.core.fieldset import FieldSet, compare, difference, fields_of, intersection, paths, union
+from corral.core.patch.apply import apply, managed_fields_of, track_update
+from corral.core.patch.fieldset import FieldSet, compare, difference, fields_of, intersection, paths, union
 from corral.core.schema.structural import compile_resource
 
 steps = st.sampled_from(["f:a", "f:b", 'k:{"n":"x"}', 'v:"y"'])

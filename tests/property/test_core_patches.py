@@ -8,9 +8,9 @@ import jsonpatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.core.patch import json_equal, json_patch, merge_diff, merge_patch
+from corral.core.patch.json import json_equal, json_patch, merge_diff, merge_patch
+from corral.core.patch.strategic import strategic_diff, strategic_merge
 from corral.core.schema.structural import compile_schema
-from corral.core.strategic import strategic_diff, strategic_merge
 
 names = st.sampled_from(["a", "b", "c", "x/y", "t~u", ""])
 scalars = st.one_of(st.booleans(), st.integers(-3, 3), st.text("ab", max_size=2))

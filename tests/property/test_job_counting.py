@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from corral.core.meta import Obj, uid_of
 from corral.core.timestamps import format_time
-from corral.decide.jobs.failure import NO_BACKOFF, Backoff
-from corral.decide.jobs.job import TRACKING, View, assess, finish_of, index_of, is_tracked
-from corral.decide.jobs.job_pods import plan_pods
-from corral.decide.jobs.job_status import plan_status, settle
-from corral.decide.jobs.pods import is_active, phase_of
+from corral.decide.pods.facts import is_active, phase_of
+from corral.jobs.batch_job.failure import NO_BACKOFF, Backoff
+from corral.jobs.batch_job.plan import TRACKING, View, assess, finish_of, index_of, is_tracked
+from corral.jobs.batch_job.pods import plan_pods
+from corral.jobs.batch_job.status import plan_status, settle
 
 START = 1_767_225_600.0
 CRASHES = ("nowhere", "after pods", "after naming", "amid releasing", "after releasing")

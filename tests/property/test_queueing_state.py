@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corral.core.meta import Key, Obj, spec_of, status_of
-from corral.decide.queueing.quota import QuotaNode
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.model.settings import Features, QueueingSettings
+from corral.decide.queueing.quota.tree import QuotaNode
 from corral.decide.queueing.state import QueueingState
 from corral.testing.audit import Audit, holds_quota
 from corral.testing.queueing import (

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.core.meta import Key
-from corral.decide.queueing.model import (
+from corral.decide.queueing.model.settings import Features
+from corral.decide.queueing.model.values import (
     FlavorSpec,
     NodeSpec,
     SliceLayer,
@@ -14,7 +15,6 @@ from corral.decide.queueing.model import (
     TopologySpec,
     WorkloadInfo,
 )
-from corral.decide.queueing.settings import Features
 from corral.decide.queueing.topology.capacity import PodSetPlacement
 from corral.decide.queueing.topology.cluster import TopologyCluster
 from corral.decide.queueing.topology.counts import Capacity, Counts

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from corral.cli.main import corral
-from corral.fleet.config import ClusterSpec, FleetError, FleetSpec
+from corral.configuration.fleet import ClusterSpec, FleetError, FleetSpec
+from corral.fleet.folder import FleetFolder, FleetStatus
 from corral.fleet.removal import DATABASE, KEYS, NODE_FILES, remove
-from corral.fleet.state import FleetFolder, FleetStatus
 
 
 def made(root: Path, *names: str) -> FleetFolder:

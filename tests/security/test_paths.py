@@ -17,13 +17,13 @@ import corral
 from corral.client.http import HttpClient
 from corral.client.kubeconfig import Access
 from corral.client.sync import SyncClient
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.errors import BadRequest
 from corral.core.resource import Resource, api_path, version_path
 from corral.dashboard.details import details, logs
 from corral.dashboard.serve import _is_own_name
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.fleet.lookup import waiting_path
-from corral.kinds.core import PODS, SECRETS
+from corral.inspect.lookup import waiting_path
+from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 
 SOURCES = Path(corral.__file__).parent
 HOSTILE = [

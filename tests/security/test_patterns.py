@@ -12,9 +12,9 @@ from corral.core import regex
 from corral.core.cel.strings import find, find_all, matches
 from corral.core.quantity import Quantity, QuantityError
 from corral.core.schema.formats import FORMATS
-from corral.decide.jobs.jobset import plan_job_set
-from corral.decide.jobs.jobset_children import ATTEMPT, REPLICATED_JOB
-from corral.kinds.jobset import _check_rules
+from corral.jobs.jobset.children import ATTEMPT, REPLICATED_JOB
+from corral.jobs.jobset.kind import _check_rules
+from corral.jobs.jobset.plan import plan_job_set
 
 SOURCES = Path(corral.__file__).parent
 NAMES = ("compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer")

@@ -16,10 +16,10 @@ from tests.conformance.served_cli import JOBS, Run, job, serve, until
 
 from corral.cli.main import corral
 from corral.client import kubeconfig
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.meta import Obj
 from corral.dashboard.serve import make_server
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.kinds.core import PODS
+from corral.kinds.kubernetes.core.kinds import PODS
 
 Get = Callable[..., Awaitable[tuple[int, str]]]
 

@@ -27,7 +27,7 @@ def controllers() -> None:
 
 def _document(config: Path | None) -> Obj:
     """The configuration in a file; errors a user can act on are sentences."""
-    from corral.fleet.configuration import ConfigurationError, read_configuration
+    from corral.configuration.document import ConfigurationError, read_configuration
 
     try:
         return read_configuration(config) if config else {}
@@ -41,7 +41,7 @@ def _document(config: Path | None) -> Obj:
 def install(groups: tuple[str, ...], namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """Create Corral's CRDs and namespace where they are missing."""
     from corral.client.http import HttpClient
-    from corral.fleet.kubernetes import install as install_kinds
+    from corral.clusters.kubernetes import install as install_kinds
 
     async def run() -> list[str]:
         client = HttpClient.from_kubeconfig(kubeconfig_file(kubeconfig_path, context), context)
@@ -84,8 +84,8 @@ def member(
 ) -> None:
     """Serve the hub that Secret fleet-system/hub-kubeconfig of the cluster names, until stopped."""
     from corral.client.http import HttpClient
-    from corral.fleet.member import MemberCluster
-    from corral.fleet.placing import connect_hub
+    from corral.clusters.hub_and_member import connect_hub
+    from corral.clusters.member import MemberCluster
     from corral.runtime import logs
 
     logs.set_up(verbosity=1 + verbose)
@@ -101,8 +101,8 @@ def member(
 
 async def _run(path: Path, context: str, document: dict[str, object], dispatch: bool) -> None:
     from corral.client.http import HttpClient
-    from corral.fleet.cluster import connect
-    from corral.fleet.kubernetes import Controllers
+    from corral.clusters.embedded import connect
+    from corral.clusters.kubernetes import Controllers
 
     client = HttpClient.from_kubeconfig(path, context)
     running = Controllers(client, document, connect=connect if dispatch else None)

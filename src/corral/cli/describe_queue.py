@@ -10,7 +10,7 @@ from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.fleet.lookup import waiting_path
+from corral.inspect.lookup import waiting_path
 
 CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")

@@ -16,9 +16,9 @@ from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
-from corral.decide.explain import explain as explain_workload
-from corral.fleet.lookup import PODS, events_of, pods_of, visible, workload_of
-from corral.fleet.surroundings import surroundings_of
+from corral.inspect.evidence import surroundings_of
+from corral.inspect.explain import explain as explain_workload
+from corral.inspect.lookup import PODS, events_of, pods_of, visible, workload_of
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 PRIORITY_CLASSES = Resource("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False)

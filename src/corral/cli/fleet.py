@@ -18,9 +18,9 @@ from corral.core.errors import Conflict, Forbidden
 from corral.core.meta import Obj, is_deleting, labels_of, name_of, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time, parse_time
-from corral.fleet.lookup import events_of
 from corral.fleet.membership import MEMBER_CLUSTERS, NAMESPACE, join_member
-from corral.kinds.tables import human_duration
+from corral.inspect.lookup import events_of
+from corral.kinds.machinery.tables import human_duration
 from corral.runtime.clock import WallClock
 from corral.runtime.random import Random
 

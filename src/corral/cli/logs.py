@@ -21,7 +21,7 @@ from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.fleet.lookup import PODS, pods_of, workload_of
+from corral.inspect.lookup import PODS, pods_of, workload_of
 
 MULTI_KUEUE_CLUSTERS = Resource(
     "kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", namespaced=False

@@ -11,7 +11,7 @@ from corral.client.sync import SyncClient
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
-from corral.fleet.lookup import discover, find_resource, visible
+from corral.inspect.lookup import discover, find_resource, visible
 
 HOW_TO_NAME = "write KIND/NAME, for example job/train or pytorchjob/mnist"
 MAX_NAMES = 8

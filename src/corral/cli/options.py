@@ -12,7 +12,7 @@ import click
 from corral.cli.completion import complete_context
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
-from corral.fleet.state import FleetFolder
+from corral.fleet.folder import FleetFolder
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ import click
 
 from corral.core.meta import Obj, metadata_of
 from corral.core.timestamps import parse_time
-from corral.kinds.tables import human_duration
+from corral.kinds.machinery.tables import human_duration
 
 GAP = 3
 

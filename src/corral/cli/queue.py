@@ -18,7 +18,7 @@ from corral.core import conditions
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.fleet.lookup import events_of
+from corral.inspect.lookup import events_of
 from corral.runtime.clock import WallClock
 
 GROUP = "kueue.x-k8s.io"

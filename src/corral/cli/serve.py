@@ -38,8 +38,8 @@ def serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_
 
 
 async def _serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_log: Path | None) -> None:
-    from corral.fleet.embedded_api import EmbeddedApi
-    from corral.server.collector import calm_collector
+    from corral.clusters.embedded_api import EmbeddedApi
+    from corral.server.gc_tuning import calm_collector
 
     calm_collector()
     stop = asyncio.Event()

@@ -16,9 +16,9 @@ from corral.core.quantity import Quantity
 from corral.core.timestamps import parse_duration
 
 if TYPE_CHECKING:
-    from corral.cli.simulation.record import Entry
-    from corral.cli.simulation.run import Outcome
     from corral.node.node import NodeSpec
+    from corral.simulate.what_if.record import Entry
+    from corral.simulate.what_if.run import Outcome
 
 
 @click.command()
@@ -59,9 +59,9 @@ def simulate(
     How long a pod runs says its annotation corral.dev/run-seconds. A job with corral.dev/submit-after is submitted
     later, one with corral.dev/submit-count several times, corral.dev/submit-every apart.
     """
-    from corral.cli.simulation.manifests import read
-    from corral.cli.simulation.run import simulate as run
     from corral.runtime.virtual import run_virtual
+    from corral.simulate.what_if.manifests import read
+    from corral.simulate.what_if.run import simulate as run
 
     seconds = _duration(until)
     size = {"cpu": cpu, "memory": memory, "pods": "110", **dict(_pairs(gpu, "--gpu"))}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
-from corral.fleet import config
-from corral.fleet.state import FleetFolder, FleetStatus, is_running
+from corral.configuration import fleet as config
+from corral.fleet.folder import FleetFolder, FleetStatus, is_running
 
 START_TIMEOUT_S = 60.0
 FULL_BYTES = 64 * 1024
@@ -148,8 +148,8 @@ def _supervise(
 ) -> None:
     # Nothing of what is imported is garbage; the clusters switch the collector on again.
     gc.disable()
+    from corral.fleet.introduce import introduce
     from corral.fleet.process import preload, run_cluster
-    from corral.fleet.setup import introduce
     from corral.fleet.supervisor import Supervisor
     from corral.runtime import logs
 

@@ -29,9 +29,9 @@ from corral.core.meta import (
 from corral.core.meta import namespace_of as namespace_of_object
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
-from corral.fleet.lookup import PODS, WORKLOADS, pods_of, waiting_path, workload_of
-from corral.jobs import workload as wl
-from corral.kinds.tables import human_duration
+from corral.inspect.lookup import PODS, WORKLOADS, pods_of, waiting_path, workload_of
+from corral.kinds.machinery.tables import human_duration
+from corral.workload import workload as wl
 
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 STATUSES = ("all", "pending", "quotareserved", "admitted", "finished")

@@ -22,7 +22,7 @@ from corral.client.wire import Exchange, Wire
 from corral.core.errors import ApiError, ConnectionFailed, Expired, TooManyRequests
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
-from corral.kinds.core import PODS
+from corral.kinds.kubernetes.core.kinds import PODS
 
 log = logging.getLogger(__name__)
 

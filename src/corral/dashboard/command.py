@@ -10,7 +10,7 @@ import click
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.dashboard.serve import make_server
-from corral.fleet.state import FleetFolder
+from corral.fleet.folder import FleetFolder
 
 PORT = 8470
 

@@ -6,9 +6,9 @@ from corral.client.sync import SyncClient
 from corral.core import names
 from corral.core.errors import ApiError, BadRequest
 from corral.core.meta import Obj, labels_of, name_of, owner_references_of, spec_of, status_of
-from corral.decide.explain import explain
-from corral.fleet.lookup import PODS, WORKLOADS, find_resource, pods_of
-from corral.fleet.surroundings import surroundings_of
+from corral.inspect.evidence import surroundings_of
+from corral.inspect.explain import explain
+from corral.inspect.lookup import PODS, WORKLOADS, find_resource, pods_of
 
 TAIL_LINES = 1000
 

@@ -17,11 +17,11 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.resource import Resource
-from corral.decide.explain import Surroundings, explain
-from corral.fleet.lookup import visible, waiting_path
-from corral.jobs import workload as wl
+from corral.inspect.explain import Surroundings, explain
+from corral.inspect.lookup import visible, waiting_path
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RESOURCE_PLACEMENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
+from corral.workload import workload as wl
 
 MAX_JOBS = 300
 ORDER = {"pending": 0, "quotaReserved": 1, "admitted": 2, "finished": 3}

@@ -13,12 +13,12 @@ import yaml
 
 from corral.client import kubeconfig
 from corral.client.sync import SyncClient
+from corral.configuration.fleet import HUB, MEMBER, FleetSpec
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.fleet.config import HUB, MEMBER, FleetSpec
+from corral.fleet.folder import FleetFolder
 from corral.fleet.join import SECRETS, SERVICE_ACCOUNTS, TOKEN_SECONDS, ensure_namespace
-from corral.fleet.state import FleetFolder
 
 NAMESPACE = "fleet-system"
 SECRET = "hub-kubeconfig"

@@ -8,17 +8,17 @@ import importlib
 import os
 import signal
 
-from corral.fleet.cluster import EmbeddedCluster
-from corral.fleet.config import HUB, MEMBER, ClusterSpec, FleetSpec
-from corral.fleet.state import FleetFolder
+from corral.clusters.embedded import EmbeddedCluster
+from corral.configuration.fleet import HUB, MEMBER, ClusterSpec, FleetSpec
+from corral.fleet.folder import FleetFolder
 from corral.runtime import logs
-from corral.server.collector import calm_collector
+from corral.server.gc_tuning import calm_collector
 
 
 def preload(fleet: FleetSpec) -> None:
     """Load what only some fleets need before their clusters are forked, and leave no garbage for each of them to find."""
     if fleet.with_role(HUB) or fleet.with_role(MEMBER):
-        importlib.import_module("corral.fleet.placing")
+        importlib.import_module("corral.clusters.hub_and_member")
     gc.collect()
     gc.freeze()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from corral.fleet.state import FleetFolder
+from corral.fleet.folder import FleetFolder
 
 DATABASE: Final = tuple(f"store.db{ending}" for ending in ("", "-lock", "-lock-journal", "-shm", "-wal", "-journal"))
 KEYS: Final = ("ca.crt", "ca.key", "sa.key", "tokens.csv")

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from corral.client import kubeconfig
-from corral.fleet.config import ClusterSpec, FleetSpec
-from corral.fleet.state import ClusterStatus, FleetFolder, FleetStatus
+from corral.configuration.fleet import ClusterSpec, FleetSpec
+from corral.fleet.folder import ClusterStatus, FleetFolder, FleetStatus
 
 log = logging.getLogger(__name__)
 

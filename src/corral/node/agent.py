@@ -19,7 +19,7 @@ from corral.core.timestamps import parse_time
 from corral.decide.pods.lifecycle import DEADLINE, Plan, abandoned, ended, exceeds_deadline, plan, started
 from corral.decide.pods.record import ContainerRecord, Ended, PodRecord, Running, Waiting, all_containers, new_record
 from corral.decide.pods.status import is_terminal, pod_identity, pod_status, record_from_status
-from corral.kinds.core import PODS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.node.eviction import TaintEviction
 from corral.node.node import NodeKeeper, NodeSpec
 from corral.node.runtime import Observer, PodRuntime, RuntimeProblem, StartFailure

@@ -7,7 +7,7 @@ from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, name_of, spec_of, uid_of
 from corral.core.timestamps import parse_time
 from corral.decide.pods.matching import tolerates
-from corral.kinds.core import NODES, PODS
+from corral.kinds.kubernetes.core.kinds import NODES, PODS
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 from corral.runtime.informer import Informer

@@ -11,8 +11,8 @@ from corral.client.protocol import Client
 from corral.core.conditions import set_condition
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import Obj, labels_of, metadata_of, spec_of, status_of
-from corral.kinds.coordination import LEASES
-from corral.kinds.core import NODES
+from corral.kinds.kubernetes.coordination import LEASES
+from corral.kinds.kubernetes.core.kinds import NODES
 from corral.runtime.clock import Clock
 
 log = logging.getLogger(__name__)

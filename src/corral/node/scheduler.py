@@ -28,7 +28,7 @@ from corral.core.meta import (
 from corral.decide.pods.matching import has_anti_affinity
 from corral.decide.pods.scheduling import Chosen, Preempt, fixed_obstacles, schedule
 from corral.decide.pods.workload import NodeState, PodView, view_node, view_pod
-from corral.kinds.core import NODES, PODS
+from corral.kinds.kubernetes.core.kinds import NODES, PODS
 from corral.node.pending import Pending
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Controller, Manager, Result

@@ -12,10 +12,10 @@ from corral.core.errors import not_found
 from corral.core.meta import Key, Obj, labels_of, name_of, namespace_of, spec_of, status_of, uid_of
 from corral.core.quantity import milli, value
 from corral.core.timestamps import format_time
-from corral.kinds.core import NODES, PODS
-from corral.kinds.definition import KindDef
-from corral.kinds.extra import ExtraRequest
-from corral.kinds.metrics import KINDS, NODE_METRICS
+from corral.kinds.kubernetes.core.kinds import NODES, PODS
+from corral.kinds.kubernetes.metrics import KINDS, NODE_METRICS
+from corral.kinds.machinery.definition import KindDef
+from corral.kinds.machinery.virtual_resources import ExtraRequest
 from corral.node.process import memory
 from corral.node.process.connection import Started
 from corral.runtime.controller import Manager

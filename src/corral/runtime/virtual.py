@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -66,3 +66,21 @@ def run_virtual(main: Callable[[], Awaitable[T]], *, seed: int = 0, shuffle: boo
             return await main()
 
         return runner.run(body())
+
+
+class Idle(Protocol):
+    """Something that knows whether it has anything to do now."""
+
+    @property
+    def idle(self) -> bool: ...
+
+
+async def settle(managers: Sequence[Idle], limit: int = 10_000) -> None:
+    """Yield until no controller of any manager has a key that is due, and a few rounds more for events in flight."""
+    quiet = 0
+    for _ in range(limit):
+        await asyncio.sleep(0)
+        quiet = quiet + 1 if all(manager.idle for manager in managers) else 0
+        if quiet > 20:
+            return
+    raise TimeoutError("the controllers did not come to rest; one of them keeps waking itself")

@@ -18,14 +18,19 @@ from corral.core.admission import AdmissionPlugin, UserInfo
 from corral.core.errors import MethodNotAllowed, NotFound
 from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
-from corral.kinds.definition import SUBRESOURCE_VERBS
-from corral.kinds.registry import Registry
-from corral.server.admission import Chain
-from corral.server.applying import Applier
-from corral.server.deletion import Deleter, success
-from corral.server.intake import Writing
-from corral.server.managed import TRACKED, UNTRACKED
-from corral.server.options import (
+from corral.kinds.machinery.definition import SUBRESOURCE_VERBS
+from corral.kinds.machinery.registry import Registry
+from corral.server.admission.builtin import builtin_plugins, final_plugins
+from corral.server.admission.chain import Chain
+from corral.server.pods.binding_and_eviction import PodPosts
+from corral.server.served_resources import Served, Serving
+from corral.server.verbs.apply import Applier
+from corral.server.verbs.codec import Shapes
+from corral.server.verbs.create_update import Writer
+from corral.server.verbs.delete import Deleter, success
+from corral.server.verbs.intake import Writing
+from corral.server.verbs.managed_fields import TRACKED, UNTRACKED
+from corral.server.verbs.options import (  # fmt: skip
     PLAIN_DELETE,
     PLAIN_LIST,
     PLAIN_WATCH,
@@ -37,16 +42,11 @@ from corral.server.options import (
     Random,
     WatchOptions,
     WriteOptions,
-)  # fmt: skip
-from corral.server.patching import Patcher
-from corral.server.plugins import builtin_plugins, final_plugins
-from corral.server.pods import PodPosts
-from corral.server.read import Reader
-from corral.server.scale import scale_of
-from corral.server.serving import Served, Serving
-from corral.server.shape import Shapes
-from corral.server.watching import Watch
-from corral.server.write import Writer
+)
+from corral.server.verbs.patch import Patcher
+from corral.server.verbs.read import Reader
+from corral.server.verbs.scale import scale_of
+from corral.server.verbs.watch import Watch
 from corral.store import Event, Store, Stored
 
 TOGETHER = 64  # deletions of a collection that share a commit

@@ -13,23 +13,24 @@ import msgspec
 
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, BadRequest, Forbidden, InternalError, TooManyRequests
-from corral.server import parameters, paths
-from corral.server.audit import AuditLog
-from corral.server.authn import ANONYMOUS, Authenticator, impersonated
-from corral.server.authz import Authorizer
-from corral.server.compression import THRESHOLD, Compression, wants_gzip
-from corral.server.discovery import Discovery
-from corral.server.endpoints import Endpoints
+from corral.server import paths
+from corral.server.access.audit import AuditLog
+from corral.server.access.authentication import ANONYMOUS, Authenticator, impersonated
+from corral.server.access.authorization import Authorizer
+from corral.server.access.rbac import attributes_of
+from corral.server.content import parameters
+from corral.server.content.compression import THRESHOLD, Compression, wants_gzip
+from corral.server.content.discovery import Discovery
+from corral.server.content.negotiation import JSON, PROTOBUF, YAML
+from corral.server.content.openapi import OpenApi
+from corral.server.content.representations import error_response, warning_headers
 from corral.server.http.message import TEXT, Answer, Request, Response, Stream
 from corral.server.methods import not_served
-from corral.server.negotiation import JSON, PROTOBUF, YAML
-from corral.server.openapi import OpenApi
-from corral.server.options import Warnings
+from corral.server.non_resource_paths import Endpoints
 from corral.server.paths import RequestInfo
-from corral.server.rbac import attributes_of
-from corral.server.representations import error_response, warning_headers
-from corral.server.requests import RequestMetrics
+from corral.server.request_metrics import RequestMetrics
 from corral.server.resources import Resources
+from corral.server.verbs.options import Warnings
 from corral.store import Store
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from corral.core.resource import Resource
 from corral.core.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
 from corral.core.streams import LogOptions, PodStreams
 from corral.server.api import Api
-from corral.server.discovery import Discovery
-from corral.server.endpoints import version
-from corral.server.options import DeleteOptions, ListOptions, WatchOptions, WriteOptions
+from corral.server.content.discovery import Discovery
+from corral.server.non_resource_paths import version
+from corral.server.verbs.options import DeleteOptions, ListOptions, WatchOptions, WriteOptions
 
 PODS = Resource("", "v1", "pods", "Pod")
 DEFAULT_MANAGER = "corral"

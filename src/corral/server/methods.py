@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.core import errors
 from corral.core.errors import MethodNotAllowed, NotFound
 from corral.server.paths import RequestInfo
-from corral.server.serving import Served
+from corral.server.served_resources import Served
 
 
 def not_served() -> NotFound:

@@ -11,17 +11,13 @@ from corral.core.errors import ApiError, NotFound, UnsupportedMediaType
 from corral.core.meta import Obj, labels_of
 from corral.core.resource import Resource
 from corral.core.selectors import FieldSelector, parse_field_selector
-from corral.kinds.extra import ExtraApi, ExtraRequest
-from corral.server import bodies, negotiation, parameters
+from corral.kinds.machinery.virtual_resources import ExtraApi, ExtraRequest
+from corral.server.access.reviews import Review
 from corral.server.api import Api
-from corral.server.elsewhere import Elsewhere, JoinedWatch
-from corral.server.http.message import Answer, Headers, Query, Request, Response, Stream, Writer
-from corral.server.methods import check_method, not_served
-from corral.server.negotiation import Representation
-from corral.server.options import Listing, Warnings, WriteOptions
-from corral.server.paths import RequestInfo
-from corral.server.representations import Views, error_frame, plain, warning_headers
-from corral.server.request_bodies import (
+from corral.server.content import bodies, negotiation, parameters
+from corral.server.content.negotiation import Representation
+from corral.server.content.representations import Views, error_frame, plain, warning_headers
+from corral.server.content.request_bodies import (
     PATCHES,
     check_posted,
     check_types,
@@ -31,9 +27,13 @@ from corral.server.request_bodies import (
     read_patch,
     updated_resource,
 )
-from corral.server.reviews import Review
-from corral.server.serving import Served
-from corral.server.watching import Watch
+from corral.server.http.message import Answer, Headers, Query, Request, Response, Stream, Writer
+from corral.server.methods import check_method, not_served
+from corral.server.paths import RequestInfo
+from corral.server.pods.remote_pods import Elsewhere, JoinedWatch
+from corral.server.served_resources import Served
+from corral.server.verbs.options import Listing, Warnings, WriteOptions
+from corral.server.verbs.watch import Watch
 from corral.store import Compacted, ObjectKey, Stored
 
 PODS = "pods"

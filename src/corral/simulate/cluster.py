@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from corral.clusters.operators import set_up_operators
+from corral.configuration.dispatch import dispatch_settings
 from corral.controllers.dispatch import set_up_dispatch
-from corral.controllers.dispatch.clusters import Connect
-from corral.controllers.dispatch.fence import Fence
-from corral.controllers.dispatch.remotes import Remote, Remotes
-from corral.controllers.dispatch.settings import dispatch_settings
+from corral.controllers.dispatch.workers.clusters import Connect
+from corral.controllers.dispatch.workers.fencing import Fence
+from corral.controllers.dispatch.workers.remotes import Remote, Remotes
 from corral.controllers.queueing.setup import set_up_queueing
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
-from corral.jobs.registry import ADAPTERS, adapters
-from corral.kinds.core import NAMESPACES
-from corral.kinds.registry import builtin_registry, native_kinds
+from corral.jobs.framework.registry import ADAPTERS, adapters
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.machinery.registry import builtin_registry, native_kinds
 from corral.node.agent import NodeAgent
 from corral.node.node import NodeSpec
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
-from corral.operators.setup import set_up_operators
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random

@@ -14,7 +14,7 @@ from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
 from corral.core.errors import ConnectionFailed
 from corral.core.meta import Obj
-from corral.kinds.core import SECRETS
+from corral.kinds.kubernetes.core.kinds import SECRETS
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -24,9 +24,9 @@ from corral.kinds.kueue import (
     RESOURCE_FLAVORS,
 )
 from corral.node.node import NodeSpec
+from corral.runtime.virtual import settle
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.link import LinkClient, LinkState
-from corral.testing.cluster import settle
 
 CONFIG = CHECK = "multikueue"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of
 from corral.core.resource import Resource
-from corral.kinds.batch import JOBS
-from corral.kinds.jobset import JOB_SETS
-from corral.kinds.kubeflow import PYTORCH_JOBS
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.kubeflow.kind import PYTORCH_JOBS
 from corral.kinds.kueue import names
 
 RESTARTS = 1000

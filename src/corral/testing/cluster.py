@@ -19,10 +19,11 @@ from typing import Self
 from corral.core.admission import AdmissionPlugin
 from corral.core.errors import AlreadyExists
 from corral.core.resource import Resource
-from corral.kinds.registry import Registry, builtin_registry, native_kinds
+from corral.kinds.machinery.registry import Registry, builtin_registry, native_kinds
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
+from corral.runtime.virtual import settle
 from corral.server.api import Api
 from corral.server.local import LocalClient
 from corral.store import Store
@@ -98,14 +99,3 @@ def full_registry() -> Registry:
     for kind in native_kinds():
         registry.add(kind)
     return registry
-
-
-async def settle(managers: Sequence[Manager], limit: int = 10_000) -> None:
-    """Yield until no controller of any manager has a key that is due, and a few rounds more for events in flight."""
-    quiet = 0
-    for _ in range(limit):
-        await asyncio.sleep(0)
-        quiet = quiet + 1 if all(manager.idle for manager in managers) else 0
-        if quiet > 20:
-            return
-    raise TimeoutError("the controllers did not come to rest; one of them keeps waking itself")

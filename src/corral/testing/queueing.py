@@ -8,8 +8,8 @@ from typing import Any
 from corral.core.conditions import condition, set_condition
 from corral.core.meta import Key, Obj, key_of, status_of, with_status
 from corral.core.timestamps import format_time
-from corral.decide.queueing.plan import Admit, CyclePlan, Evict, Preempt, Wait
-from corral.decide.queueing.settings import QueueingSettings
+from corral.decide.queueing.cycle.plan import Admit, CyclePlan, Evict, Preempt, Wait
+from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.state import QueueingState
 
 Quota = str | int | tuple[str | int | None, ...]

@@ -15,8 +15,8 @@ from test_job_adapters import ROWS, Row
 
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of, owner_references_of, status_of
-from corral.jobs.adapter import prebuilt_workload
-from corral.jobs.paths import get_in
+from corral.jobs.framework.adapter import prebuilt_workload
+from corral.jobs.framework.paths import get_in
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet

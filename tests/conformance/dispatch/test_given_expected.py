@@ -10,10 +10,10 @@ from tests.dispatching import run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, name_of, owner_ref, spec_of, status_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.mpijob.kind import MPI_JOBS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
-from corral.kinds.mpi import MPI_JOBS
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.controllers.dispatch.access import AccessProblem
-from corral.controllers.dispatch.settings import dispatch_settings
-from corral.controllers.dispatch.sources import check_path
+from corral.configuration.dispatch import dispatch_settings
+from corral.controllers.dispatch.workers.credentials_sources import check_path
+from corral.controllers.dispatch.workers.kubeconfigs import AccessProblem
 from corral.core import conditions
 from corral.core.meta import Obj
 from corral.kinds.fleet import CLUSTER_PROFILES

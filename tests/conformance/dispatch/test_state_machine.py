@@ -9,7 +9,6 @@ import pytest
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
 from corral.decide.dispatch import nominate
-from corral.decide.dispatch.copy import remote_workload
 from corral.decide.dispatch.machine import next_step
 from corral.decide.dispatch.model import (
     CleanUp,
@@ -26,6 +25,7 @@ from corral.decide.dispatch.model import (
     SyncStatus,
     UpdateSpec,
 )
+from corral.decide.dispatch.workload_copy import remote_workload
 
 NOW = 10_000.0
 LOST_TIMEOUT = 900.0

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from corral.controllers.member.settings import MemberSettings
+from corral.configuration.member import MemberSettings
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
-from corral.server.options import DeleteOptions, WriteOptions
+from corral.server.verbs.options import DeleteOptions, WriteOptions
 from fleet_replay.facts import recorded
 from fleet_replay.world import HUB, World
 

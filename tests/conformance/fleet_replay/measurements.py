@@ -11,9 +11,9 @@ from typing import Any
 
 from corral.core.conditions import is_true
 from corral.core.meta import Obj, status_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 from corral.runtime.virtual import run_virtual
 from fleet_replay.world import World
 

@@ -9,23 +9,23 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from corral.client.protocol import Client
+from corral.clusters.operators import set_up_operators
+from corral.configuration.member import MemberSettings
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.member import set_up_member
 from corral.controllers.member.discovery import in_registry
-from corral.controllers.member.settings import MemberSettings
 from corral.controllers.placement import set_up_placement
-from corral.controllers.placement.settings import PlacementSettings
 from corral.core.conditions import is_true
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import Key, Obj, annotations_of, key_of, owner_ref, spec_of
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds import fleet
-from corral.kinds.batch import JOBS
-from corral.kinds.core import NAMESPACES
-from corral.kinds.registry import Registry
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.machinery.registry import Registry
 from corral.node.agent import NodeAgent
 from corral.node.node import NodeSpec
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
-from corral.operators.setup import set_up_operators
 from corral.runtime.controller import Manager
 from corral.testing.cluster import VirtualCluster, full_registry
 

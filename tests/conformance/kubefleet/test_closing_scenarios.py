@@ -24,14 +24,13 @@ from test_rollout import (
 from test_scheduling import decisions, label, pick_n, place, prop, required
 
 from corral.cli import fleet as cli
-from corral.controllers.placement.settings import PlacementSettings
+from corral.configuration.placement import PlacementSettings
 from corral.core.admission import UserInfo
 from corral.core.conditions import condition, find
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, spec_of, status_of
 from corral.decide.placement.clusters import Cluster
 from corral.decide.placement.scheduling import Classes, Question, schedule
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES
 from corral.kinds.fleet import (
     CLUSTER_APPROVAL_REQUESTS,
     CLUSTER_PROFILES,
@@ -46,7 +45,8 @@ from corral.kinds.fleet import (
     WORKS,
 )
 from corral.kinds.fleet.names import PROFILE_CLEANUP, member_namespace
-from corral.server.options import WriteOptions
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
+from corral.server.verbs.options import WriteOptions
 
 ONE = ("cluster-1",)
 FOUR = ("cluster-1", "cluster-2", "cluster-3", "cluster-0")

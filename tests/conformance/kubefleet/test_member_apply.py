@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.simulation.member.test_works import job
 from tests.simulation.member.world import NAMESPACE, MemberWorld, about, config_map, in_world, reasons, told
 
-from corral.controllers.member.settings import MemberSettings
+from corral.configuration.member import MemberSettings
 from corral.core.meta import Obj, annotations_of, owner_references_of, status_of, uid_of
 from corral.decide.member.work_status import STATUS_LIMIT
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import APPLIED_WORKS, WORKS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 
 APPLIED = ("True", "Applied", "Manifest has been applied successfully")
 FULL = {"comparisonOption": "FullComparison"}

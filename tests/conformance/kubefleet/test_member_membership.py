@@ -10,11 +10,11 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.simulation.member.world import NAMESPACE, MemberWorld, about, config_map, in_world
 
-from corral.controllers.member.settings import MemberSettings
+from corral.configuration.member import MemberSettings
 from corral.core.meta import Obj, finalizers_of, owner_references_of, status_of, uid_of
 from corral.core.timestamps import parse_time
-from corral.kinds.core import EVENTS, NODES, PODS
 from corral.kinds.fleet import WORKS
+from corral.kinds.kubernetes.core.kinds import EVENTS, NODES, PODS
 from corral.kinds.kueue import CLUSTER_QUEUES
 
 

@@ -9,7 +9,6 @@ from corral.core.conditions import find
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, status_of
 from corral.decide.placement.eviction import judge
-from corral.kinds.core import NAMESPACES
 from corral.kinds.fleet import (
     CLUSTER_BINDINGS,
     CLUSTER_RESOURCE_PLACEMENTS,
@@ -19,7 +18,8 @@ from corral.kinds.fleet import (
     MEMBER_CLUSTERS,
 )
 from corral.kinds.fleet.names import member_namespace
-from corral.kinds.rbac import ROLE_BINDINGS, ROLES
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 
 
 def test_133_a_member_gets_its_place_on_the_hub() -> None:

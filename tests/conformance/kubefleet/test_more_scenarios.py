@@ -11,14 +11,11 @@ from test_rollout import EXTERNAL, ONE_BY_ONE, run, said, stage, start, strategy
 from test_scheduling import label, pick_fixed, pick_n, place, preferred, required, taint
 
 from corral.cli.fleet import CORDON
-from corral.controllers.placement.settings import PlacementSettings
+from corral.configuration.placement import PlacementSettings
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, spec_of, status_of
 from corral.core.resource import Resource
-from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
-from corral.kinds.apps import DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, SERVICES
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import (
     CLUSTER_RESOURCE_PLACEMENTS,
     DISRUPTION_BUDGETS,
@@ -27,7 +24,10 @@ from corral.kinds.fleet import (
     OVERRIDES,
 )
 from corral.kinds.fleet.names import member_namespace
-from corral.kinds.rbac import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, ROLES
+from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
+from corral.kinds.kubernetes.apps.kinds import DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, SERVICES
+from corral.kinds.kubernetes.rbac import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, ROLES
 
 ONE = ("cluster-1",)
 LAMPS = Resource("example.com", "v1", "lamps", "Lamp")

@@ -8,7 +8,6 @@ from hub import Hub, on_hub
 from corral.core.conditions import find
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, spec_of, status_of
-from corral.kinds.core import CONFIG_MAPS
 from corral.kinds.fleet import (
     CLUSTER_APPROVAL_REQUESTS,
     CLUSTER_RESOURCE_PLACEMENTS,
@@ -16,6 +15,7 @@ from corral.kinds.fleet import (
     CLUSTER_UPDATE_STRATEGIES,
     MEMBER_CLUSTERS,
 )
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 
 ONE_BY_ONE = {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0, "unavailablePeriodSeconds": 5}}
 EXTERNAL = {"type": "External"}
@@ -60,7 +60,7 @@ def test_76_a_cluster_that_does_not_come_up_holds_the_others_back() -> None:
 
 def test_79_what_cannot_be_tracked_counts_after_a_while() -> None:
     async def scenario(hub: Hub) -> None:
-        from corral.kinds.batch import CRON_JOBS
+        from corral.jobs.batch_job.kind import CRON_JOBS
 
         await hub.namespace("app", conf={"a": "1"})
         pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}

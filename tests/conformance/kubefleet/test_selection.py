@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 from hub import Hub, config_selector, namespace_selector, on_hub
 
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.admission import NoWorkloads
-from corral.controllers.placement.settings import PlacementSettings
 from corral.core.meta import Obj, labels_of, name_of, status_of
 from corral.core.resource import Resource
-from corral.kinds.apps import CONTROLLER_REVISIONS, DEPLOYMENTS, REPLICA_SETS
-from corral.kinds.core import (
+from corral.kinds.fleet import (
+    CLUSTER_RESOURCE_PLACEMENTS,
+    CLUSTER_RESOURCE_SNAPSHOTS,
+    PLACEMENT_STATUSES,
+)
+from corral.kinds.kubernetes.apps.kinds import CONTROLLER_REVISIONS, DEPLOYMENTS, REPLICA_SETS
+from corral.kinds.kubernetes.core.kinds import (
     CONFIG_MAPS,
     ENDPOINTS,
     NAMESPACES,
@@ -19,13 +24,8 @@ from corral.kinds.core import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from corral.kinds.discovery import ENDPOINT_SLICES
-from corral.kinds.fleet import (
-    CLUSTER_RESOURCE_PLACEMENTS,
-    CLUSTER_RESOURCE_SNAPSHOTS,
-    PLACEMENT_STATUSES,
-)
-from corral.kinds.rbac import CLUSTER_ROLES
+from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
+from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
 
 ONE = ("cluster-1",)
 

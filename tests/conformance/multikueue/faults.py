@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from corral.core.errors import BadRequest, NotFound
-from corral.kinds.definition import KindDef
+from corral.kinds.machinery.definition import KindDef
 from corral.simulate.link import LinkState
 from multikueue.words import REMOVED, definition_in
 from multikueue.world import World

@@ -8,7 +8,7 @@ from corral.client.protocol import Client
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, annotations_of, is_deleting, key_of, spec_of, status_of
 from corral.core.timestamps import parse_time
-from corral.kinds.core import PODS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from corral.core.errors import ApiError
 from corral.core.meta import Key
-from corral.jobs.registry import ADAPTERS, IMPLIED, adapters
+from corral.jobs.framework.registry import ADAPTERS, IMPLIED, adapters
 from multikueue.answers import AT_ONCE, LATER, Answer, other_answers
 from multikueue.corrected import Expectation, expectation
 from multikueue.facts import Obj, State

@@ -12,7 +12,7 @@ import yaml
 from corral.client import kubeconfig
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Key, name_of, spec_of
-from corral.kinds.core import SECRETS
+from corral.kinds.kubernetes.core.kinds import SECRETS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS
 from multikueue.facts import Obj
 from multikueue.world import WRONG_TOKEN, World

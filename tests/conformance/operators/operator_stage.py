@@ -10,7 +10,7 @@ from corral.core.admission import AdmissionPlugin
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, labels_of, name_of
 from corral.core.resource import Resource
-from corral.kinds.core import EVENTS, PODS
+from corral.kinds.kubernetes.core.kinds import EVENTS, PODS
 from corral.testing import VirtualCluster, run_virtual
 
 NAMESPACE = "default"

@@ -7,19 +7,25 @@ from typing import Any
 import pytest
 from tests.conformance.operators.operator_stage import NAMESPACE, Stage, play, template
 
+from corral.controllers.apps.daemonset import DaemonSetController
+from corral.controllers.apps.deployment import DeploymentController
+from corral.controllers.apps.endpoints import EndpointsController
+from corral.controllers.apps.replicaset import ReplicaSetController
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of
-from corral.kinds.apps import CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
-from corral.kinds.batch import CRON_JOBS, JOBS
-from corral.kinds.core import ENDPOINTS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
-from corral.kinds.discovery import ENDPOINT_SLICES
-from corral.operators.cronjob import CronJobController
-from corral.operators.daemonset import DaemonSetController
-from corral.operators.deployment import DeploymentController
-from corral.operators.endpointslices import EndpointsController
-from corral.operators.job import JobController
-from corral.operators.replicaset import ReplicaSetController
-from corral.operators.statefulset import StatefulSetController
+from corral.jobs.batch_job.cron_operator import CronJobController
+from corral.jobs.batch_job.kind import CRON_JOBS, JOBS
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.stateful_set.operator import StatefulSetController
+from corral.kinds.kubernetes.apps.kinds import (
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
+from corral.kinds.kubernetes.core.kinds import ENDPOINTS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
+from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
 
 
 def controllers(cluster: Any) -> list[Any]:

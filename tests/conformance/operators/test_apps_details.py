@@ -10,9 +10,9 @@ from tests.conformance.operators.test_apps import controllers, cron, labelled, r
 
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, labels_of, name_of
-from corral.kinds.apps import CONTROLLER_REVISIONS, DAEMON_SETS, STATEFUL_SETS
-from corral.kinds.batch import CRON_JOBS, JOBS
-from corral.kinds.core import NODES, PODS
+from corral.jobs.batch_job.kind import CRON_JOBS, JOBS
+from corral.kinds.kubernetes.apps.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, STATEFUL_SETS
+from corral.kinds.kubernetes.core.kinds import NODES, PODS
 
 # 31: what a manager of Jobs may not write into their status
 

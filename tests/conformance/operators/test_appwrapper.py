@@ -11,14 +11,14 @@ from corral.core import conditions
 from corral.core.admission import UserInfo
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, labels_of
-from corral.kinds.appwrapper import APP_WRAPPERS, inferred_pod_sets
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, PODS, SERVICES
-from corral.kinds.jobset import JOB_SETS
-from corral.operators.admission import operator_plugins
-from corral.operators.appwrapper import AppWrapperController
-from corral.operators.job import JobController
-from corral.operators.jobset import JobSetController
+from corral.jobs.appwrapper.kind import APP_WRAPPERS, inferred_pod_sets
+from corral.jobs.appwrapper.operator import AppWrapperController
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.jobset.operator import JobSetController
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SERVICES
 from corral.server.local import LocalClient
 
 

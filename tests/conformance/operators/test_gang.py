@@ -8,18 +8,18 @@ import pytest
 from tests.conformance.operators.operator_stage import Controllers, Stage, play
 
 from corral.core.meta import Obj, annotations_of, labels_of
-from corral.decide.jobs.training_look import Settings
-from corral.kinds.core import PODS
-from corral.kinds.kubeflow import PYTORCH_JOBS
-from corral.kinds.mpi import MPI_JOBS
-from corral.kinds.podgroups import PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
-from corral.kinds.scheduling import PRIORITY_CLASSES
-from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
-from corral.operators.job import JobController
-from corral.operators.jobset import JobSetController
-from corral.operators.kubeflow import training_controllers
-from corral.operators.mpi import mpi_controllers
-from corral.operators.trainer import TrainJobController
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.framework.pod_group_kinds import PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
+from corral.jobs.jobset.operator import JobSetController
+from corral.jobs.kubeflow.kind import PYTORCH_JOBS
+from corral.jobs.kubeflow.operator import training_controllers
+from corral.jobs.kubeflow.view import Settings
+from corral.jobs.mpijob.kind import MPI_JOBS
+from corral.jobs.mpijob.operator import mpi_controllers
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
+from corral.jobs.trainjob.operator import TrainJobController
+from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
 
 PLUGINS = "scheduler-plugins-scheduler"
 

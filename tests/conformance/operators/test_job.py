@@ -10,10 +10,10 @@ from tests.conformance.operators.operator_stage import NAMESPACE, Stage, play, s
 from corral.core.errors import Invalid, NotFound
 from corral.core.meta import Obj, finalizers_of, is_owned_by, labels_of, name_of, uid_of
 from corral.core.timestamps import parse_time
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS
-from corral.operators.job import JobController
-from corral.operators.ttl import TtlController
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.batch_job.ttl import TtlController
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
 

@@ -9,12 +9,12 @@ from tests.conformance.operators.operator_stage import Stage, play, summary, tem
 
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, labels_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
-from corral.kinds.jobset import JOB_SETS
-from corral.operators.admission import operator_plugins
-from corral.operators.job import JobController
-from corral.operators.jobset import JobSetController
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.jobset.operator import JobSetController
+from corral.kinds.kubernetes.core.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 
 
 def controllers(cluster: Any) -> list[Any]:

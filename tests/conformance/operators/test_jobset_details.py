@@ -11,10 +11,10 @@ from tests.conformance.operators.test_jobset import controllers, counts, job_set
 
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, annotations_of, labels_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS, SERVICES
-from corral.kinds.jobset import JOB_SETS
-from corral.operators.admission import operator_plugins
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 
 
 def plugins(cluster: Any) -> list[Any]:

@@ -11,10 +11,10 @@ from tests.conformance.operators.operator_stage import Stage, play, summary, tem
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.autoscaling import HORIZONTAL_POD_AUTOSCALERS
-from corral.kinds.core import PODS, SERVICES
-from corral.kinds.kubeflow import FRAMEWORKS, GROUP, JAX, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Framework
-from corral.operators.kubeflow import training_controllers
+from corral.jobs.kubeflow.kind import FRAMEWORKS, GROUP, JAX, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Framework
+from corral.jobs.kubeflow.operator import training_controllers
+from corral.kinds.kubernetes.autoscaling import HORIZONTAL_POD_AUTOSCALERS
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 
 
 def resource(framework: Framework) -> Resource:

@@ -10,11 +10,11 @@ from tests.conformance.operators.operator_stage import Controllers, Stage, play,
 from tests.conformance.operators.test_kubeflow import controllers, env_of, job, resource
 
 from corral.core.meta import Obj
-from corral.decide.jobs.training_look import Settings
-from corral.kinds.autoscaling import HORIZONTAL_POD_AUTOSCALERS
-from corral.kinds.core import PODS, SERVICES
-from corral.kinds.kubeflow import JAX, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Framework
-from corral.operators.kubeflow import training_controllers
+from corral.jobs.kubeflow.kind import JAX, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Framework
+from corral.jobs.kubeflow.operator import training_controllers
+from corral.jobs.kubeflow.view import Settings
+from corral.kinds.kubernetes.autoscaling import HORIZONTAL_POD_AUTOSCALERS
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 
 
 def with_settings(**settings: Any) -> Controllers:

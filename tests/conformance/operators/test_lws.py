@@ -10,12 +10,12 @@ from tests.conformance.operators.operator_stage import Stage, play, template
 from corral.core import conditions
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, labels_of
-from corral.kinds.apps import STATEFUL_SETS
-from corral.kinds.core import PODS, SERVICES
-from corral.kinds.lws import LEADER_WORKER_SETS
-from corral.operators.admission import operator_plugins
-from corral.operators.lws import LeaderWorkerSetController
-from corral.operators.statefulset import StatefulSetController
+from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.leader_worker_set.kind import LEADER_WORKER_SETS
+from corral.jobs.leader_worker_set.operator import LeaderWorkerSetController
+from corral.jobs.stateful_set.operator import StatefulSetController
+from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 
 ALL = ["lw-0", "lw-0-1", "lw-0-2", "lw-1", "lw-1-1", "lw-1-2"]
 

@@ -14,13 +14,13 @@ from tests.conformance.operators.operator_stage import Stage, play, summary, tem
 
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, labels_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
-from corral.kinds.mpi import MPI_JOBS, MPI_JOBS_V1
-from corral.operators import mpi_agent
-from corral.operators.admission import operator_plugins
-from corral.operators.job import JobController
-from corral.operators.mpi import mpi_controllers
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.mpijob import agent as mpi_agent
+from corral.jobs.mpijob.kind import MPI_JOBS, MPI_JOBS_V1
+from corral.jobs.mpijob.operator import mpi_controllers
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 
 
 def controllers(cluster: Any) -> list[Any]:
@@ -275,7 +275,9 @@ def test_agent_carries_commands_streams_and_exit_codes(tmp_path: Path) -> None:
         "MPI_HOSTS": str(hosts),
         "POD_IP": "127.0.0.2",
     }
-    program = [sys.executable, mpi_agent.__file__]
+    agent = tmp_path / "mpi-agent"  # as pods get it: a file of its own
+    agent.write_text(Path(mpi_agent.__file__).read_text())
+    program = [sys.executable, str(agent)]
     server = subprocess.Popen([*program, "serve"], env={**env, "POD_IP": "127.0.0.1"})
     try:
         call = [*program, "-o", "ConnectionAttempts=10", "-x", "worker-0"]

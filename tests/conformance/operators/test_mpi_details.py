@@ -9,10 +9,10 @@ from tests.conformance.operators.operator_stage import Stage, play, summary
 from tests.conformance.operators.test_mpi import WORKERS, controllers, job, launcher_pods
 
 from corral.core.meta import Obj
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
-from corral.kinds.mpi import MPI_JOBS
-from corral.kinds.rbac import ROLE_BINDINGS, ROLES
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.mpijob.kind import MPI_JOBS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 
 V1 = MPI_JOBS.at("v1")
 

@@ -10,14 +10,14 @@ from tests.conformance.operators.operator_stage import Stage, play, template
 from corral.core import conditions
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, labels_of
-from corral.decide.jobs.raycluster import RaySettings
-from corral.decide.jobs.rayjob_children import submit_command
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS, SERVICES
-from corral.kinds.ray import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
-from corral.operators.job import JobController
-from corral.operators.ray import ray_controllers
-from corral.operators.ray_dashboard import DashboardError
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.ray.cluster_plan import RaySettings
+from corral.jobs.ray.dashboard import DashboardError
+from corral.jobs.ray.job_children import submit_command
+from corral.jobs.ray.kind import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
+from corral.jobs.ray.operator import ray_controllers
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 
 
 def controllers(cluster: Any) -> list[Any]:

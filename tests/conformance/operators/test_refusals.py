@@ -11,9 +11,9 @@ from tests.conformance.operators.operator_stage import Stage, play, template
 from corral.core.errors import ApiError, Forbidden, Invalid
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.jobset import JOB_SETS
-from corral.kinds.kubeflow import FRAMEWORKS, GROUP, PYTORCH, TENSORFLOW, XGBOOST, Framework
-from corral.operators.admission import operator_plugins
+from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.kubeflow.kind import FRAMEWORKS, GROUP, PYTORCH, TENSORFLOW, XGBOOST, Framework
 
 SEED = """
 apiVersion: "kubeflow.org/v1"

@@ -12,15 +12,15 @@ from tests.published import published
 
 from corral.core.errors import ApiError, Forbidden, Invalid, NotFound
 from corral.core.meta import Obj
-from corral.kinds.core import CONFIG_MAPS, EVENTS, PODS, SECRETS
-from corral.kinds.jobset import JOB_SETS
-from corral.kinds.rbac import ROLE_BINDINGS, ROLES
-from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
-from corral.operators.admission import operator_plugins
-from corral.operators.job import JobController
-from corral.operators.jobset import JobSetController
-from corral.operators.reports import ProgressReports
-from corral.operators.trainer import TrainJobController
+from corral.jobs.batch_job.operator import JobController
+from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.jobset.operator import JobSetController
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from corral.jobs.trainjob.operator import TrainJobController
+from corral.jobs.trainjob.progress_endpoint import ProgressReports
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS
+from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 
 
 def controllers(cluster: Any) -> list[Any]:

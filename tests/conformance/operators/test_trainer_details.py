@@ -13,11 +13,11 @@ from tests.conformance.operators.test_trainer import controllers, env_of, plugin
 
 from corral.core.errors import ApiError, Forbidden, Invalid
 from corral.core.meta import Obj, name_of
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES
-from corral.kinds.jobset import JOB_SETS
-from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, POLICIES, TRAIN_JOBS, TRAINING_RUNTIMES
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, POLICIES, TRAIN_JOBS, TRAINING_RUNTIMES
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 from corral.server.local import LocalClient
-from corral.server.options import WriteOptions
+from corral.server.verbs.options import WriteOptions
 
 MANAGER = "kueue.x-k8s.io/manager"
 

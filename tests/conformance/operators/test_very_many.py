@@ -12,20 +12,20 @@ from tests.conformance.operators.operator_stage import Stage, play, template
 from corral.core import conditions
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.decide.jobs import growth
-from corral.kinds.apps import STATEFUL_SETS
-from corral.kinds.batch import JOBS
-from corral.kinds.core import EVENTS, PODS, SERVICES
-from corral.kinds.jobset import JOB_SETS
-from corral.kinds.kubeflow import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
-from corral.kinds.lws import LEADER_WORKER_SETS
-from corral.kinds.mpi import MPI_JOBS
-from corral.operators.admission import operator_plugins
-from corral.operators.jobset import JobSetController
-from corral.operators.kubeflow import training_controllers
-from corral.operators.lws import LeaderWorkerSetController
-from corral.operators.mpi import MpiJobController
-from corral.operators.statefulset import StatefulSetController
+from corral.decide.pods import growth
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.jobset.operator import JobSetController
+from corral.jobs.kubeflow.kind import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
+from corral.jobs.kubeflow.operator import training_controllers
+from corral.jobs.leader_worker_set.kind import LEADER_WORKER_SETS
+from corral.jobs.leader_worker_set.operator import LeaderWorkerSetController
+from corral.jobs.mpijob.kind import MPI_JOBS
+from corral.jobs.mpijob.operator import MpiJobController
+from corral.jobs.stateful_set.operator import StatefulSetController
+from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
+from corral.kinds.kubernetes.core.kinds import EVENTS, PODS, SERVICES
 
 MANY = 2**31 - 1
 STEP, WAITING = 20, 50
@@ -35,7 +35,7 @@ GROWN_MB = 32
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rules with smaller numbers: a step of five hundred takes a while to make."""
-    monkeypatch.setattr("corral.operators.steps.STEP", STEP)
+    monkeypatch.setattr("corral.jobs.framework.growth_pacing.STEP", STEP)
     monkeypatch.setattr(growth, "MOST_WAITING", WAITING)
 
 
@@ -117,7 +117,7 @@ GROWING = [
 def test_children_are_made_a_step_at_a_time_until_enough_of_them_wait(
     resource: Resource, body: Obj, children: Resource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corral.operators.lws.STEP", STEP)
+    monkeypatch.setattr("corral.jobs.leader_worker_set.operator.STEP", STEP)
 
     async def script(stage: Stage) -> None:
         await stage.create(resource, {**body, "metadata": {"name": "many"}})

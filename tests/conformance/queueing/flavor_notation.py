@@ -11,13 +11,13 @@ from typing import Any
 from scenario import Scenario
 
 from corral.core.meta import Obj
-from corral.decide.queueing.assignment import Assignment, Fit, Mode
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.flavors import FlavorAssigner
-from corral.decide.queueing.model import FlavorResource, Usage, WorkloadInfo
-from corral.decide.queueing.plan import PodSetAssignment
-from corral.decide.queueing.settings import Features, QueueingSettings
-from corral.decide.queueing.workload import FLAVORS_ANNOTATION, WorkloadDecoder
+from corral.decide.queueing.cycle.assignment import Assignment, Fit, Mode
+from corral.decide.queueing.cycle.flavors import FlavorAssigner
+from corral.decide.queueing.cycle.plan import PodSetAssignment
+from corral.decide.queueing.model.settings import Features, QueueingSettings
+from corral.decide.queueing.model.values import FlavorResource, Usage, WorkloadInfo
+from corral.decide.queueing.model.workload import FLAVORS_ANNOTATION, WorkloadDecoder
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
 from corral.testing.queueing import make_pod_set, make_workload
 
 MODES = {Mode.FIT: "fit", Mode.PREEMPT: "preempt", Mode.NO_FIT: "none"}

@@ -21,11 +21,9 @@ from typing import Any
 
 from tests.simulation.queueing.world import World, condition, flavor
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.jobs import lifecycle
-from corral.jobs import workload as wl
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -37,6 +35,8 @@ from corral.kinds.kueue import (
 )
 from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.virtual import run_virtual
+from corral.workload import lifecycle
+from corral.workload import workload as wl
 
 Made = tuple[Resource, Obj]
 Amount = str | tuple[str | None, ...]

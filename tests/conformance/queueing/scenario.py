@@ -24,8 +24,8 @@ from typing import Any
 
 from corral.core.meta import Key, Obj
 from corral.core.timestamps import format_time
-from corral.decide.queueing.plan import Admit, CyclePlan, Evict, Preempt, Wait
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.cycle.plan import Admit, CyclePlan, Evict, Preempt, Wait
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.decide.queueing.state import QueueingState
 from corral.testing.queueing import (
     EPOCH,

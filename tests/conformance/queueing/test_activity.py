@@ -196,7 +196,7 @@ def test_local_queues_say_why_they_are_not_active() -> None:
 
 
 def test_required_checks_depend_on_flavors() -> None:
-    from corral.decide.queueing.plan import PodSetAssignment
+    from corral.decide.queueing.cycle.plan import PodSetAssignment
 
     state = state_with(
         check("all"),

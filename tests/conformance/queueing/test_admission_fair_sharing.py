@@ -7,10 +7,10 @@ import pytest
 from corral.core.conditions import condition
 from corral.core.meta import Key, Obj
 from corral.core.timestamps import format_time
-from corral.decide.queueing.admission_fairness import UsageLedger, alpha, decayed
-from corral.decide.queueing.model import FlavorResource, LocalQueueSpec
-from corral.decide.queueing.settings import AdmissionFairSharing, QueueingSettings
-from corral.decide.queueing.workload import WorkloadDecoder
+from corral.decide.queueing.model.settings import AdmissionFairSharing, QueueingSettings
+from corral.decide.queueing.model.values import FlavorResource, LocalQueueSpec
+from corral.decide.queueing.model.workload import WorkloadDecoder
+from corral.decide.queueing.quota.admission_fair_sharing import UsageLedger, alpha, decayed
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.core.meta import Obj
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.testing.queueing import (
     QueueingWorld,
     make_assignment,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.config import ConfigError, load_config
+from corral.configuration.queueing import ConfigError, load_config
 from corral.core.meta import Key, Obj
-from corral.decide.queueing.settings import CounterSource, DeviceMapping, Features, QueueingSettings
+from corral.decide.queueing.model.settings import CounterSource, DeviceMapping, Features, QueueingSettings
 from corral.decide.queueing.state import QueueingState
 from corral.testing.queueing import (
     EPOCH,

@@ -6,10 +6,10 @@ import pytest
 from scenario import Scenario, at
 
 from corral.core.meta import Key, Obj
-from corral.decide.queueing.fairness import Share
-from corral.decide.queueing.model import FlavorResource
-from corral.decide.queueing.settings import Features, QueueingSettings
-from corral.decide.queueing.turns import quota_due
+from corral.decide.queueing.cycle.entry_processing import quota_due
+from corral.decide.queueing.model.settings import Features, QueueingSettings
+from corral.decide.queueing.model.values import FlavorResource
+from corral.decide.queueing.quota.fair_shares import Share
 from corral.testing.queueing import EPOCH, make_workload
 
 TREE = """

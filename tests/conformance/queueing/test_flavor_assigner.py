@@ -8,12 +8,12 @@ import pytest
 from flavor_notation import Case, check, over, pods, require, short
 from scenario import Scenario
 
-from corral.decide.queueing.assignment import Fit
-from corral.decide.queueing.fungibility import Rank, is_preferred, tries_next
-from corral.decide.queueing.model import Fungibility
-from corral.decide.queueing.partial import reduced_counts
-from corral.decide.queueing.settings import QueueingSettings
-from corral.decide.queueing.workload import WorkloadDecoder
+from corral.decide.queueing.cycle.assignment import Fit
+from corral.decide.queueing.cycle.fungibility import Rank, is_preferred, tries_next
+from corral.decide.queueing.cycle.partial import reduced_counts
+from corral.decide.queueing.model.settings import QueueingSettings
+from corral.decide.queueing.model.values import Fungibility
+from corral.decide.queueing.model.workload import WorkloadDecoder
 from corral.testing.queueing import make_pod_set, make_workload
 
 TAINTED = "flavor tainted taint instance=spot:NoSchedule; flavor one label type=one; flavor two label type=two"

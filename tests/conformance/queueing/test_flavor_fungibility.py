@@ -6,7 +6,7 @@ import pytest
 from flavor_notation import Case, check, over, pods, short
 from scenario import Scenario
 
-from corral.decide.queueing.assignment import Fit
+from corral.decide.queueing.cycle.assignment import Fit
 from corral.testing.queueing import EPOCH
 
 GROUPS = "one cpu=2 memory=1Gi, two cpu=4 memory=15Mi"

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Key, Obj
-from corral.decide.queueing.assignment import Assignment, Cursor, FlavorChoice, Mode, PodSetChoice
-from corral.decide.queueing.entry import Entry
-from corral.decide.queueing.model import FlavorResource, TopologyAssignment, TopologyDomain
-from corral.decide.queueing.nomination import _total_requests
-from corral.decide.queueing.plan import PodSetAssignment
-from corral.decide.queueing.settings import Features, QueueingSettings, Transformation
+from corral.decide.queueing.cycle.assignment import Assignment, Cursor, FlavorChoice, Mode, PodSetChoice
+from corral.decide.queueing.cycle.entry import Entry
+from corral.decide.queueing.cycle.nomination import _total_requests
+from corral.decide.queueing.cycle.plan import PodSetAssignment
+from corral.decide.queueing.model.settings import Features, QueueingSettings, Transformation
+from corral.decide.queueing.model.values import FlavorResource, TopologyAssignment, TopologyDomain
+from corral.decide.queueing.model.workload import WorkloadDecoder
 from corral.decide.queueing.topology.assigning import topology_usage
-from corral.decide.queueing.workload import WorkloadDecoder
 from corral.testing.queueing import (
     EPOCH,
     Flavors,

@@ -23,10 +23,10 @@ from laboratory import (
     workload,
 )
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core.meta import Key, Obj
 from corral.core.quantity import Quantity
-from corral.decide.queueing.settings import FINAL_SHARE, INITIAL_SHARE, AdmissionFairSharing
+from corral.decide.queueing.model.settings import FINAL_SHARE, INITIAL_SHARE, AdmissionFairSharing
 from corral.kinds.kueue import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 
 FAIR = QueueingConfig(fair_sharing=(FINAL_SHARE, INITIAL_SHARE))

@@ -23,8 +23,8 @@ from tests.simulation.queueing.world import job
 from corral.core.errors import InternalError
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.jobs import workload as wl
 from corral.kinds.kueue import WORKLOADS, names
+from corral.workload import workload as wl
 
 WITHIN = {"preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"}}
 SEARCH = {"flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "MayStopSearch"}}

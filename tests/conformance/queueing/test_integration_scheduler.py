@@ -20,10 +20,10 @@ from laboratory import (
     workload,
 )
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.decide.queueing.settings import AdmissionFairSharing, Transformation
+from corral.decide.queueing.model.settings import AdmissionFairSharing, Transformation
 from corral.kinds.kueue import CLUSTER_QUEUES, COHORTS, TOPOLOGIES, WORKLOADS, names
 
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")

@@ -6,13 +6,13 @@ import pytest
 from msgspec import structs
 
 from corral.core.meta import Key
-from corral.decide.queueing.candidates import Preemptor, candidate_order, satisfies_policy
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.model import ClusterQueueSpec, WorkloadInfo
-from corral.decide.queueing.quota import QuotaForest
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.cycle.preemption.candidates import Preemptor, candidate_order, satisfies_policy
+from corral.decide.queueing.model.settings import Features, QueueingSettings
+from corral.decide.queueing.model.values import ClusterQueueSpec, WorkloadInfo
+from corral.decide.queueing.model.workload import WorkloadDecoder
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
+from corral.decide.queueing.quota.tree import QuotaForest
 from corral.decide.queueing.topology.cluster import TopologyCluster
-from corral.decide.queueing.workload import WorkloadDecoder
 from corral.testing.queueing import make_workload
 
 NOW = 10_000.0

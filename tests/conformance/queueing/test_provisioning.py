@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.queueing.world import World, cluster_queue, condition, fill, flavor, job, local_queue
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core.conditions import condition as make_condition
 from corral.core.conditions import set_condition
 from corral.core.errors import ApiError, Invalid
@@ -22,7 +22,7 @@ from corral.kinds.kueue import (
     names,
 )
 from corral.kinds.kueue.gates import FeatureGates
-from corral.kinds.provisioning import CLASS_NAME, CONSUME, PROVISIONING_REQUESTS
+from corral.kinds.kueue.provisioning import CLASS_NAME, CONSUME, PROVISIONING_REQUESTS
 from corral.runtime.virtual import run_virtual
 
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")

@@ -7,10 +7,10 @@ import pytest
 from corral.core.conditions import condition
 from corral.core.meta import Key, Obj
 from corral.core.timestamps import format_time
-from corral.decide.queueing.assignment import Cursor
-from corral.decide.queueing.pending import PendingQueue, Verdict
-from corral.decide.queueing.settings import AdmissionFairSharing, Features, QueueingSettings
-from corral.decide.queueing.workload import WorkloadDecoder
+from corral.decide.queueing.cycle.assignment import Cursor
+from corral.decide.queueing.model.settings import AdmissionFairSharing, Features, QueueingSettings
+from corral.decide.queueing.model.workload import WorkloadDecoder
+from corral.decide.queueing.queue.pending import PendingQueue, Verdict
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,

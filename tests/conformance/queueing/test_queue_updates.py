@@ -8,10 +8,10 @@ import pytest
 from test_queue_manager import NO_FIT, drain, info, key, requeue_at, requeued, small_world, with_conditions
 
 from corral.core.meta import Key, Obj
-from corral.decide.queueing.assignment import Cursor
-from corral.decide.queueing.pending import PendingQueue, Verdict
-from corral.decide.queueing.plan import Admit
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.cycle.assignment import Cursor
+from corral.decide.queueing.cycle.plan import Admit
+from corral.decide.queueing.model.settings import Features, QueueingSettings
+from corral.decide.queueing.queue.pending import PendingQueue, Verdict
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,

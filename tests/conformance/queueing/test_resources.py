@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.workload_steps.moves import with_requeue_at
 from corral.core.meta import Key, Obj
 from corral.core.timestamps import format_time
-from corral.decide.queueing.amounts import format_amount
-from corral.decide.queueing.limits import namespace_limits, with_defaults
-from corral.decide.queueing.model import FlavorResource, WorkloadInfo
-from corral.decide.queueing.plan import PodSetAssignment
-from corral.decide.queueing.settings import Features, QueueingSettings, Transformation
+from corral.decide.queueing.cycle.plan import PodSetAssignment
+from corral.decide.queueing.model.amounts import format_amount
+from corral.decide.queueing.model.limit_ranges import namespace_limits, with_defaults
+from corral.decide.queueing.model.settings import Features, QueueingSettings, Transformation
+from corral.decide.queueing.model.values import FlavorResource, WorkloadInfo
+from corral.decide.queueing.model.workload import BOOST_ANNOTATION, FLAVORS_ANNOTATION, WorkloadDecoder
 from corral.decide.queueing.state import QueueingState
-from corral.decide.queueing.workload import BOOST_ANNOTATION, FLAVORS_ANNOTATION, WorkloadDecoder
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,
@@ -27,6 +26,7 @@ from corral.testing.queueing import (
     make_workload,
     reserve,
 )
+from corral.workload.steps.step_api import with_requeue_at
 
 GI, MI = 2**30, 2**20
 Resources = dict[str, dict[str, str]]

@@ -6,8 +6,8 @@ import pytest
 from scenario import Scenario
 
 from corral.core.meta import Key
-from corral.decide.queueing.assignment import Cursor
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.cycle.assignment import Cursor
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scenario import Scenario
 
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 
 FAIR = QueueingSettings(fair_sharing=True)
 

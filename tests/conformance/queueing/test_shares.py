@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from corral.decide.queueing.amounts import MAX_INT64
-from corral.decide.queueing.fairness import Share, lendable_by, share_of
-from corral.decide.queueing.model import FlavorResource, ResourceQuota, Usage
-from corral.decide.queueing.quota import QuotaForest
+from corral.decide.queueing.model.amounts import MAX_INT64
+from corral.decide.queueing.model.values import FlavorResource, ResourceQuota, Usage
+from corral.decide.queueing.quota.fair_shares import Share, lendable_by, share_of
+from corral.decide.queueing.quota.tree import QuotaForest
 
 Quotas = dict[tuple[str, str], tuple[int | None, ...]]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Key, Obj, status_of
-from corral.decide.queueing.plan import CyclePlan
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.cycle.plan import CyclePlan
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.decide.queueing.topology.encoding import decode_assignment
 from corral.testing.queueing import (
     EPOCH,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from corral.core.meta import Obj
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.testing.queueing import (
     QueueingWorld,
     make_cluster_queue,

@@ -6,7 +6,7 @@ import pytest
 from topology_notation import TopologyScenario
 
 from corral.core.meta import Obj
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.testing.queueing import (
     QueueingWorld,
     make_assignment,

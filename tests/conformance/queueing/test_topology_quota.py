@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from topology_notation import TopologyScenario
 
-from corral.decide.queueing.settings import QueueingSettings, Transformation
+from corral.decide.queueing.model.settings import QueueingSettings, Transformation
 
 HOSTS = """
     topology t: host

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 from scenario import Scenario
 
-from corral.decide.queueing.candidates import Preemptor
-from corral.decide.queueing.clusterqueue import Reservation
-from corral.decide.queueing.fair_preemption import VictimOrder, _FairSearch, fair_targets
-from corral.decide.queueing.fairness import Share
-from corral.decide.queueing.model import FlavorResource
-from corral.decide.queueing.settings import FINAL_SHARE, INITIAL_SHARE, QueueingSettings
+from corral.decide.queueing.cycle.preemption.candidates import Preemptor
+from corral.decide.queueing.cycle.preemption.fair_sharing import VictimOrder, _FairSearch, fair_targets
+from corral.decide.queueing.model.settings import FINAL_SHARE, INITIAL_SHARE, QueueingSettings
+from corral.decide.queueing.model.values import FlavorResource
+from corral.decide.queueing.quota.cluster_queue import Reservation
+from corral.decide.queueing.quota.fair_shares import Share
 from corral.testing.queueing import EPOCH, make_workload
 
 CPU = FlavorResource("default", "cpu")

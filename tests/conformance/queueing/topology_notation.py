@@ -23,7 +23,7 @@ from typing import Any
 from scenario import Outcome, Scenario
 
 from corral.core.meta import Obj
-from corral.decide.queueing.plan import Admit, CyclePlan, PodSetAssignment, Wait
+from corral.decide.queueing.cycle.plan import Admit, CyclePlan, PodSetAssignment, Wait
 from corral.testing.queueing import make_node, make_topology
 
 LEVELS = {"block": "cloud/block", "rack": "cloud/rack", "host": "kubernetes.io/hostname"}

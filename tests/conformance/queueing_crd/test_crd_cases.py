@@ -16,9 +16,9 @@ from corral.core.errors import ApiError
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.kinds.kueue import KINDS
-from corral.kinds.tables import cells, column_definitions
+from corral.kinds.machinery.tables import cells, column_definitions
 from corral.runtime.virtual import run_virtual
-from corral.server.options import ListOptions, WriteOptions
+from corral.server.verbs.options import ListOptions, WriteOptions
 from corral.testing.cluster import VirtualCluster
 
 CASES: list[dict[str, Any]] = json.loads(

@@ -26,7 +26,7 @@ from corral.core.errors import Invalid
 from corral.core.meta import Obj
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, WORKLOADS, names
 from corral.runtime.virtual import run_virtual
-from corral.server.options import WriteOptions
+from corral.server.verbs.options import WriteOptions
 
 WPC = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
 POD_CLASS = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.setup import Queueing
 from corral.core.errors import ApiError
 from corral.core.meta import Obj

@@ -8,9 +8,9 @@ from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
-from corral.kinds.apps import STATEFUL_SETS
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, EVENTS, PODS, SECRETS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet

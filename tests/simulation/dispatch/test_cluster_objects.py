@@ -10,8 +10,8 @@ from tests.dispatching import Script, run_on_fleet
 
 from corral.core.meta import Obj, name_of, status_of
 from corral.core.resource import Resource
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS, SECRETS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 from corral.simulate.fleet import SimulatedFleet
 

@@ -11,7 +11,7 @@ from corral.core import conditions
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, annotations_of, labels_of, name_of, status_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, INCREMENTAL
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kueue import ADMISSION_CHECKS, WORKLOADS, names
 from corral.simulate.fleet import SimulatedFleet
 

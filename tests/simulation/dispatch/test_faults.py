@@ -10,12 +10,12 @@ from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of, uid_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS, SECRETS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 from corral.simulate.cluster import SimulatedCluster
-from corral.simulate.faults import KINDS, MEMBERSHIP_FAULTS, run_with_faults
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
+from corral.testing.faults import KINDS, MEMBERSHIP_FAULTS, run_with_faults
 
 CHUNK = 5
 SEEDS = 100

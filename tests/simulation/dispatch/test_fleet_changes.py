@@ -10,8 +10,8 @@ import pytest
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of, status_of, uid_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS, SECRETS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual

@@ -12,8 +12,8 @@ from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS, SECRETS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,

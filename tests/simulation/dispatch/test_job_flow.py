@@ -10,8 +10,8 @@ from tests.dispatching import run_on_fleet
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import EVENTS, SECRETS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import EVENTS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data

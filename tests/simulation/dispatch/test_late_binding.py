@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, status_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import EVENTS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet, make_queue

@@ -8,9 +8,9 @@ from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, labels_of, name_of, status_of
-from corral.kinds.core import PODS
+from corral.jobs.leader_worker_set.kind import LEADER_WORKER_SETS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS, names
-from corral.kinds.lws import LEADER_WORKER_SETS
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 

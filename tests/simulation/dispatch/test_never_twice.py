@@ -9,8 +9,8 @@ import pytest
 from tests.dispatching import run_on_fleet
 
 from corral.core.meta import Obj, status_of, uid_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS, SECRETS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
 from corral.simulate.jobs import KINDS, SimulatedKind

@@ -7,7 +7,7 @@ import asyncio
 from tests.dispatching import run_on_fleet
 
 from corral.core.meta import Obj, spec_of
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kueue import WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from corral.simulate.fleet import SimulatedFleet
 

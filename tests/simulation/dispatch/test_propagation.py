@@ -10,8 +10,8 @@ from tests.dispatching import Script, run_on_fleet
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, labels_of, status_of, uid_of
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from corral.kinds.kueue import WORKLOADS, names
-from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 

@@ -10,10 +10,10 @@ from tests.published import published
 from corral.core import conditions
 from corral.core.errors import ApiError
 from corral.core.meta import Obj, spec_of, status_of
-from corral.kinds.core import PODS
-from corral.kinds.kubeflow import PYTORCH_JOBS, TF_JOBS
+from corral.jobs.kubeflow.kind import PYTORCH_JOBS, TF_JOBS
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS
-from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet

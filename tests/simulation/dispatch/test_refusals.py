@@ -12,9 +12,9 @@ from corral.core.admission import AdmissionRequest
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, labels_of, status_of, uid_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, INCREMENTAL, LATE_BINDING
-from corral.decide.explain import Surroundings, explain
-from corral.kinds.batch import JOBS
-from corral.kinds.core import EVENTS
+from corral.inspect.explain import Surroundings, explain
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.kinds.kueue import WORKLOADS, names
 from corral.simulate.fleet import SimulatedFleet
 

@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch import set_up_remote_pods
-from corral.controllers.dispatch.kept_pods import KeptPods
-from corral.controllers.dispatch.remote_pods import IDLE_S, RemotePods
-from corral.controllers.dispatch.settings import DispatchSettings
-from corral.core.elsewhere import CLUSTER_LABEL
+from corral.controllers.dispatch.remote_pods.index import IDLE_S, RemotePods
+from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.core.errors import Expired, ServiceUnavailable
 from corral.core.meta import Obj, is_owned_by, key_of, labels_of, name_of, owner_references_of, status_of, uid_of
+from corral.core.remote_pods import CLUSTER_LABEL
 from corral.core.resource import Resource
-from corral.jobs.registry import ADAPTERS, adapters
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.registry import ADAPTERS, adapters
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet

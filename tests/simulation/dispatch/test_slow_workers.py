@@ -11,8 +11,8 @@ from tests.dispatching import Script, run_on_fleet
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, status_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
-from corral.kinds.batch import JOBS
-from corral.kinds.core import PODS
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 from corral.simulate.fleet import SimulatedFleet
 from corral.simulate.jobs import batch_job

@@ -11,7 +11,7 @@ import pytest
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, status_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, INCREMENTAL, LATE_BINDING
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet

@@ -14,15 +14,15 @@ from tests.simulation.member.world import MEMBER, NAMESPACE, MemberWorld, about,
 from corral.client import kubeconfig
 from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
+from corral.configuration.member import MemberSettings
 from corral.controllers.member import set_up_member_by_secret
 from corral.controllers.member.discovery import in_registry
-from corral.controllers.member.settings import MemberSettings
 from corral.core.errors import ConnectionFailed
 from corral.core.meta import Obj, name_of, status_of
 from corral.core.timestamps import parse_time
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES, SECRETS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import APPLIED_WORKS, INTERNAL_MEMBER_CLUSTERS, WORKS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SECRETS
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 from corral.testing import VirtualCluster

@@ -8,9 +8,9 @@ import pytest
 from tests.simulation.member.test_works import IF_NOT_DRIFTED, job
 from tests.simulation.member.world import NAMESPACE, MemberWorld, about, config_map, in_world, reasons, told
 
-from corral.controllers.member.settings import MemberSettings
+from corral.configuration.member import MemberSettings
 from corral.core.meta import Obj, status_of, uid_of
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import WORKS
 from corral.kinds.kueue import WORKLOADS
 

@@ -7,9 +7,9 @@ import asyncio
 from tests.simulation.member.world import NAMESPACE, MemberWorld, about, config_map, in_world, reasons, told
 
 from corral.core.meta import Obj, finalizers_of, owner_references_of, spec_of, status_of, uid_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import APPLIED_WORKS, WORKS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 
 IF_NOT_DRIFTED = {"whenToApply": "IfNotDrifted"}
 

@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from corral.client.protocol import Client
+from corral.configuration.member import MemberSettings
 from corral.controllers.member import set_up_member
 from corral.controllers.member.discovery import in_registry
-from corral.controllers.member.settings import MemberSettings
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, status_of
 from corral.core.resource import Resource
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES
 from corral.kinds.fleet import APPLIED_WORKS, INTERNAL_MEMBER_CLUSTERS, WORKS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 from corral.simulate.link import LinkClient, LinkState

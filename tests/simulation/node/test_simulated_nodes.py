@@ -11,9 +11,9 @@ import pytest
 from corral.core.conditions import find
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
-from corral.kinds.coordination import LEASES
-from corral.kinds.core import EVENTS, NAMESPACES, NODES, PODS
-from corral.kinds.scheduling import PRIORITY_CLASSES
+from corral.kinds.kubernetes.coordination import LEASES
+from corral.kinds.kubernetes.core.kinds import EVENTS, NAMESPACES, NODES, PODS
+from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
 from corral.node.agent import NodeAgent
 from corral.node.node import NodeSpec
 from corral.node.scheduler import Scheduler

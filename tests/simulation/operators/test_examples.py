@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from corral.clusters.operators import set_up_operators
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, namespace_of, status_of
 from corral.core.resource import Resource
-from corral.kinds.registry import builtin_kinds, native_kinds
+from corral.kinds.machinery.registry import builtin_kinds, native_kinds
 from corral.node.agent import NodeAgent
 from corral.node.node import NodeSpec
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
-from corral.operators.setup import set_up_operators
 from corral.runtime.controller import Manager
 from corral.testing import VirtualCluster, run_virtual
 

@@ -10,14 +10,14 @@ from typing import Self
 
 import yaml
 
+from corral.configuration.member import MemberSettings
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.member import set_up_member
 from corral.controllers.member.discovery import in_registry
-from corral.controllers.member.settings import MemberSettings
 from corral.controllers.placement import set_up_placement
-from corral.controllers.placement.settings import PlacementSettings
 from corral.core.meta import Obj, labels_of, name_of, status_of
-from corral.kinds.core import EVENTS
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RESOURCE_PLACEMENTS
+from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.node.node import NodeSpec
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement import set_up_placement
-from corral.controllers.placement.settings import PlacementSettings
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import NotFound
 from corral.core.meta import (
@@ -23,7 +23,6 @@ from corral.core.meta import (
     without_finalizer,
 )
 from corral.core.resource import Resource
-from corral.kinds.core import CONFIG_MAPS, EVENTS, NAMESPACES
 from corral.kinds.fleet import (
     BINDINGS,
     CLUSTER_BINDINGS,
@@ -34,6 +33,7 @@ from corral.kinds.fleet import (
     WORKS,
 )
 from corral.kinds.fleet.names import WORK_CLEANUP, member_namespace
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, EVENTS, NAMESPACES
 from corral.runtime.controller import Manager, Result, Watch
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster

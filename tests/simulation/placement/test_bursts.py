@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from corral.controllers.placement.settings import PlacementSettings
+from corral.configuration.placement import PlacementSettings
 from corral.core.meta import Obj
-from corral.kinds.batch import JOBS
-from corral.kinds.core import NAMESPACES
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import RESOURCE_PLACEMENTS
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 
 from .hub import Hub, on_hub
 

@@ -8,8 +8,8 @@ import pytest
 
 from corral.core.conditions import find
 from corral.core.meta import Obj, generation_of, name_of
-from corral.kinds.core import CONFIG_MAPS
 from corral.kinds.fleet import CLUSTER_BINDINGS, WORKS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
 

@@ -10,9 +10,9 @@ import pytest
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, spec_of, status_of
-from corral.kinds.apps import DEPLOYMENTS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS
+from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 from corral.runtime.random import Random
 from corral.simulate.cluster import SimulatedCluster
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from corral.core.meta import Obj, status_of
-from corral.kinds.batch import JOBS
-from corral.kinds.core import NAMESPACES
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
 
 from .hub import Hub, on_hub

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, EVICTIONS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 
 from .fleet import PlacementFleet, on_fleet
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from corral.controllers.placement.settings import PlacementSettings
+from corral.configuration.placement import PlacementSettings
 from corral.core import conditions as conditions_of
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, annotations_of, name_of, spec_of, status_of, with_annotations
-from corral.kinds.batch import JOBS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS, WORKS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 from corral.kinds.kueue import CLUSTER_QUEUES
 from corral.runtime.virtual import run_virtual
 

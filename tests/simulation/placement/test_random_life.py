@@ -12,9 +12,9 @@ import pytest
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import Obj, owner_ref, spec_of, status_of
-from corral.kinds.apps import DEPLOYMENTS
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RESOURCE_PLACEMENTS
+from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from corral.runtime.random import Random
 from corral.simulate.cluster import SimulatedCluster
 

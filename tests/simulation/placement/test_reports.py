@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj, status_of
-from corral.kinds.core import EVENTS
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS
+from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, RESOURCE_FLAVORS
 
 from .fleet import PlacementFleet, on_fleet

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from corral.controllers.member.settings import MemberSettings
+from corral.configuration.member import MemberSettings
 from corral.core import conditions as conditions_of
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, status_of, uid_of, with_annotations
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import WORKS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES
 

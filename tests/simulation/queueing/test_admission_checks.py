@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig, Retention
+from corral.configuration.queueing import QueueingConfig, Retention
 from corral.core.conditions import condition as make_condition
 from corral.core.errors import NotFound
 from corral.core.meta import Obj

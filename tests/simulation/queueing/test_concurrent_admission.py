@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, status_of
-from corral.jobs import workload as wl
 from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, WORKLOADS
 from corral.kinds.kueue import WORKLOAD_PRIORITY_CLASSES as PRIORITIES
 from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.virtual import run_virtual
+from corral.workload import workload as wl
 
 from .world import JOBS, World, cluster_queue, condition, fill, flavor, job, local_queue
 

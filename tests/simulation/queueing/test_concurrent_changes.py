@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core import conditions
 from corral.core.errors import Conflict
 from corral.core.meta import Obj, labels_of, name_of, namespace_of
 from corral.core.resource import Resource
-from corral.jobs import workload as wl
 from corral.kinds.kueue import WORKLOAD_PRIORITY_CLASSES as PRIORITIES
 from corral.kinds.kueue import WORKLOADS, names
 from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.virtual import run_virtual
+from corral.workload import workload as wl
 
 from .world import World, cluster_queue, condition, fill, flavor, job, local_queue
 

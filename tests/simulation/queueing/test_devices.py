@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from corral.controllers.queueing.config import QueueingConfig, load_config
+from corral.configuration.queueing import QueueingConfig, load_config
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES
+from corral.kinds.kubernetes.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES
 from corral.kinds.kueue import CLUSTER_QUEUES
 from corral.runtime.virtual import run_virtual
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from corral.controllers.queueing.config import QueueingConfig, WaitForPodsReady
+from corral.configuration.queueing import QueueingConfig, WaitForPodsReady
 from corral.core.meta import Obj
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from corral.runtime.virtual import run_virtual

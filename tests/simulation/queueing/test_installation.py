@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from corral.controllers.queueing.installation import Installation
-from corral.controllers.queueing.installed import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, LEASES, SERVICES
+from corral.clusters.kueue_installation.installer import Installation
+from corral.clusters.kueue_installation.objects import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, LEASES, SERVICES
+from corral.clusters.operators import set_up_operators
 from corral.core.meta import Obj
-from corral.kinds.core import PODS
-from corral.kinds.discovery import ENDPOINT_SLICES
-from corral.operators.setup import set_up_operators
+from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 

@@ -10,9 +10,9 @@ import pytest
 from corral.core import conditions
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.jobs.registry import ADAPTERS, adapter
+from corral.jobs.framework.registry import ADAPTERS, adapter
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES
 from corral.kinds.kueue import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS
-from corral.kinds.trainer import CLUSTER_TRAINING_RUNTIMES
 from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster

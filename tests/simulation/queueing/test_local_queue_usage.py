@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core.meta import Obj, status_of, with_status
-from corral.decide.queueing.settings import AdmissionFairSharing
+from corral.decide.queueing.model.settings import AdmissionFairSharing
 from corral.kinds.kueue import LOCAL_QUEUES
 from corral.runtime.virtual import run_virtual
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core.resource import Resource
 from corral.kinds.kueue import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 from corral.runtime.virtual import run_virtual

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.core.errors import NotFound
-from corral.kinds.registry import Registry, builtin_registry, native_kinds
+from corral.kinds.machinery.registry import Registry, builtin_registry, native_kinds
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import full_registry
 

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.core.admission import AdmissionPlugin, AdmissionRequest
 from corral.core.errors import ApiError, Conflict, NotFound, ServiceUnavailable
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.decide.queueing.messages import no_replacement
+from corral.decide.queueing.cycle.messages import no_replacement
 from corral.kinds.kueue import TOPOLOGIES
 from corral.kinds.kueue.gates import FeatureGates
 from corral.kinds.kueue.topology_assignment import domains_of

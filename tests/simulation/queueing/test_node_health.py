@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.context import NAMESPACES, Caches, Context
 from corral.controllers.queueing.metrics import QueueingMetrics
-from corral.controllers.queueing.node_failures import NodeFailureController
+from corral.controllers.queueing.topology.node_failures import NodeFailureController
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
 from corral.kinds.kueue import RESOURCE_FLAVORS, WORKLOADS, names

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig, WaitForPodsReady
+from corral.configuration.queueing import QueueingConfig, WaitForPodsReady
 from corral.core.meta import Obj
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
 from corral.runtime.virtual import run_virtual

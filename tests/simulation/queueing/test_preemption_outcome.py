@@ -8,10 +8,10 @@ from typing import Any
 from corral.core.errors import Conflict, InternalError
 from corral.core.meta import Obj, name_of
 from corral.core.resource import Resource
-from corral.jobs import lifecycle
-from corral.jobs import workload as wl
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.virtual import run_virtual
+from corral.workload import lifecycle
+from corral.workload import workload as wl
 
 from .world import World, cluster_queue, condition, fill, flavor, local_queue
 

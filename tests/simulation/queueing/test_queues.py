@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig, Retention
+from corral.configuration.queueing import QueueingConfig, Retention
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource

@@ -18,12 +18,12 @@ from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Key, Obj, key_of, name_of, namespace_of, resource_version_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
-from corral.jobs import workload as wl
 from corral.kinds.kueue import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.testing.audit import Audit, holds_quota
+from corral.workload import workload as wl
 
 from .world import JOBS, flavor, job, local_queue
 

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from tests.conformance.queueing.laboratory import Lab, cohort, flavor, no_crashes, queue, quota, workload
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.setup import Queueing
-from corral.decide.queueing.settings import FINAL_SHARE, INITIAL_SHARE
-from corral.jobs import lifecycle
-from corral.jobs import workload as wl
+from corral.decide.queueing.model.settings import FINAL_SHARE, INITIAL_SHARE
 from corral.kinds.kueue import CLUSTER_QUEUES
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
 from corral.server.lifecycle import set_up_lifecycle
+from corral.workload import lifecycle
+from corral.workload import workload as wl
 
 QUEUES = ("a", "b", "c", "d")
 STEPS = 24

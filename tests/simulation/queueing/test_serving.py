@@ -9,9 +9,9 @@ import pytest
 
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.core import EVENTS
+from corral.jobs.leader_worker_set.kind import LEADER_WORKER_SETS
+from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
-from corral.kinds.lws import LEADER_WORKER_SETS
 from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
@@ -120,9 +120,9 @@ def test_replicas_of_a_leader_worker_set_are_admitted_one_by_one() -> None:
 
 def test_of_very_many_replicas_of_a_leader_worker_set_the_first_are_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each replica is a Workload: a million of them would be a million Workloads."""
-    monkeypatch.setattr("corral.controllers.queueing.serving_controller.MOST", 20)
-    monkeypatch.setattr("corral.operators.steps.STEP", 20)
-    monkeypatch.setattr("corral.decide.jobs.growth.MOST_WAITING", 40)
+    monkeypatch.setattr("corral.controllers.queueing.pods.serving_sets.MOST", 20)
+    monkeypatch.setattr("corral.jobs.framework.growth_pacing.STEP", 20)
+    monkeypatch.setattr("corral.decide.pods.growth.MOST_WAITING", 40)
 
     async def main() -> None:
         cluster = await start(cpu="4")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.context import Caches
 from corral.controllers.queueing.metrics import QueueingMetrics
-from corral.controllers.queueing.unadmitted_counts import UnadmittedCounts
+from corral.controllers.queueing.workloads.waiting_counts import UnadmittedCounts
 from corral.core.meta import Obj
 from corral.kinds.kueue import LOCAL_QUEUES, WORKLOADS
 from corral.kinds.kueue.gates import FeatureGates

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig, WaitForPodsReady
+from corral.configuration.queueing import QueueingConfig, WaitForPodsReady
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 

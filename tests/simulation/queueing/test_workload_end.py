@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig, Retention
+from corral.configuration.queueing import QueueingConfig, Retention
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import ServiceUnavailable
 from corral.core.meta import Obj

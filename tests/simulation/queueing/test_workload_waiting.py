@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig
-from corral.controllers.queueing.unadmitted import BYPASSED
+from corral.configuration.queueing import QueueingConfig
 from corral.core.meta import Key, Obj
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.decide.queueing.state import QueueingState
 from corral.kinds.kueue import names
 from corral.kinds.kueue.gates import FeatureGates
 from corral.testing.queueing import EPOCH, make_cluster_queue, make_flavor, make_local_queue, make_workload
+from corral.workload.waiting_reasons import BYPASSED
 
 from .workload_cases import Case, check, check_case, cond, reserved
 from .world import cluster_queue, local_queue

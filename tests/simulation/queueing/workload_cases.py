@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.context import Caches, Context
 from corral.controllers.queueing.metrics import QueueingMetrics
-from corral.controllers.queueing.workload_controller import WorkloadController
+from corral.controllers.queueing.workloads.controller import WorkloadController
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from corral.controllers.queueing.config import QueueingConfig
+from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.setup import Queueing
 from corral.core import conditions
 from corral.core.admission import AdmissionPlugin

@@ -13,7 +13,7 @@ import pytest
 from corral.cli.main import main
 from corral.cli.options import kubeconfig_file
 from corral.cli.up import _last
-from corral.fleet.state import FleetFolder
+from corral.fleet.folder import FleetFolder
 from corral.store.errors import StoreError
 from corral.store.sqlite import SqliteJournal
 

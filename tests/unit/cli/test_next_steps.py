@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corral.cli.up import _print_next_steps
-from corral.fleet import config
-from corral.fleet.state import ClusterStatus, FleetFolder, FleetStatus
+from corral.configuration import fleet as config
+from corral.fleet.folder import ClusterStatus, FleetFolder, FleetStatus
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from corral.core import apply as ssa
-from corral.core.apply import TypedObjectError, apply, managed_fields_of, track_update
 from corral.core.errors import Conflict
+from corral.core.patch import apply as ssa
+from corral.core.patch.apply import TypedObjectError, apply, managed_fields_of, track_update
 from corral.core.schema.structural import compile_schema
-from corral.kinds.schemas import kubernetes
+from corral.kinds.machinery.schemas import kubernetes
 
 CONFIG_MAP = compile_schema(kubernetes("io.k8s.api.core.v1.ConfigMap"))
 JOB = compile_schema(kubernetes("io.k8s.api.batch.v1.Job"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.core import fieldset
-from corral.core.fieldset import (
+from corral.core.patch import fieldset
+from corral.core.patch.fieldset import (
     FieldSetError,
     compare,
     contains,

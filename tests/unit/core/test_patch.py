@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from corral.core.patch import PatchError, PatchTestFailed, json_patch, merge_diff, merge_patch
+from corral.core.patch.json import PatchError, PatchTestFailed, json_patch, merge_diff, merge_patch
 
 DOCUMENT = {"a": 1, "list": [1, 2, 3], "nested": {"x": {"y": "z"}}, "a/b": 1, "m~n": 2, "": 3}
 

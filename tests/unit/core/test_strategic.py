@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from corral.core.patch.strategic import StrategicPatchError, strategic_diff, strategic_merge
 from corral.core.schema.structural import Schema, compile_schema
-from corral.core.strategic import StrategicPatchError, strategic_diff, strategic_merge
 
 SCHEMA: Schema = compile_schema(
     {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj
-from corral.decide.explain import Surroundings, explain
+from corral.inspect.explain import Surroundings, explain
 
 LOCAL = {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}
 QUEUE = {"metadata": {"name": "cq"}, "status": {"conditions": [{"type": "Active", "status": "True"}]}}

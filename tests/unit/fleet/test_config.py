@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.fleet import config
-from corral.fleet.config import FleetError
-from corral.fleet.setup import capacity
+from corral.configuration import fleet as config
+from corral.configuration.fleet import FleetError
+from corral.fleet.introduce import capacity
 
 
 def test_workers_stand_beside_a_manager_without_nodes() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.fleet import config
-from corral.fleet.config import FleetError
-from corral.fleet.configuration import MAPPINGS, OTHERS, PARTS
+from corral.configuration import fleet as config
+from corral.configuration.document import MAPPINGS, OTHERS, PARTS
+from corral.configuration.fleet import FleetError
 
 ROOMS = Path(config.__file__).parents[1] / "controllers"
 

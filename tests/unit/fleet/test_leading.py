@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from corral.clusters.leader_run import run_while_leading
 from corral.core.meta import Key, spec_of
-from corral.fleet.leading import run_while_leading
-from corral.kinds.coordination import LEASES
+from corral.kinds.kubernetes.coordination import LEASES
 from corral.runtime.virtual import run_virtual
 from corral.testing import VirtualCluster
 

@@ -9,9 +9,9 @@ import pytest
 
 PROGRAM = """
 import sys
-from corral.fleet import config
+from corral.configuration import fleet as config
 from corral.fleet.process import preload
-import corral.fleet.setup, corral.fleet.supervisor
+import corral.fleet.introduce, corral.fleet.supervisor
 fleet = config.standard(workers={workers}, members={members}, nodes=1, cpu="1", memory="1Gi", extended={{}},
                         runtime="process", queues=True)
 preload(fleet)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj
-from corral.jobs.batch_job import BatchJob
-from corral.jobs.podset import PodSetInfo
+from corral.jobs.batch_job.adapter import BatchJob
 from corral.kinds.kueue import names
+from corral.workload.podsets import PodSetInfo
 
 ADAPTER = BatchJob()
 

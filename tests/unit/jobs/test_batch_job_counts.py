@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.core.meta import Obj, status_of
-from corral.jobs.batch_job import BatchJob
+from corral.jobs.batch_job.adapter import BatchJob
 
 
 def job(status: Obj) -> Obj:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj
-from corral.jobs.follow import changes
-from corral.jobs.paths import get_in, set_in
+from corral.jobs.framework.followed_fields import changes
+from corral.jobs.framework.paths import get_in, set_in
 from corral.kinds.kueue import names
 
 RUN_POLICY_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")

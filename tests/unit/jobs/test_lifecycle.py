@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.core import conditions
 from corral.core.meta import Obj
-from corral.jobs import lifecycle, workload
+from corral.workload import lifecycle, workload
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 ADMISSION = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 1, "flavors": {"cpu": "f"}}]}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj
-from corral.jobs.podset import PodSetInfo
-from corral.jobs.registry import adapter
+from corral.jobs.framework.registry import adapter
+from corral.workload.podsets import PodSetInfo
 
 
 def ray_job(**spec: Any) -> Obj:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.jobs.role_hash import role_hash
+from corral.jobs.pod.role_hash import role_hash
 
 TOLERATIONS = [
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}

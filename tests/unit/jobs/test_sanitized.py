@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from corral.core.meta import Obj
 from corral.core.schema.structural import Schema, compile_schema
 from corral.core.schema.validate import check_uniqueness
-from corral.jobs.podset import PodSet, same_shape, sanitized
 from corral.kinds.kueue import WORKLOAD
+from corral.workload.podsets import PodSet, same_shape, sanitized
 
 TEMPLATE = (
     compile_schema(WORKLOAD.versions[0].schema).properties["spec"].properties["podSets"].items.properties["template"]  # type: ignore[union-attr]

@@ -12,9 +12,9 @@ import pytest
 
 from corral.core.errors import Cause
 from corral.core.meta import Obj
-from corral.kinds import batch_printing
-from corral.kinds.batch import CRON_JOB, JOB
-from corral.kinds.decoding import decode
+from corral.jobs.batch_job import columns as batch_printing
+from corral.jobs.batch_job.kind import CRON_JOB, JOB
+from corral.kinds.machinery.decoding import decode
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "kinds" / "jobs.json").read_text())
 ERRORS = {

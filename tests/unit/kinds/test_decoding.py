@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from corral.kinds import protobuf
-from corral.kinds.decoding import DecodeError, decode, duplicate_fields
+from corral.kinds.machinery import protobuf
+from corral.kinds.machinery.decoding import DecodeError, decode, duplicate_fields
 
 DATA = Path(__file__).parents[2] / "data"
 GOLDEN = json.loads((DATA / "kinds" / "jobs.json").read_text())

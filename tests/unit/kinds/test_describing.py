@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from corral.kinds.crd import crd_manifest
-from corral.kinds.definition import KindDef, Schema
-from corral.kinds.describing import _TABLES, _table, described
-from corral.kinds.registry import native_kinds
+from corral.kinds.machinery.crd import crd_manifest
+from corral.kinds.machinery.definition import KindDef, Schema
+from corral.kinds.machinery.describing import _TABLES, _table, described
+from corral.kinds.machinery.registry import native_kinds
 
 WHOLE = ("kueue.x-k8s.io", "placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io", "multicluster.x-k8s.io")
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.core.meta import Obj
-from corral.kinds.definition import KindDef
 from corral.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, MULTI_KUEUE_CLUSTER, WORKLOAD
 from corral.kinds.kueue.topology_assignment import Domain, assignment_of, domains_of
+from corral.kinds.machinery.definition import KindDef
 
 
 def obj(kind: KindDef, version: str, **parts: Any) -> Obj:

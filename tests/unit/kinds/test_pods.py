@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from corral.core.errors import Cause
-from corral.kinds.core import POD
-from corral.kinds.decoding import decode
-from corral.kinds.pod_defaults import image_tag
-from corral.kinds.pod_lifecycle import qos_class
-from corral.kinds.tables import cells
+from corral.kinds.kubernetes.core.kinds import POD
+from corral.kinds.kubernetes.pods.defaults import image_tag
+from corral.kinds.kubernetes.pods.initial_status import qos_class
+from corral.kinds.machinery.decoding import decode
+from corral.kinds.machinery.tables import cells
 
 DATA = Path(__file__).parents[2] / "data"
 JOBS = json.loads((DATA / "kinds" / "jobs.json").read_text())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.kinds import protobuf
-from corral.kinds.decoding import decode
+from corral.kinds.machinery import protobuf
+from corral.kinds.machinery.decoding import decode
 
 DATA = Path(__file__).parents[2] / "data"
 BODIES = json.loads((DATA / "kinds" / "protobuf-bodies.json").read_text())

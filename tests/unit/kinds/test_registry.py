@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from corral.kinds import schemas as s
-from corral.kinds.crd import crd_manifest, kind_from_crd
-from corral.kinds.definition import Column, KindDef, ScalePaths, VersionDef, age_column
-from corral.kinds.registry import Registry, builtin_registry
-from corral.kinds.tables import cells, columns_of, human_duration
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.crd import crd_manifest, kind_from_crd
+from corral.kinds.machinery.definition import Column, KindDef, ScalePaths, VersionDef, age_column
+from corral.kinds.machinery.registry import Registry, builtin_registry
+from corral.kinds.machinery.tables import cells, columns_of, human_duration
 
 REGISTRY = builtin_registry()
 
@@ -110,8 +110,8 @@ def test_ages_are_printed_in_at_most_two_units(seconds: float, text: str) -> Non
 def test_start_up_reads_no_schema() -> None:
     script = (
         "import sys\n"
-        "from corral.kinds import gotypes, schemas\n"
-        "from corral.kinds.registry import builtin_registry\n"
+        "from corral.kinds.machinery import gotypes, schemas\n"
+        "from corral.kinds.machinery.registry import builtin_registry\n"
         "builtin_registry()\n"
         "sys.exit(schemas.load_package.cache_info().currsize)\n"
     )

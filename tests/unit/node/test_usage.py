@@ -12,9 +12,9 @@ from corral.core.admission import UserInfo
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.selectors import parse_label_selector
-from corral.kinds.core import NODES
-from corral.kinds.extra import ExtraRequest
-from corral.kinds.metrics import NODE_METRICS, POD_METRICS
+from corral.kinds.kubernetes.core.kinds import NODES
+from corral.kinds.kubernetes.metrics import NODE_METRICS, POD_METRICS
+from corral.kinds.machinery.virtual_resources import ExtraRequest
 from corral.node.process.connection import Started
 from corral.node.usage import PodUsage, SimulatedUsage
 

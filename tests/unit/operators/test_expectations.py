@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from corral.core.meta import Key
-from corral.kinds.core import CONFIG_MAPS
-from corral.operators.expectations import Expectations
+from corral.jobs.framework.expectations import Expectations
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.core.meta import Obj
-from corral.kinds.core import CONFIG_MAPS, EVENTS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, EVENTS
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Key, Obj, labels_of, name_of
-from corral.kinds.core import CONFIG_MAPS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.runtime.informer import Informer
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual

@@ -7,8 +7,8 @@ from typing import Any
 from corral.core.admission import UserInfo
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
-from corral.kinds import schemas
-from corral.kinds.definition import KindDef, ScalePaths, VersionDef
+from corral.kinds.machinery import schemas
+from corral.kinds.machinery.definition import KindDef, ScalePaths, VersionDef
 
 ADMIN = UserInfo("admin", ("system:masters",))
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from api_setup import HandClock, kinds
 
-from corral.kinds.registry import Registry
+from corral.kinds.machinery.registry import Registry
 from corral.runtime.random import Random
 from corral.server.api import Api
 from corral.store import Store

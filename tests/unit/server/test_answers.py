@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.admission import AdmissionRequest
 from corral.core.meta import Obj
-from corral.fleet.embedded_api import EmbeddedApi
 
 PODS = "/api/v1/namespaces/default/pods"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"

@@ -10,7 +10,7 @@ from api_setup import ADMIN, CONFIG_MAPS, GADGETS, JOBS, PODS, HandClock, kinds
 from corral.core.errors import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.registry import Registry
+from corral.kinds.machinery.registry import Registry
 from corral.runtime.random import Random
 from corral.server.api import Api, DeleteOptions, ListOptions, WriteOptions
 from corral.store import Store

@@ -10,7 +10,7 @@ from api_setup import ADMIN, CONFIG_MAPS, GADGETS, JOBS, PODS, HandClock, kinds
 
 from corral.core.errors import ApiError, BadRequest, Conflict, Invalid, NotFound, UnsupportedMediaType
 from corral.core.meta import Obj
-from corral.kinds.registry import Registry
+from corral.kinds.machinery.registry import Registry
 from corral.runtime.random import Random
 from corral.server.api import Api, WriteOptions
 from corral.store import SqliteJournal, Store

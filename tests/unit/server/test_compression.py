@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.server.compression import THRESHOLD, Compression
+from corral.clusters.embedded_api import EmbeddedApi
+from corral.server.content.compression import THRESHOLD, Compression
 from corral.server.http.message import Request, Response
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -11,14 +11,14 @@ import pytest
 
 from corral.client import kubeconfig
 from corral.client.http import HttpClient
-from corral.controllers.dispatch.pod_feed import Feed, History
-from corral.core.elsewhere import Forwarded, PodChange
+from corral.clusters.embedded_api import EmbeddedApi
+from corral.controllers.dispatch.remote_pods.changes import Feed, History
 from corral.core.errors import BadRequest, Expired, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, namespace_of
+from corral.core.remote_pods import Forwarded, PodChange
 from corral.core.streams import LogOptions
-from corral.decide.dispatch.kept import part_of
-from corral.fleet.embedded_api import EmbeddedApi
-from corral.kinds.core import PODS
+from corral.decide.dispatch.kept_logs import part_of
+from corral.kinds.kubernetes.core.kinds import PODS
 
 
 def pod(name: str, phase: str = "Running", **labels: str) -> Obj:

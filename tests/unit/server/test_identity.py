@@ -9,9 +9,9 @@ import pytest
 from cryptography import x509
 
 from corral.core.admission import UserInfo
-from corral.server.authn import read_token_file
-from corral.server.certificates import Authority, load_authority, load_pair, write_private
-from corral.server.tokens import InvalidToken, Signer, claims_for, read_claims
+from corral.server.access.authentication import read_token_file
+from corral.server.access.certificates import Authority, load_authority, load_pair, write_private
+from corral.server.access.tokens import InvalidToken, Signer, claims_for, read_claims
 
 NOW = 1_800_000_000.0
 ACCOUNT = {"metadata": {"name": "bot", "namespace": "ns", "uid": "u1"}}

@@ -13,9 +13,16 @@ from corral.core import conditions
 from corral.core.errors import MethodNotAllowed, NotFound
 from corral.core.meta import Obj, owner_ref, with_metadata
 from corral.core.resource import Resource
-from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
-from corral.kinds.core import CONFIG_MAPS, EVENTS, NAMESPACES, RESOURCE_QUOTAS, SECRETS, SERVICE_ACCOUNTS
-from corral.kinds.registry import builtin_registry
+from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
+from corral.kinds.kubernetes.core.kinds import (
+    CONFIG_MAPS,
+    EVENTS,
+    NAMESPACES,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from corral.kinds.machinery.registry import builtin_registry
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
@@ -300,7 +307,7 @@ async def test_a_definition_on_its_way_out_takes_no_new_objects(cluster: Cluster
 
 @in_cluster
 async def test_both_event_apis_show_the_same_events(cluster: Cluster) -> None:
-    from corral.kinds.events import EVENTS as NEW_EVENTS
+    from corral.kinds.kubernetes.events import EVENTS as NEW_EVENTS
 
     regarding = {"kind": "Namespace", "name": "ns", "namespace": "ns"}
     event = {

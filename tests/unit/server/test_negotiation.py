@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.core.errors import NotAcceptable
-from corral.server.negotiation import PROTOBUF, Representation, choose, discovery_version
+from corral.server.content.negotiation import PROTOBUF, Representation, choose, discovery_version
 
 TABLE = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"

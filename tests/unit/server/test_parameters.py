@@ -6,8 +6,15 @@ import pytest
 
 from corral.core.admission import ignore_warning
 from corral.core.errors import ApiError, BadRequest, Invalid
+from corral.server.content.parameters import (
+    delete_options,
+    integer,
+    list_options,
+    selected_name,
+    watch_options,
+    write_options,
+)
 from corral.server.http.message import Query
-from corral.server.parameters import delete_options, integer, list_options, selected_name, watch_options, write_options
 
 
 def _write(query: str, kind: str = "CreateOptions", **more: bool):  # type: ignore[no-untyped-def]

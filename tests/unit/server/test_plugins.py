@@ -10,10 +10,17 @@ from api_setup import ADMIN, HandClock
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.coordination import LEASES
-from corral.kinds.core import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
-from corral.kinds.registry import builtin_registry
-from corral.kinds.scheduling import PRIORITY_CLASSES
+from corral.kinds.kubernetes.coordination import LEASES
+from corral.kinds.kubernetes.core.kinds import (
+    CONFIG_MAPS,
+    LIMIT_RANGES,
+    NAMESPACES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS,
+)
+from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
+from corral.kinds.machinery.registry import builtin_registry
 from corral.runtime.random import Random
 from corral.server.api import Api
 from corral.store import Store

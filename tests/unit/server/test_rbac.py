@@ -6,8 +6,8 @@ import pytest
 
 from corral.core.admission import UserInfo
 from corral.core.meta import Obj
-from corral.server import rbac, rbac_defaults
-from corral.server.rbac import Attributes
+from corral.server.access import rbac, rbac_defaults
+from corral.server.access.rbac import Attributes
 
 READ_PODS: Obj = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}
 

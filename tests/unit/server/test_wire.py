@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from corral.core.errors import BadRequest, UnsupportedMediaType
 from corral.core.resource import Resource
-from corral.server import bodies
-from corral.server.gojson import syntax_error
+from corral.server.content import bodies
+from corral.server.content.go_json_errors import syntax_error
 from corral.server.http.spdy import DICTIONARY, Frame, FrameReader, HeaderCodec, SpdyError, encode_frame
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from corral.controllers.dispatch.admission_checks import MultiKueueChecks
-from corral.controllers.dispatch.clusters import Connect, Followers, MultiKueueClusters
-from corral.controllers.dispatch.garbage import CollectGarbage
-from corral.controllers.dispatch.kept_pods import KeptPods
+from corral.configuration.dispatch import DispatchSettings
+from corral.controllers.dispatch.copies.garbage import CollectGarbage
 from corral.controllers.dispatch.metrics import DispatchMetrics
-from corral.controllers.dispatch.quotas import QuotaAutomation
-from corral.controllers.dispatch.remote_pods import RemotePods
-from corral.controllers.dispatch.remotes import Remotes
-from corral.controllers.dispatch.settings import DispatchSettings
+from corral.controllers.dispatch.remote_pods.index import RemotePods
+from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
+from corral.controllers.dispatch.workers.admission_checks import MultiKueueChecks
+from corral.controllers.dispatch.workers.clusters import Connect, Followers, MultiKueueClusters
+from corral.controllers.dispatch.workers.quota_automation import QuotaAutomation
+from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.controllers.dispatch.workloads import DispatchWorkloads
 from corral.decide.dispatch.model import LATE_BINDING
-from corral.jobs.adapter import JobAdapter
-from corral.jobs.leader_worker_set import LeaderWorkerSetJob
-from corral.jobs.stateful_set import StatefulSetJob
+from corral.jobs.framework.adapter import JobAdapter
+from corral.jobs.leader_worker_set.adapter import LeaderWorkerSetJob
+from corral.jobs.stateful_set.adapter import StatefulSetJob
 from corral.runtime.controller import Manager
 
 SERVING: tuple[JobAdapter, ...] = (StatefulSetJob(), LeaderWorkerSetJob())

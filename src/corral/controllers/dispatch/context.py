@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from corral.controllers.dispatch.admission_checks import config_name
-from corral.controllers.dispatch.errands import Errands
-from corral.controllers.dispatch.kept_pods import KeptPods
+from corral.configuration.dispatch import DispatchSettings
+from corral.controllers import workload_status
 from corral.controllers.dispatch.metrics import DispatchMetrics
-from corral.controllers.dispatch.refusals import Refusals, Unwelcome
-from corral.controllers.dispatch.remotes import Remote, Remotes
-from corral.controllers.dispatch.settings import DispatchSettings
-from corral.controllers.dispatch.whereabouts import Whereabouts
+from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
+from corral.controllers.dispatch.safety.possible_locations import Whereabouts
+from corral.controllers.dispatch.safety.worker_tasks import Errands
+from corral.controllers.dispatch.workers.admission_checks import config_name
+from corral.controllers.dispatch.workers.rejections import Refusals, Unwelcome
+from corral.controllers.dispatch.workers.remotes import Remote, Remotes
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
 from corral.decide.dispatch import nominate
 from corral.decide.dispatch.machine import check_state
-from corral.jobs import statuses
-from corral.jobs import workload as wl
-from corral.jobs.adapter import JobAdapter
+from corral.jobs.framework.adapter import JobAdapter
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Manager
+from corral.workload import statuses
+from corral.workload import workload as wl
 
 
 class Subject:
@@ -126,7 +127,7 @@ class Context:
         if alone and not self.settings.merges:
             part = statuses.check_part(new, check)
             return self._written(
-                await statuses.apply_status(self.manager.client, new, names.MULTIKUEUE_CONTROLLER, part)
+                await workload_status.apply_status(self.manager.client, new, names.MULTIKUEUE_CONTROLLER, part)
             )
         return await self.write(new)
 
@@ -137,7 +138,7 @@ class Context:
             return self._written(
                 await client.update(WORKLOADS, workload, subresource="status", manager=names.QUEUEING_MANAGER)
             )
-        return self._written(await statuses.write_admission(client, workload))
+        return self._written(await workload_status.write_admission(client, workload))
 
     def _written(self, workload: Obj) -> Obj:
         self.workloads.learn(workload)

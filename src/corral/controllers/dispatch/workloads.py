@@ -10,18 +10,19 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from functools import partial
 from typing import TypeVar
 
-from corral.controllers.dispatch.admission_checks import activity_changed, config_name
-from corral.controllers.dispatch.components import Components, is_shared
+from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch.context import Context, Subject
-from corral.controllers.dispatch.errands import Late
-from corral.controllers.dispatch.kept_pods import KeptPods
-from corral.controllers.dispatch.late_binding import LateBinding
+from corral.controllers.dispatch.copies.deployment_siblings import Siblings
+from corral.controllers.dispatch.copies.late_binding import LateBinding
+from corral.controllers.dispatch.copies.multi_workload_jobs import Components
+from corral.controllers.dispatch.copies.nominations import Nominations
 from corral.controllers.dispatch.metrics import DispatchMetrics
-from corral.controllers.dispatch.nominations import Nominations
-from corral.controllers.dispatch.remotes import Remote, Remotes, is_news
-from corral.controllers.dispatch.runs import Runs
-from corral.controllers.dispatch.settings import DispatchSettings
-from corral.controllers.dispatch.together import Siblings
+from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
+from corral.controllers.dispatch.runs.remote_job import is_shared
+from corral.controllers.dispatch.runs.runs import Runs
+from corral.controllers.dispatch.safety.worker_tasks import Late
+from corral.controllers.dispatch.workers.admission_checks import activity_changed, config_name
+from corral.controllers.dispatch.workers.remotes import Remote, Remotes, is_news
 from corral.core import conditions
 from corral.core.meta import (
     Key,
@@ -42,11 +43,11 @@ from corral.core.meta import (
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch import model
 from corral.decide.dispatch.machine import check_state, next_step
-from corral.jobs import workload as wl
-from corral.jobs.adapter import JobAdapter, managed_by
-from corral.jobs.paths import get_in
+from corral.jobs.framework.adapter import JobAdapter, managed_by
+from corral.jobs.framework.paths import get_in
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Controller, Manager, Result, Watch
+from corral.workload import workload as wl
 
 T = TypeVar("T")
 BY_CHECK = "admissionCheck"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
+from corral.configuration.member import MemberSettings
 from corral.controllers.member.agent import MemberAgent
 from corral.controllers.member.connection import Connect, HubConnection
 from corral.controllers.member.discovery import Discover
-from corral.controllers.member.settings import MemberSettings
 from corral.runtime.controller import Manager
 
 

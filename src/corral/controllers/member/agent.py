@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from corral.client.protocol import Client
+from corral.configuration.member import MemberSettings
 from corral.controllers.member.discovery import Discover
 from corral.controllers.member.jobs import PlacedJobs
 from corral.controllers.member.membership import Membership
 from corral.controllers.member.properties import PropertyProvider
-from corral.controllers.member.settings import MemberSettings
 from corral.controllers.member.works import WorkApplier
 from corral.core.meta import Key, Obj, name_of
 from corral.kinds.fleet import APPLIED_WORKS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from corral.client.protocol import Client, Propagation
+from corral.configuration.member import MemberSettings
 from corral.controllers.member.manifests import AGENT
-from corral.controllers.member.settings import MemberSettings
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
     Obj,

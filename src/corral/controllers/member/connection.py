@@ -13,7 +13,7 @@ from corral.client.kubeconfig import Access, KubeconfigError
 from corral.client.protocol import Client
 from corral.controllers.member.agent import MemberAgent
 from corral.core.meta import Key, Obj
-from corral.kinds.core import SECRETS
+from corral.kinds.kubernetes.core.kinds import SECRETS
 from corral.runtime.controller import Manager
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from corral.client.protocol import Client
 from corral.core.errors import NotFound
 from corral.core.resource import Resource, version_path
-from corral.kinds.registry import Registry
+from corral.kinds.machinery.registry import Registry
 from corral.runtime.clock import Clock
 
 Discover = Callable[[str, str, str], Awaitable[Resource | None]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from corral.client.protocol import Client
-from corral.controllers.member.settings import MemberSettings
+from corral.configuration.member import MemberSettings
 from corral.core.errors import ApiError, Invalid, NotFound
 from corral.core.meta import Obj, annotations_of, metadata_of, owner_references_of, resource_version_of
 from corral.core.resource import Resource

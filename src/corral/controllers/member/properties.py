@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from corral.configuration.member import MemberSettings
 from corral.controllers.member.discovery import Discover
-from corral.controllers.member.settings import MemberSettings
 from corral.core.meta import Obj
 from corral.decide.member.properties import (
     azure_properties,
@@ -16,8 +16,8 @@ from corral.decide.member.properties import (
     provider_conditions,
     usage_of,
 )
-from corral.kinds.core import NAMESPACES, NODES, PODS
 from corral.kinds.fleet.names import CLUSTER_AUTHORITY, CLUSTER_ENTRYPOINT, K8S_VERSION
+from corral.kinds.kubernetes.core.kinds import NAMESPACES, NODES, PODS
 from corral.kinds.kueue import CLUSTER_QUEUES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Informer

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from corral.configuration.member import MemberSettings
 from corral.controllers.member.cleanup import Cleanup
 from corral.controllers.member.discovery import Discover
 from corral.controllers.member.jobs import PlacedJobs
 from corral.controllers.member.manifests import Manifests, Task
 from corral.controllers.member.metrics import MemberMetrics
-from corral.controllers.member.settings import MemberSettings
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, NotFound, ServiceUnavailable
 from corral.core.meta import (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.admission import (
     EvictionAdmission,
     MemberAdmission,
@@ -15,22 +16,21 @@ from corral.controllers.placement.admission import (
     OverrideAdmission,
     PlacementAdmission,
 )
-from corral.controllers.placement.adoption import PlacementAdoption
 from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.evictions import EvictionController
 from corral.controllers.placement.guard_rail import GuardRail
+from corral.controllers.placement.initial_finalizers import PlacementAdoption
 from corral.controllers.placement.members import MemberController, Members
 from corral.controllers.placement.overrides import PAIRS, OverrideController, OverrideRecords
+from corral.controllers.placement.placement_kinds import SCOPES
 from corral.controllers.placement.placements import PlacementController
 from corral.controllers.placement.profiles import ProfileController
 from corral.controllers.placement.reports import ReportController
-from corral.controllers.placement.reserving import Reservations
+from corral.controllers.placement.reservations import Reservations
 from corral.controllers.placement.rollouts import RolloutController
 from corral.controllers.placement.runs import RunController
 from corral.controllers.placement.scheduler import SchedulerController
-from corral.controllers.placement.scope import SCOPES
-from corral.controllers.placement.selecting import Selections
-from corral.controllers.placement.settings import PlacementSettings
+from corral.controllers.placement.selections import Selections
 from corral.controllers.placement.templates import TemplateController
 from corral.controllers.placement.works import WorkController
 from corral.core.admission import AdmissionPlugin

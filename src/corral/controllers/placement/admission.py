@@ -10,10 +10,16 @@ from corral.core.meta import Obj, is_deleting, name_of, spec_of
 from corral.core.resource import Resource
 from corral.decide.placement.defaults import with_defaults
 from corral.decide.placement.go_texts import aggregate
-from corral.decide.placement.override_validation import MAX_OVERRIDES, check_override
-from corral.decide.placement.policy_validation import lost_tolerations, type_changed
 from corral.decide.placement.selection import WITH_SELECTORS, is_reserved, is_selectable
-from corral.decide.placement.validation import KindCheck, check_budget, check_evictable, check_placement, check_taints
+from corral.decide.placement.validation.overrides import MAX_OVERRIDES, check_override
+from corral.decide.placement.validation.placements import (
+    KindCheck,
+    check_budget,
+    check_evictable,
+    check_placement,
+    check_taints,
+)
+from corral.decide.placement.validation.policies import lost_tolerations, type_changed
 from corral.kinds.fleet import CLUSTER_OVERRIDES, CLUSTER_RESOURCE_PLACEMENTS, OVERRIDES
 from corral.kinds.fleet.names import CLUSTER_GROUP, PLACEMENT_GROUP
 

@@ -10,7 +10,7 @@ from corral.core.errors import ApiError
 from corral.core.meta import Obj
 from corral.core.resource import Resource, version_path
 from corral.decide.placement.selection import split_api_version
-from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from corral.client.protocol import Client
 from corral.controllers.placement.metrics import PlacementMetrics
-from corral.controllers.placement.scope import CLUSTER, Records
-from corral.controllers.placement.writing import write_status
+from corral.controllers.placement.placement_kinds import CLUSTER, Records
+from corral.controllers.placement.writes import write_status
 from corral.core.conditions import conditions_of, set_condition
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, is_deleting, name_of, resource_version_of, spec_of, status_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from corral.client.protocol import Client
-from corral.controllers.placement.settings import PlacementSettings
-from corral.controllers.placement.writing import drop_finalizer, remove, together, write_status
+from corral.configuration.placement import PlacementSettings
+from corral.controllers.placement.writes import drop_finalizer, remove, together, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists
 from corral.core.meta import (
@@ -29,7 +29,6 @@ from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
 from corral.decide.placement.clusters import Cluster, cluster_of
 from corral.decide.placement.membership import member_status, ready_to_join
-from corral.kinds.core import NAMESPACES
 from corral.kinds.fleet import INTERNAL_MEMBER_CLUSTERS, MEMBER_CLUSTERS, WORKS
 from corral.kinds.fleet.names import (
     AGENT_GONE,
@@ -39,7 +38,8 @@ from corral.kinds.fleet.names import (
     WORK_CLEANUP,
     member_namespace,
 )
-from corral.kinds.rbac import ROLE_BINDINGS, ROLES
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 from corral.runtime.controller import Manager, Result, Watch
 
 GONE_CHECK_S = 1.0

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from corral.client.protocol import Client
-from corral.controllers.placement.scope import Scope
-from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove
+from corral.controllers.placement.placement_kinds import Scope
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove
 from corral.core.meta import (
     Key,
     Obj,

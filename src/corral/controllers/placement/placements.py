@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.metrics import PlacementMetrics
-from corral.controllers.placement.mirror import StatusMirror
+from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.policies import PolicySnapshots
 from corral.controllers.placement.resources import ResourceSnapshots, index_text
-from corral.controllers.placement.scope import Records, Scope, parent_key
-from corral.controllers.placement.selecting import Selections
-from corral.controllers.placement.settings import PlacementSettings
+from corral.controllers.placement.selections import Selections
+from corral.controllers.placement.status_mirror import StatusMirror
 from corral.controllers.placement.templates import is_template
-from corral.controllers.placement.writing import drop_finalizer, remove, write_status
+from corral.controllers.placement.writes import drop_finalizer, remove, write_status
 from corral.core.conditions import set_condition
 from corral.core.meta import (
     Key,

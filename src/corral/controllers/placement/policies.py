@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
-from corral.controllers.placement.scope import Records
-from corral.controllers.placement.writing import create_or_read, remove
+from corral.controllers.placement.placement_kinds import Records
+from corral.controllers.placement.writes import create_or_read, remove
 from corral.core.meta import (
     Obj,
     annotations_of,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from corral.client.protocol import Client
-from corral.controllers.placement.settings import PlacementSettings
-from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, write_status
+from corral.configuration.placement import PlacementSettings
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, write_status
 from corral.core.conditions import find
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Key, Obj, generation_of, is_deleting, labels_of, name_of, spec_of, with_labels
 from corral.decide.placement.inventory import heartbeat_of, news_for_profile, profile_of, profile_status, silence
-from corral.kinds.core import NAMESPACES
 from corral.kinds.fleet import CLUSTER_PROFILES, MEMBER_CLUSTERS
 from corral.kinds.fleet.names import PROFILE_CLEANUP, SYSTEM_NAMESPACE
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.runtime.controller import Manager, Result, Watch
 
 

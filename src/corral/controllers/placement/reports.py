@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from corral.client.protocol import Client
 from corral.controllers.placement.catalog import Catalog
-from corral.controllers.placement.scope import CLUSTER, NAMESPACED, Records
+from corral.controllers.placement.placement_kinds import CLUSTER, NAMESPACED, Records
 from corral.core.errors import BadRequest, MethodNotAllowed, NotFound
 from corral.core.meta import Key, Obj, is_deleting, labels_of, spec_of, status_of
 from corral.decide.placement.scheduling import PICK_FIXED, PICK_N

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from corral.client.protocol import Client
-from corral.controllers.placement.scope import Records
-from corral.controllers.placement.settings import PlacementSettings
-from corral.controllers.placement.writing import create_or_read, remove
+from corral.configuration.placement import PlacementSettings
+from corral.controllers.placement.placement_kinds import Records
+from corral.controllers.placement.writes import create_or_read, remove
 from corral.core.errors import AlreadyExists
 from corral.core.meta import (
     Key,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from corral.client.protocol import Client
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.overrides import OverrideRecords
+from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.resources import is_complete
-from corral.controllers.placement.scope import Records, Scope, parent_key
-from corral.controllers.placement.settings import PlacementSettings
-from corral.controllers.placement.writing import remove, together, write_status
+from corral.controllers.placement.writes import remove, together, write_status
 from corral.core.conditions import condition, set_condition
 from corral.core.meta import (
     Key,

@@ -6,16 +6,16 @@ import copy
 from collections.abc import Iterable
 
 from corral.client.protocol import Client
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.overrides import OverrideRecords
+from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.resources import ResourceSnapshots
 from corral.controllers.placement.rollouts import apply_strategy
-from corral.controllers.placement.scope import Records, Scope, parent_key
-from corral.controllers.placement.selecting import Selections
-from corral.controllers.placement.settings import PlacementSettings
+from corral.controllers.placement.selections import Selections
 from corral.controllers.placement.stages import Execution, Tools, set_on
-from corral.controllers.placement.writing import drop_finalizer, remove, write_status
+from corral.controllers.placement.writes import drop_finalizer, remove, write_status
 from corral.core.conditions import condition, find
 from corral.core.meta import (
     Key,

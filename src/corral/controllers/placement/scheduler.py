@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Final
 
 from corral.client.protocol import Client
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.metrics import PlacementMetrics
-from corral.controllers.placement.reserving import Reservations
+from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
+from corral.controllers.placement.reservations import Reservations
 from corral.controllers.placement.rollouts import apply_strategy
-from corral.controllers.placement.scope import Records, Scope, parent_key
-from corral.controllers.placement.settings import PlacementSettings
-from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, together, write_status
 from corral.core.conditions import find, is_false, set_condition
 from corral.core.meta import (
     Key,

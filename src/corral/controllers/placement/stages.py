@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from corral.client.protocol import Client
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.metrics import PlacementMetrics
-from corral.controllers.placement.scope import Scope
-from corral.controllers.placement.settings import PlacementSettings
-from corral.controllers.placement.writing import remove, write_status
+from corral.controllers.placement.placement_kinds import Scope
+from corral.controllers.placement.writes import remove, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, spec_of, status_of

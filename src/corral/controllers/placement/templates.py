@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from corral.client.protocol import Client
-from corral.controllers.placement.writing import remove
+from corral.controllers.placement.writes import remove
 from corral.core.errors import AlreadyExists
 from corral.core.meta import (
     Key,
@@ -27,7 +27,7 @@ from corral.core.meta import (
     owner_ref,
     spec_of,
 )
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import RESOURCE_PLACEMENTS
 from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Watch

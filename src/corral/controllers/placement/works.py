@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from corral.client.protocol import Client
+from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.overrides import OverrideRecords
-from corral.controllers.placement.scope import Records, Scope, parent_key
-from corral.controllers.placement.settings import PlacementSettings
-from corral.controllers.placement.writing import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, together, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists, ApiError, Conflict, NotFound
 from corral.core.meta import (

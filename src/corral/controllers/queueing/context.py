@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from corral.client.protocol import Client
-from corral.controllers.queueing.config import QueueingConfig
-from corral.controllers.queueing.podset_info import start_infos
+from corral.configuration.queueing import QueueingConfig
+from corral.controllers import workload_status
 from corral.core import conditions
 from corral.core.meta import (
     Key,
@@ -24,9 +24,6 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.resource import Resource
-from corral.jobs import statuses
-from corral.jobs import workload as wl
-from corral.jobs.podset import PodSetInfo
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -42,6 +39,10 @@ from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager
 from corral.runtime.events import Recorder
 from corral.runtime.informer import Informer
+from corral.workload import statuses
+from corral.workload import workload as wl
+from corral.workload.podset_info import start_infos
+from corral.workload.podsets import PodSetInfo
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
@@ -197,13 +198,13 @@ class Context:
         """
         if self._merges:
             return await self.replace_status(new)
-        return self._written(await statuses.write_admission(self.client, new, narrow=narrow))
+        return self._written(await workload_status.write_admission(self.client, new, narrow=narrow))
 
     async def write_part(self, new: Obj, manager: str, part: Obj, *, strict: bool = True) -> Obj:
         """Store the `part` of a Workload's status that `manager` declares."""
         if self._merges:
             return await self.replace_status(new)
-        return self._written(await statuses.apply_status(self.client, new, manager, part, strict=strict))
+        return self._written(await workload_status.apply_status(self.client, new, manager, part, strict=strict))
 
     def _written(self, workload: Obj) -> Obj:
         self.caches.workloads.learn(workload)

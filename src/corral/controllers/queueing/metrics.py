@@ -16,9 +16,9 @@ from corral import __version__
 from corral.core import conditions
 from corral.core.meta import Obj, metadata_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import parse_time
-from corral.jobs import workload as wl
 from corral.kinds.kueue import names
 from corral.runtime.metrics import Metrics
+from corral.workload import workload as wl
 
 WAIT_BUCKETS = (1.0, *(2.5 * 2**power for power in range(13)))
 RUNTIME_BUCKETS = (1.0, *(2.5 * 2**power for power in range(15)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from corral.controllers.queueing.context import FIELD_MANAGER, Context
-from corral.controllers.queueing.podset_info import FlavorGone, flavor_info
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
@@ -32,12 +31,13 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.decide.queueing import provisioning as decide
-from corral.jobs import statuses
-from corral.jobs import workload as wl
-from corral.jobs.podset import ConflictingUpdate, PodSetInfo, injected
 from corral.kinds.kueue import ADMISSION_CHECKS, PROVISIONING_REQUEST_CONFIGS, WORKLOADS, names
-from corral.kinds.provisioning import PROVISIONING_REQUESTS
+from corral.kinds.kueue.provisioning import PROVISIONING_REQUESTS
 from corral.runtime.controller import Manager, Result, Watch
+from corral.workload import statuses
+from corral.workload import workload as wl
+from corral.workload.podset_info import FlavorGone, flavor_info
+from corral.workload.podsets import ConflictingUpdate, PodSetInfo, injected
 
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 MANAGER = names.PROVISIONING_CONTROLLER

@@ -11,17 +11,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from corral.controllers.queueing import checks
 from corral.controllers.queueing.context import ADMISSION_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
 from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Key, Obj, is_deleting, status_of, uid_of, with_status
-from corral.decide.queueing.plan import Admit, CyclePlan, Decision, Evict, Preempt, Victim, Wait
+from corral.decide.queueing.cycle.plan import Admit, CyclePlan, Decision, Evict, Preempt, Victim, Wait
 from corral.decide.queueing.state import QueueingState
-from corral.jobs import lifecycle
-from corral.jobs import workload as wl
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Controller, Manager, Result
+from corral.workload import checks, lifecycle
+from corral.workload import workload as wl
 
 log = logging.getLogger(__name__)
 

@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
+from corral.configuration.queueing import QueueingConfig, load_config
+from corral.controllers.queueing.admission.lookups import Lookups
 from corral.controllers.queueing.admission.plugins import QueuedJobs, QueueObjects
 from corral.controllers.queueing.admission.pods import QueuedPods
-from corral.controllers.queueing.admission.surroundings import Lookups
-from corral.controllers.queueing.config import QueueingConfig, load_config
 from corral.controllers.queueing.context import Caches, Context
-from corral.controllers.queueing.elastic import ElasticUngater
-from corral.controllers.queueing.feed import DeviceCaches, Feed
-from corral.controllers.queueing.job_controller import JobController
-from corral.controllers.queueing.managed import ManagedJobs
+from corral.controllers.queueing.jobs.controller import JobController
+from corral.controllers.queueing.jobs.elastic import ElasticUngater
+from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
-from corral.controllers.queueing.node_failures import NodeFailureController
-from corral.controllers.queueing.pod_controller import PodController
+from corral.controllers.queueing.pods.controller import PodController
+from corral.controllers.queueing.pods.serving_sets import LeaderWorkerSetController, StatefulSetController
 from corral.controllers.queueing.provisioning import ProvisioningChecks
-from corral.controllers.queueing.queue_status import (
+from corral.controllers.queueing.queues.references import PriorityClassController, in_use_controllers
+from corral.controllers.queueing.queues.status import (
     ClusterQueueController,
     CohortController,
     LocalQueueController,
     Recounts,
 )
-from corral.controllers.queueing.references import PriorityClassController, in_use_controllers
+from corral.controllers.queueing.queues.visibility import Visibility
 from corral.controllers.queueing.scheduler import Scheduler
-from corral.controllers.queueing.serving_controller import LeaderWorkerSetController, StatefulSetController
-from corral.controllers.queueing.topology_controller import TopologyUngater
-from corral.controllers.queueing.unadmitted import is_granular
-from corral.controllers.queueing.unadmitted_counts import UnadmittedCounts
-from corral.controllers.queueing.variant_controller import VariantController
-from corral.controllers.queueing.visibility import Visibility
-from corral.controllers.queueing.workload_controller import WorkloadController
-from corral.controllers.queueing.workload_owners import WorkloadOwners
+from corral.controllers.queueing.state_feed import DeviceCaches, Feed
+from corral.controllers.queueing.topology.controller import TopologyUngater
+from corral.controllers.queueing.topology.node_failures import NodeFailureController
+from corral.controllers.queueing.workloads.controller import WorkloadController
+from corral.controllers.queueing.workloads.owners import WorkloadOwners
+from corral.controllers.queueing.workloads.variants import VariantController
+from corral.controllers.queueing.workloads.waiting_counts import UnadmittedCounts
 from corral.core.admission import AdmissionPlugin
 from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
-from corral.jobs.registry import adapters, with_implied
-from corral.kinds.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
+from corral.jobs.framework.registry import adapters, with_implied
+from corral.kinds.kubernetes.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Reader
+from corral.workload.waiting_reasons import is_granular
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 PODS = Resource("", "v1", "pods", "Pod")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from corral.core import names, validation
 from corral.core.errors import Cause
-from corral.core.patch import json_equal
+from corral.core.patch.json import json_equal
 from corral.core.regex import search
 from corral.core.schema.formats import find_check
 from corral.core.schema.gate import INTEGER_RANGES, LARGEST_FLOAT

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from corral.core.meta import Obj, generation_of, is_deleting, labels_of, name_of, spec_of
 from corral.decide.apps.replicaset import pod_from_template
-from corral.decide.jobs.pods import is_available, is_ready, phase_of
+from corral.decide.pods.facts import is_available, is_ready, phase_of
 
 REVISION = "controller-revision-hash"
 

@@ -25,7 +25,7 @@ from corral.core.meta import (
 from corral.core.timestamps import format_time, parse_time
 from corral.decide.apps.replicaset import replicas_of
 from corral.decide.apps.revision import HASH_LABEL, same_template, template_hash
-from corral.decide.jobs.pods import created_at
+from corral.decide.pods.facts import created_at
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corral.core.meta import Obj, is_deleting, labels_of, name_of, namespace_of, owner_ref, spec_of, status_of, uid_of
-from corral.decide.jobs.pods import is_ready, is_terminal
+from corral.decide.pods.facts import is_ready, is_terminal
 
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

@@ -9,7 +9,7 @@ from corral.core import conditions
 from corral.core.meta import Obj, generation_of, is_deleting, labels_of, name_of, namespace_of, owner_ref, spec_of
 from corral.core.meta import status_of as _status_of
 from corral.core.timestamps import format_time
-from corral.decide.jobs.pods import by_least_loss, is_active, is_available, is_ready, ready_since
+from corral.decide.pods.facts import by_least_loss, is_active, is_available, is_ready, ready_since
 
 MAX_PER_SYNC = 500
 

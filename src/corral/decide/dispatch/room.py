@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from corral.core.meta import Obj, spec_of
-from corral.decide.queueing.affinity import flavor_matches, untolerated_taint
-from corral.decide.queueing.constraints import constraints_from, topology_request_from
-from corral.decide.queueing.model import Amounts, FlavorSpec, PodConstraints
-from corral.decide.queueing.requests import pod_requests
+from corral.decide.queueing.model.affinity import flavor_matches, untolerated_taint
+from corral.decide.queueing.model.constraints import constraints_from, topology_request_from
+from corral.decide.queueing.model.requests import pod_requests
+from corral.decide.queueing.model.values import Amounts, FlavorSpec, PodConstraints
 
 
 class Ask(NamedTuple):

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from corral.core.meta import Obj, metadata_of
-from corral.core.patch import json_equal
-from corral.core.strategic import go_format
+from corral.core.patch.json import json_equal
+from corral.core.patch.strategic import go_format
 
 MAX_DIFFERENCES: Final = 100
 REDACTED: Final = "(redacted for security reasons)"

@@ -14,7 +14,7 @@ from typing import Final
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, labels_of, name_of, spec_of, status_of
-from corral.core.patch import json_patch
+from corral.core.patch.json import json_patch
 from corral.decide.member.compare import Difference, differences
 
 QUEUE_FRIENDLY: Final = "corral.dev/queue-friendly"

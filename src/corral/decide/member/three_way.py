@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from corral.core.meta import Obj
-from corral.core.patch import merge_diff, merge_patch
+from corral.core.patch.json import merge_diff, merge_patch
+from corral.core.patch.strategic import strategic_diff, strategic_merge
 from corral.core.schema.structural import Schema, compile_schema
-from corral.core.strategic import strategic_diff, strategic_merge
-from corral.kinds.registry import builtin_registry
+from corral.kinds.machinery.registry import builtin_registry
 
 
 class ThreeWayPatch(NamedTuple):

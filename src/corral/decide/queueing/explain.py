@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from corral.core.meta import Key
-from corral.decide.queueing.amounts import format_amount
-from corral.decide.queueing.clusterqueue import ClusterQueue
-from corral.decide.queueing.messages import NAMESPACE_MISMATCH
-from corral.decide.queueing.model import FlavorResource, WorkloadInfo
-from corral.decide.queueing.pending import PendingQueue
+from corral.decide.queueing.cycle.messages import NAMESPACE_MISMATCH
+from corral.decide.queueing.model.amounts import format_amount
+from corral.decide.queueing.model.values import FlavorResource, WorkloadInfo
+from corral.decide.queueing.queue.pending import PendingQueue
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue
 from corral.decide.queueing.views import Explanation, Shortage
 from corral.decide.queueing.world import World
 

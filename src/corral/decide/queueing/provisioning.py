@@ -13,8 +13,8 @@ from typing import Any
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, name_of, namespace_of, owner_ref, spec_of, status_of
-from corral.kinds import provisioning as pr
 from corral.kinds.kueue import names
+from corral.kinds.kueue import provisioning as pr
 
 NOT_ACTIVE = "the check is not active"
 NOT_NEEDED = "the provisioning request is not needed"

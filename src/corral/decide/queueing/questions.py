@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from corral.core.meta import Key
 from corral.decide.queueing import views
-from corral.decide.queueing.checks import required_checks
+from corral.decide.queueing.cycle.checks import required_checks
+from corral.decide.queueing.cycle.plan import PodSetAssignment
 from corral.decide.queueing.explain import explain, inadmissible, refusal
-from corral.decide.queueing.model import Amounts
-from corral.decide.queueing.plan import PodSetAssignment
-from corral.decide.queueing.settings import QueueingSettings
-from corral.decide.queueing.upkeep import Upkeep
+from corral.decide.queueing.model.settings import QueueingSettings
+from corral.decide.queueing.model.values import Amounts
+from corral.decide.queueing.queue.requeue_triggers import Upkeep
 from corral.decide.queueing.world import World
 
 

@@ -14,10 +14,9 @@ from msgspec import structs
 
 from corral.core.conditions import is_true
 from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, name_of, spec_of, status_of, uid_of
-from corral.decide.queueing.bookings import Bookings
-from corral.decide.queueing.clusterqueue import ClusterQueue
-from corral.decide.queueing.cycle import Cycle
-from corral.decide.queueing.decode import (
+from corral.decide.queueing.cycle.cycle import Cycle
+from corral.decide.queueing.cycle.plan import CyclePlan
+from corral.decide.queueing.model.decode import (
     admission_check_from,
     cluster_queue_from,
     cohort_from,
@@ -27,14 +26,15 @@ from corral.decide.queueing.decode import (
     topology_from,
     version_of,
 )
-from corral.decide.queueing.intake import Intake
-from corral.decide.queueing.model import Amounts, ClusterQueueSpec, PodUsage
-from corral.decide.queueing.plan import CyclePlan
+from corral.decide.queueing.model.request_inputs import Concerns, Surroundings
+from corral.decide.queueing.model.requests import pod_requests
+from corral.decide.queueing.model.settings import QueueingSettings
+from corral.decide.queueing.model.values import Amounts, ClusterQueueSpec, PodUsage
 from corral.decide.queueing.questions import Questions
-from corral.decide.queueing.requests import pod_requests
-from corral.decide.queueing.settings import QueueingSettings
-from corral.decide.queueing.surroundings import Concerns, Surroundings
-from corral.decide.queueing.waiting import Waiting
+from corral.decide.queueing.queue.waiting import Waiting
+from corral.decide.queueing.queue.workload_updates import Intake
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue
+from corral.decide.queueing.quota.reservations import Bookings
 
 
 class QueueingState(Questions):

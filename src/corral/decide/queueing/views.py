@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from corral.core.meta import Key, Obj
-from corral.decide.queueing.activity import READY
-from corral.decide.queueing.amounts import format_amount
-from corral.decide.queueing.clusterqueue import ClusterQueue
-from corral.decide.queueing.fairness import share_of
-from corral.decide.queueing.model import LocalQueueSpec, Usage
-from corral.decide.queueing.pending import PendingQueue
-from corral.decide.queueing.quota import QuotaNode
-from corral.decide.queueing.tally import flavor_usage
+from corral.decide.queueing.model.amounts import format_amount
+from corral.decide.queueing.model.values import LocalQueueSpec, Usage
+from corral.decide.queueing.queue.activity import READY
+from corral.decide.queueing.queue.pending import PendingQueue
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue
+from corral.decide.queueing.quota.fair_shares import share_of
+from corral.decide.queueing.quota.totals import flavor_usage
+from corral.decide.queueing.quota.tree import QuotaNode
 from corral.decide.queueing.world import World
 
 

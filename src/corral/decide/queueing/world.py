@@ -7,9 +7,8 @@ a cycle: trials change usage and change it back.
 from __future__ import annotations
 
 from corral.core.meta import Key
-from corral.decide.queueing.admission_fairness import UsageLedger
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.model import (
+from corral.decide.queueing.model.settings import QueueingSettings
+from corral.decide.queueing.model.values import (
     AdmissionCheckSpec,
     Amounts,
     CohortSpec,
@@ -17,10 +16,11 @@ from corral.decide.queueing.model import (
     LocalQueueSpec,
     WorkloadInfo,
 )
-from corral.decide.queueing.pending import Pending, PendingQueue
-from corral.decide.queueing.quota import QuotaForest, QuotaNode
-from corral.decide.queueing.settings import QueueingSettings
-from corral.decide.queueing.tally import Tally
+from corral.decide.queueing.queue.pending import Pending, PendingQueue
+from corral.decide.queueing.quota.admission_fair_sharing import UsageLedger
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
+from corral.decide.queueing.quota.totals import Tally
+from corral.decide.queueing.quota.tree import QuotaForest, QuotaNode
 from corral.decide.queueing.topology.cluster import TopologyCluster
 
 _NO_LABELS: dict[str, str] = {}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from corral.kinds.definition import Column, KindDef, Schema, VersionDef, age_column
 from corral.kinds.fleet import cluster_schemas as c
 from corral.kinds.fleet import placement_schemas as p
 from corral.kinds.fleet.inventory import CLUSTER_PROFILE
 from corral.kinds.fleet.names import CLUSTER_GROUP, PLACEMENT_GROUP
+from corral.kinds.machinery.definition import Column, KindDef, Schema, VersionDef, age_column
 
 
 def _kind(

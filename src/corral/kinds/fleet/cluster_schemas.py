@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from corral.kinds import schemas as s
-from corral.kinds.definition import Schema
 from corral.kinds.fleet.placement_schemas import apply_strategy
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.definition import Schema
 
 
 def _taint() -> Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from corral.kinds.describing import Table
+from corral.kinds.machinery.describing import Table
 
 _Entry = tuple[str, Mapping[str, str]]
 _HEARTBEAT = "Seconds between two reports of the member's agent."

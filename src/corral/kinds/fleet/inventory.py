@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corral.kinds import schemas as s
-from corral.kinds.definition import Column, KindDef, Schema, VersionDef, age_column
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.definition import Column, KindDef, Schema, VersionDef, age_column
 
 INVENTORY_GROUP = "multicluster.x-k8s.io"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corral.kinds import schemas as s
-from corral.kinds.definition import Schema
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.definition import Schema
 
 PERCENT_OR_NUMBER = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from corral.core.meta import Obj, status_of
-from corral.kinds import schemas as s
-from corral.kinds.definition import Column, KindDef, Schema, VersionDef, age_column
 from corral.kinds.kueue import check_schemas, conversion, queue_schemas, workload_schemas
 from corral.kinds.kueue.names import GROUP
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.definition import Column, KindDef, Schema, VersionDef, age_column
 
 DEPRECATION = "This version is deprecated. Use v1beta2 instead."
 

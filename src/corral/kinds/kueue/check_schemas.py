@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from corral.kinds import schemas as s
-from corral.kinds.definition import Schema
 from corral.kinds.kueue.shapes import (
     LABEL_PATTERN,
     MAX_CLUSTERS,
@@ -16,6 +14,8 @@ from corral.kinds.kueue.shapes import (
     keyed,
     subdomain,
 )
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.definition import Schema
 
 
 def admission_check(version: str) -> Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.kinds.describing import Table
+from corral.kinds.machinery.describing import Table
 
 _CONDITIONS = "What is known about it at present, one entry per type."
 _WEIGHT = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from corral.kinds import schemas as s
-from corral.kinds.definition import Schema
 from corral.kinds.kueue.shapes import (
     QUALIFIED_NAME_PATTERN,
     admission_fair_sharing_status,
@@ -19,6 +17,8 @@ from corral.kinds.kueue.shapes import (
     taints,
     tolerations,
 )
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.definition import Schema
 
 FLAVORS_LIMIT = 256
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.kinds import schemas as s
-from corral.kinds.definition import Schema
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.definition import Schema
 
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 MAX_CLUSTERS = 100

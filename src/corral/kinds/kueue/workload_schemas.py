@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.kinds import schemas as s
-from corral.kinds.definition import Schema
 from corral.kinds.kueue.shapes import (
     MAX_CLUSTERS,
     atomic,
@@ -17,6 +15,8 @@ from corral.kinds.kueue.shapes import (
     subdomain,
     tolerations,
 )
+from corral.kinds.machinery import schemas as s
+from corral.kinds.machinery.definition import Schema
 
 POD_SETS_LIMIT = 18
 

@@ -15,15 +15,15 @@ from corral.core import conditions
 from corral.core.conditions import condition, is_true
 from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Key, Obj, finalizers_of, is_deleting, spec_of, status_of
-from corral.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
-from corral.kinds.crd import crd_manifest, kind_from_crd
-from corral.kinds.definition import KindDef
-from corral.kinds.registry import native_kinds
+from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
+from corral.kinds.machinery.crd import crd_manifest, kind_from_crd
+from corral.kinds.machinery.definition import KindDef
+from corral.kinds.machinery.registry import native_kinds
 from corral.runtime.controller import Manager, Result
 from corral.server.api import Api, ListOptions
-from corral.server.deletion import CRD_CLEANUP as CLEANUP
-from corral.server.intake import in_order
 from corral.server.lifecycle.identity import system_user
+from corral.server.verbs.delete import CRD_CLEANUP as CLEANUP
+from corral.server.verbs.intake import in_order
 from corral.store import Event, ObjectKey, Stale, Stored
 
 BUCKET = "customresourcedefinitions.apiextensions.k8s.io"

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Key, Obj, finalizers_of, is_deleting, owner_references_of, uid_of
 from corral.core.validation import go_quote
-from corral.kinds.definition import KindDef
+from corral.kinds.machinery.definition import KindDef
 from corral.runtime.controller import Manager, Result
 from corral.server.api import Api, DeleteOptions
-from corral.server.deletion import FOREGROUND, ORPHAN
 from corral.server.lifecycle.identity import object_key, queue_key, system_user
+from corral.server.verbs.delete import FOREGROUND, ORPHAN
 from corral.store import Event, ObjectKey, Stored
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from corral.core.meta import Key, Obj, is_deleting, spec_of, status_of
-from corral.kinds.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
-from corral.kinds.definition import KindDef
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from corral.kinds.machinery.definition import KindDef
 from corral.runtime.controller import Manager, Result
 from corral.server.api import Api, DeleteOptions, ListOptions
 from corral.server.lifecycle.identity import system_user
-from corral.server.options import PLAIN_WRITE
+from corral.server.verbs.options import PLAIN_WRITE
 from corral.store import Event, ObjectKey
 
 FINALIZER = "kubernetes"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from corral.core.meta import Key, Obj, spec_of, status_of
 from corral.runtime.controller import Manager, Result
+from corral.server.admission.builtin.quota import QUOTAS, bucket_of, usage_in
 from corral.server.api import Api
-from corral.server.plugins.quota import QUOTAS, bucket_of, usage_in
 from corral.store import Event, ObjectKey, Stale
 
 RECOUNT_S = 300.0

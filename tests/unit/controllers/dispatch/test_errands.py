@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from corral.controllers.dispatch.errands import PATIENCE_S, SILENT_S, Errands, Late
+from corral.controllers.dispatch.safety.worker_tasks import PATIENCE_S, SILENT_S, Errands, Late
 from corral.core.errors import ConnectionFailed
 from corral.core.meta import Key
 from corral.runtime.clock import VirtualClock

@@ -7,11 +7,18 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from corral.client.protocol import ObjectList
-from corral.controllers.dispatch.kept_pods import BURST, CONTAINER_BYTES, POD_BYTES, PODS_OF_A_JOB, READ_S, KeptPods
+from corral.controllers.dispatch.remote_pods.kept_pods import (
+    BURST,
+    CONTAINER_BYTES,
+    POD_BYTES,
+    PODS_OF_A_JOB,
+    READ_S,
+    KeptPods,
+)
 from corral.core.meta import Key, Obj, labels_of, name_of, owner_references_of
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
-from corral.kinds.batch import JOBS
+from corral.jobs.batch_job.kind import JOBS
 from corral.runtime.clock import VirtualClock
 from corral.runtime.virtual import run_virtual
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.controllers.queueing.config import ConfigError, load_config
+from corral.configuration.queueing import ConfigError, load_config
 from corral.core.meta import Obj
 
 

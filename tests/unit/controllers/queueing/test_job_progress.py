@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.job_progress import new_class, synced_spec
-from corral.controllers.queueing.job_view import JobView
-from corral.controllers.queueing.priority import Priority
+from corral.controllers.queueing.jobs.priority import Priority
+from corral.controllers.queueing.jobs.progress import new_class, synced_spec
+from corral.controllers.queueing.jobs.view import JobView
 from corral.core.meta import Obj
-from corral.jobs import lifecycle
-from corral.jobs.batch_job import BatchJob
+from corral.jobs.batch_job.adapter import BatchJob
 from corral.kinds.kueue import names
+from corral.workload import lifecycle
 
 HELD = {"name": "high", "kind": "WorkloadPriorityClass"}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.job_view import JobView
-from corral.controllers.queueing.job_workloads import (
+from corral.controllers.queueing.jobs.view import JobView
+from corral.controllers.queueing.jobs.workload_choice import (
     MISSING,
     RESTORING,
     UNRESTORABLE,
@@ -23,8 +23,8 @@ from corral.controllers.queueing.job_workloads import (
     find_prebuilt,
 )
 from corral.core.meta import Obj, name_of, uid_of
-from corral.jobs import workload as wl
-from corral.jobs.batch_job import BatchJob
+from corral.jobs.batch_job.adapter import BatchJob
+from corral.workload import workload as wl
 
 COMPLETE = {"type": "Complete", "status": "True", "message": "done"}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.workload_changes import concerns_life, concerns_owner
+from corral.controllers.queueing.workloads.changes import concerns_life, concerns_owner
 from corral.core.meta import Obj
 
 LIFE, OWNER, BOTH, NOBODY = (True, False), (False, True), (True, True), (False, False)

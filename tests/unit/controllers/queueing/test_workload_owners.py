@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.workload_owners import WorkloadOwners
+from corral.controllers.queueing.workloads.owners import WorkloadOwners
 from corral.core.meta import Key, Obj
 
 GROUP = {"kueue.x-k8s.io/is-group-workload": "true"}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.checks import retry_time, sync_check_states
-from corral.controllers.queueing.workload_steps.deadlines import readiness_deadline
-from corral.controllers.queueing.workload_steps.moves import with_requeue_at
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
 from corral.core.timestamps import format_time, parse_time
-from corral.jobs import lifecycle
+from corral.workload import lifecycle
+from corral.workload.checks import retry_time, sync_check_states
+from corral.workload.steps.deadlines import readiness_deadline
+from corral.workload.steps.step_api import with_requeue_at
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 

@@ -6,9 +6,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from corral.controllers.queueing.config import QueueingConfig, Retention, WaitForPodsReady
-from corral.controllers.queueing.workload_steps import END, LEAVING, LIFE
-from corral.controllers.queueing.workload_steps.moves import (
+from corral.configuration.queueing import QueueingConfig, Retention, WaitForPodsReady
+from corral.core import conditions
+from corral.core.meta import Key, Obj
+from corral.core.timestamps import format_time
+from corral.kinds.kueue import names
+from corral.workload.steps import END, LEAVING, LIFE
+from corral.workload.steps.step_api import (
     OBJECT,
     WHOLE_STATUS,
     Delete,
@@ -20,10 +24,6 @@ from corral.controllers.queueing.workload_steps.moves import (
     Wait,
     Write,
 )
-from corral.core import conditions
-from corral.core.meta import Key, Obj
-from corral.core.timestamps import format_time
-from corral.kinds.kueue import names
 
 NOW = 1_767_225_600.0
 

@@ -9,7 +9,7 @@ import pytest
 from corral.core.meta import Obj
 from corral.decide.dispatch.binding import WorkerView, choose, rebind
 from corral.decide.dispatch.room import FlavorRoom, Group
-from corral.decide.queueing.model import FlavorSpec, Taint
+from corral.decide.queueing.model.values import FlavorSpec, Taint
 
 RACK = "example.com/rack"
 

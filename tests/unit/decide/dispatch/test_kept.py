@@ -6,10 +6,10 @@ import pytest
 
 from corral.core.streams import LogOptions
 from corral.core.timestamps import parse_time
-from corral.decide.dispatch.kept import part_of, pod_selector, tail
+from corral.decide.dispatch.kept_logs import part_of, pod_selector, tail
 from corral.decide.dispatch.reasons import told
-from corral.kinds.batch import JOBS
-from corral.kinds.ray import RAY_JOBS
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.ray.kind import RAY_JOBS
 
 LOG = b"".join(b"2026-11-16T10:00:0%d.5Z line %d\n" % (number, number) for number in range(4))
 

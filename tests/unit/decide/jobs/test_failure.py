@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.core.meta import Obj
-from corral.decide.jobs.failure import Backoff, Judgement, judge, pause_left
+from corral.jobs.batch_job.failure import Backoff, Judgement, judge, pause_left
 
 
 def failed_pod(*codes: int, condition: str = "", end: str = "2026-01-01T00:00:10Z") -> Obj:

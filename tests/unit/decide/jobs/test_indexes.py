@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.decide.jobs.indexes import Indexes
+from corral.jobs.batch_job.indexes import Indexes
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 
 from corral.core.meta import Obj, name_of
 from corral.core.timestamps import format_time
-from corral.decide.jobs.failure import Backoff
-from corral.decide.jobs.job import INDEX, INDEX_FAILURES, TRACKING, View, assess, is_ours
-from corral.decide.jobs.job_pods import PodPlan, plan_pods
-from corral.decide.jobs.job_status import plan_status, settle
+from corral.jobs.batch_job.failure import Backoff
+from corral.jobs.batch_job.plan import INDEX, INDEX_FAILURES, TRACKING, View, assess, is_ours
+from corral.jobs.batch_job.pods import PodPlan, plan_pods
+from corral.jobs.batch_job.status import plan_status, settle
 
 NOW = 1_767_225_600.0
 STARTED = {"startTime": format_time(NOW - 60), "uncountedTerminatedPods": {}, "ready": 0, "terminating": 0}

@@ -8,8 +8,8 @@ import pytest
 
 from corral.core.conditions import find
 from corral.core.meta import Obj
-from corral.decide.jobs.jobset import plan_job_set
-from corral.decide.jobs.jobset_children import ATTEMPT, REPLICATED_JOB
+from corral.jobs.jobset.children import ATTEMPT, REPLICATED_JOB
+from corral.jobs.jobset.plan import plan_job_set
 
 NOW = 1_800_000_000.0
 

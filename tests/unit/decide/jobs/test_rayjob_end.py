@@ -8,7 +8,7 @@ import pytest
 
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
-from corral.decide.jobs.rayjob_end import clean_up_after
+from corral.jobs.ray.job_ending import clean_up_after
 
 NOW = 1_800_000_000.0
 CLUSTER = {"metadata": {"name": "c"}, "spec": {"workerGroupSpecs": [{"groupName": "w"}]}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.core.meta import Obj
-from corral.decide.jobs.resuming import resumed
+from corral.jobs.framework.resuming import resumed
 
 
 def job(metadata: Obj, pod: Obj) -> Obj:

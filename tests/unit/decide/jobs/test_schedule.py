@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from corral.core.timestamps import format_time, parse_time
-from corral.decide.jobs.schedule import Due, ScheduleError, latest_due, parse_schedule
+from corral.jobs.batch_job.cron_schedule import Due, ScheduleError, latest_due, parse_schedule
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj
-from corral.decide.jobs.trainjob import compose, counted_job_set
-from corral.decide.jobs.trainjob_frameworks import processes_per_node, with_device_limits
-from corral.decide.jobs.trainjob_look import Training
+from corral.jobs.trainjob.frameworks import processes_per_node, with_device_limits
+from corral.jobs.trainjob.plan import compose, counted_job_set
+from corral.jobs.trainjob.view import Training
 
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.core.patch import json_equal, json_patch
+from corral.core.patch.json import json_equal, json_patch
 from corral.decide.member.compare import compare, differences, trimmed
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "a", "b/c", "d~e"])

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.core.patch import merge_patch
+from corral.core.patch.json import merge_patch
+from corral.core.patch.strategic import strategic_merge
 from corral.core.schema.structural import compile_schema
-from corral.core.strategic import strategic_merge
 from corral.decide.member.three_way import three_way
-from corral.kinds.registry import builtin_registry
+from corral.kinds.machinery.registry import builtin_registry
 
 DATA = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("123"), max_size=6)
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.core.meta import Key
-from corral.decide.queueing.model import WorkloadInfo
-from corral.decide.queueing.pending import Pending, PendingQueue, Verdict
-from corral.decide.queueing.settings import QueueingSettings
-from corral.decide.queueing.workload import WorkloadDecoder
+from corral.decide.queueing.model.settings import QueueingSettings
+from corral.decide.queueing.model.values import WorkloadInfo
+from corral.decide.queueing.model.workload import WorkloadDecoder
+from corral.decide.queueing.queue.pending import Pending, PendingQueue, Verdict
 from corral.testing.queueing import make_workload
 
 DECODER = WorkloadDecoder(QueueingSettings())

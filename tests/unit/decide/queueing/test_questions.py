@@ -9,7 +9,7 @@ import pytest
 
 from corral.core.conditions import condition
 from corral.core.meta import Key, Obj
-from corral.decide.queueing.settings import Features, QueueingSettings
+from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.decide.queueing.state import QueueingState
 from corral.testing.queueing import QueueingWorld, make_cluster_queue, make_flavor, make_local_queue, make_workload
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.decide.queueing.model import FlavorResource, ResourceQuota
-from corral.decide.queueing.quota import QuotaForest, fit_in_quota, lowest_fitting_subtree
+from corral.decide.queueing.model.values import FlavorResource, ResourceQuota
+from corral.decide.queueing.quota.tree import QuotaForest, fit_in_quota, lowest_fitting_subtree
 
 CPU = FlavorResource("default", "cpu")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from corral.core.meta import Obj
-from corral.decide.queueing.requests import effective_requests, pod_requests
-from corral.decide.queueing.settings import QueueingSettings, Transformation
+from corral.decide.queueing.model.requests import effective_requests, pod_requests
+from corral.decide.queueing.model.settings import QueueingSettings, Transformation
 
 GI = 2**30
 

@@ -6,7 +6,7 @@ import pytest
 
 from corral.core.conditions import condition
 from corral.core.meta import Key
-from corral.decide.queueing.settings import QueueingSettings
+from corral.decide.queueing.model.settings import QueueingSettings
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,

@@ -9,9 +9,9 @@ import pytest
 from corral.core.conditions import condition
 from corral.core.meta import Key, Obj
 from corral.core.timestamps import format_time
-from corral.decide.queueing.model import FlavorResource
-from corral.decide.queueing.settings import Features, QueueingSettings
-from corral.decide.queueing.workload import WorkloadDecoder
+from corral.decide.queueing.model.settings import Features, QueueingSettings
+from corral.decide.queueing.model.values import FlavorResource
+from corral.decide.queueing.model.workload import WorkloadDecoder
 from corral.testing.queueing import EPOCH, make_assignment, make_pod_set, make_workload, reserve
 
 CPU = FlavorResource("f", "cpu")

@@ -9,11 +9,11 @@ from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, labels_of
 from corral.core.names import check_qualified_name, check_subdomain
 from corral.core.validation import forbidden, invalid, keyed, required
-from corral.jobs import workload as wl
-from corral.jobs.adapter import JobAdapter, prebuilt_workload, queue_name, workload_priority_class
-from corral.jobs.podset import PodSet
+from corral.jobs.framework.adapter import JobAdapter, prebuilt_workload, queue_name, workload_priority_class
 from corral.kinds.kueue import names
 from corral.kinds.kueue.gates import FeatureGates
+from corral.workload import workload as wl
+from corral.workload.podsets import PodSet
 
 IMMUTABLE = "field is immutable"
 QUEUE_PATH = keyed("metadata.labels", names.QUEUE_NAME)

@@ -8,32 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.admission.denial import deny
 from corral.controllers.queueing.admission.flavor import validate_flavor, validate_flavor_update
 from corral.controllers.queueing.admission.jobs import validate_job, validate_job_update, validate_topology
+from corral.controllers.queueing.admission.lookups import DEFAULT_QUEUE, Lookups, Surroundings
 from corral.controllers.queueing.admission.quota import (
     validate_cluster_queue,
     validate_cluster_queue_update,
     validate_cohort,
 )
-from corral.controllers.queueing.admission.surroundings import DEFAULT_QUEUE, Lookups, Surroundings
 from corral.controllers.queueing.admission.workload import (
     validate_workload,
     validate_workload_update,
     workload_warnings,
 )
-from corral.controllers.queueing.config import QueueingConfig
-from corral.controllers.queueing.elastic import gated_template
+from corral.controllers.queueing.jobs.elastic import gated_template
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
 from corral.core.meta import Key, Obj, spec_of, with_finalizer, with_labels, with_spec
 from corral.core.resource import Resource
-from corral.jobs import workload as wl
-from corral.jobs.adapter import JobAdapter, queue_name
-from corral.jobs.batch_job import TEMPLATE
-from corral.jobs.paths import get_in, set_in
-from corral.jobs.registry import adapters
-from corral.kinds.definition import KindDef
+from corral.jobs.batch_job.adapter import TEMPLATE
+from corral.jobs.framework.adapter import JobAdapter, queue_name
+from corral.jobs.framework.paths import get_in, set_in
+from corral.jobs.framework.registry import adapters
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUE,
@@ -44,6 +42,8 @@ from corral.kinds.kueue import (
     WORKLOAD,
     names,
 )
+from corral.kinds.machinery.definition import KindDef
+from corral.workload import workload as wl
 
 
 class QueueObjects:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.admission.denial import deny
-from corral.controllers.queueing.admission.serving import LEADER_WORKER_SET, PARENTS, with_queued_template
-from corral.controllers.queueing.admission.surroundings import Lookups, Surroundings
-from corral.controllers.queueing.config import QueueingConfig
+from corral.controllers.queueing.admission.lookups import Lookups, Surroundings
+from corral.controllers.queueing.admission.serving_sets import LEADER_WORKER_SET, PARENTS, with_queued_template
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
 from corral.core.meta import (
@@ -19,11 +19,11 @@ from corral.core.meta import (
 )
 from corral.core.names import check_subdomain
 from corral.core.validation import forbidden, invalid, keyed, required
-from corral.jobs.adapter import prebuilt_workload, queue_name
-from corral.jobs.pod import gated
-from corral.jobs.pod_group import group_name
-from corral.jobs.registry import adapters, with_implied
-from corral.jobs.role_hash import role_hash
+from corral.jobs.framework.adapter import prebuilt_workload, queue_name
+from corral.jobs.framework.registry import adapters, with_implied
+from corral.jobs.pod.adapter import gated
+from corral.jobs.pod.group import group_name
+from corral.jobs.pod.role_hash import role_hash
 from corral.kinds.kueue import names
 
 TOTAL_PATH = keyed("metadata.annotations", names.POD_GROUP_TOTAL_COUNT)

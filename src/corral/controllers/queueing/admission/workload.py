@@ -21,9 +21,9 @@ from corral.core.validation import (
     not_supported,
     required,
 )
-from corral.jobs import workload as wl
 from corral.kinds.kueue import names
 from corral.kinds.kueue.gates import FeatureGates
+from corral.workload import workload as wl
 
 IMMUTABLE = "field is immutable"
 RESERVED_KEY = "the key is reserved for internal kueue use"

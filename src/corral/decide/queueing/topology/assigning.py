@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from corral.decide.queueing.assignment import Assignment, PodSetChoice, TopologyUsage
-from corral.decide.queueing.clusterqueue import ClusterQueue, Reservation
-from corral.decide.queueing.decode import toleration_from
-from corral.decide.queueing.model import PodConstraints, PodSetInfo, WorkloadInfo
-from corral.decide.queueing.settings import QueueingSettings
+from corral.decide.queueing.cycle.assignment import Assignment, PodSetChoice, TopologyUsage
+from corral.decide.queueing.model.decode import toleration_from
+from corral.decide.queueing.model.settings import QueueingSettings
+from corral.decide.queueing.model.values import PodConstraints, PodSetInfo, WorkloadInfo
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
 from corral.decide.queueing.topology.capacity import PodSetPlacement
 from corral.decide.queueing.topology.cluster import PlacementRequests, PlacementResult
 from corral.decide.queueing.topology.matching import is_topology_implied, is_topology_requested

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from corral.decide.queueing.model import (
+from corral.decide.queueing.model.values import (
     UNCONSTRAINED,
     Amounts,
     FlavorSpec,

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from corral.core.meta import Key
-from corral.decide.queueing.amounts import add_into
-from corral.decide.queueing.model import (
+from corral.decide.queueing.model.amounts import add_into
+from corral.decide.queueing.model.settings import Features
+from corral.decide.queueing.model.values import (
     Amounts,
     FlavorSpec,
     NodeSpec,
@@ -21,7 +22,6 @@ from corral.decide.queueing.model import (
     TopologySpec,
     WorkloadInfo,
 )
-from corral.decide.queueing.settings import Features
 from corral.decide.queueing.topology.capacity import FlavorCapacity, PodSetPlacement
 from corral.decide.queueing.topology.tree import HOSTNAME, Values, build_tree
 

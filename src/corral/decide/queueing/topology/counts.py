@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from corral.decide.queueing.affinity import affinity_score, node_matches, untolerated_taint
-from corral.decide.queueing.model import Amounts, NodeSpec, PodConstraints, Toleration
+from corral.decide.queueing.model.affinity import affinity_score, node_matches, untolerated_taint
+from corral.decide.queueing.model.values import Amounts, NodeSpec, PodConstraints, Toleration
 from corral.decide.queueing.topology.tree import Domain, DomainTree, Values
 
 _MANY = 2**31 - 1

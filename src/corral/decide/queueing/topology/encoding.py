@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import repeat
 
 from corral.core.meta import Obj
-from corral.decide.queueing.model import TopologyAssignment, TopologyDomain
+from corral.decide.queueing.model.values import TopologyAssignment, TopologyDomain
 
 MAX_DOMAINS_PER_SLICE = 100_000
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corral.decide.queueing.clusterqueue import ClusterQueue
-from corral.decide.queueing.model import FlavorSpec, PodSetInfo, ResourceGroup
+from corral.decide.queueing.model.values import FlavorSpec, PodSetInfo, ResourceGroup
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue
 
 
 def is_topology_implied(queue: ClusterQueue, pod_set: PodSetInfo) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from corral.decide.queueing.model import TopologyAssignment, TopologyDomain
+from corral.decide.queueing.model.values import TopologyAssignment, TopologyDomain
 from corral.decide.queueing.topology.counts import Counts
 from corral.decide.queueing.topology.tree import Domain
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from corral.decide.queueing.amounts import add_into
-from corral.decide.queueing.model import Amounts, NodeSpec
+from corral.decide.queueing.model.amounts import add_into
+from corral.decide.queueing.model.values import Amounts, NodeSpec
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -1,0 +1,1 @@
+"""Composition roots: an embedded cluster, controllers over real Kubernetes, hub and member."""

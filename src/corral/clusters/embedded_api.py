@@ -1,0 +1,103 @@
+"""One embedded cluster's API by itself: store, API, built-in controllers and HTTPS server, without nodes or queues.
+
+It is what `corral serve` runs and what the conformance tests talk to; a whole embedded cluster adds controllers to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from corral.core.admission import AdmissionPlugin
+from corral.core.errors import AlreadyExists
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.core.streams import PodStreams
+from corral.kinds.machinery.registry import builtin_registry
+from corral.kinds.machinery.virtual_resources import ExtraApi
+from corral.runtime.clock import Clock, WallClock
+from corral.runtime.controller import Manager
+from corral.runtime.random import Random
+from corral.server.api import Api
+from corral.server.lifecycle import set_up_lifecycle
+from corral.server.local import LocalClient
+from corral.server.server import ApiServer
+from corral.store import SqliteJournal, Store
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_NAMESPACE = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
+_SERVICE = Resource("", "v1", "services", "Service")
+
+
+class EmbeddedApi:
+    """Start it, use `server` and `client`, stop it. `state` None keeps everything in memory."""
+
+    def __init__(
+        self,
+        state: Path | None,
+        *,
+        name: str = "corral",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        plugins: Sequence[AdmissionPlugin] = (),
+        streams: PodStreams | None = None,
+        extras: Sequence[ExtraApi] = (),
+        audit: Path | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        if state is not None:
+            state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.clock = clock or WallClock()
+        self.random = random or Random()
+        journal = SqliteJournal(state / "store.db") if state is not None else None
+        self.store = Store(journal, now=self.clock.now)
+        self.api = Api(self.store, builtin_registry(), clock=self.clock, random=self.random, plugins=plugins)
+        self.client = LocalClient(self.api, streams=streams)
+        self.manager = Manager(self.client, self.clock, self.random)
+        self.server = ApiServer(
+            self.api,
+            state=state,
+            name=name,
+            host=host,
+            port=port,
+            streams=streams,
+            extras=extras,
+            metrics=self.manager.metrics.exposition,
+            audit=audit,
+        )
+        set_up_lifecycle(self.api, self.manager)
+
+    async def start(self) -> None:
+        """Serve. What every cluster has is there when this returns."""
+        await self.manager.start()
+        for namespace in NAMESPACES:
+            await self._ensure(_NAMESPACE, {"metadata": {"name": namespace}})
+        await self.server.start()
+        await self._ensure(_SERVICE, self._kubernetes_service())
+        await self._ensure(_CONFIG_MAP, self.server.extension_authentication())
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        await self.manager.stop()
+        await self.store.close()
+
+    async def _ensure(self, resource: Resource, obj: Obj) -> None:
+        try:
+            await self.client.create(resource, obj)
+        except AlreadyExists:
+            pass
+
+    def _kubernetes_service(self) -> Obj:
+        return {
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "clusterIP": "10.0.0.1",
+                "ports": [{"name": "https", "port": 443, "targetPort": self.server.port}],
+            },
+        }

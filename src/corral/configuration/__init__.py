@@ -1,0 +1,1 @@
+"""Every document a user writes about a cluster, read and checked in one place."""

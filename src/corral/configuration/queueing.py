@@ -1,0 +1,283 @@
+"""The configuration of queueing: `config.kueue.x-k8s.io` read once into a frozen value.
+
+Both versions of the file are accepted. Units are in the names; impossible values are refused with the path of the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from corral.configuration.devices import device_mappings
+from corral.core.meta import Obj
+from corral.core.quantity import Quantity
+from corral.core.selectors import Selector, from_label_selector
+from corral.core.timestamps import parse_duration
+from corral.decide.queueing.model.settings import (
+    FINAL_SHARE,
+    INITIAL_SHARE,
+    AdmissionFairSharing,
+    DeviceMapping,
+    Features,
+    QueueingSettings,
+    Transformation,
+)
+from corral.kinds.kueue.gates import FeatureGates
+from corral.workload.settings import Retention, WaitForPodsReady
+
+CONFIG_GROUP = "config.kueue.x-k8s.io"
+DEFAULT_NAMESPACE = "kueue-system"
+
+SHIPPED_FRAMEWORKS = (
+    "batch/job",
+    "kubeflow.org/mpijob",
+    "kubeflow.org/jaxjob",
+    "kubeflow.org/paddlejob",
+    "kubeflow.org/pytorchjob",
+    "kubeflow.org/tfjob",
+    "kubeflow.org/xgboostjob",
+    "ray.io/rayjob",
+    "ray.io/raycluster",
+    "ray.io/rayservice",
+    "jobset.x-k8s.io/jobset",
+    "trainer.kubeflow.org/trainjob",
+    "workload.codeflare.dev/appwrapper",
+    "pod",
+    "deployment",
+    "statefulset",
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+)
+"""What an embedded cluster queues unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiKueue:
+    """The dispatch part of the file, for whoever dispatches."""
+
+    gc_interval_s: float = 60.0
+    origin: str = "multikueue"
+    worker_lost_timeout_s: float = 900.0
+    dispatcher: str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
+    step_size: int = 3
+    external_frameworks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueingConfig:
+    """Everything configurable about queueing in one cluster."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    manage_jobs_without_queue_name: bool = False
+    managed_namespaces: Selector = field(
+        default_factory=lambda: from_label_selector(_default_selector(DEFAULT_NAMESPACE))
+    )
+    wait_for_pods_ready: WaitForPodsReady | None = field(default_factory=WaitForPodsReady)
+    frameworks: tuple[str, ...] = SHIPPED_FRAMEWORKS
+    external_frameworks: tuple[str, ...] = ()
+    label_keys_to_copy: tuple[str, ...] = ()
+    retention: Retention = field(default_factory=Retention)
+    multi_kueue: MultiKueue = MultiKueue()
+    workers: Mapping[str, int] = field(default_factory=dict)
+    cluster_queue_resource_metrics: bool = False
+    local_queue_metrics: bool = True
+    fair_sharing: tuple[str, ...] | None = None
+    admission_fair_sharing: AdmissionFairSharing | None = None
+    excluded_prefixes: tuple[str, ...] = ()
+    ignore_undeclared: bool = False
+    transformations: tuple[Transformation, ...] = ()
+    device_mappings: tuple[DeviceMapping, ...] = ()
+    gates: FeatureGates = field(default_factory=FeatureGates)
+
+    def settings(self) -> QueueingSettings:
+        """The part that scheduling decisions depend on."""
+        gates = self.gates
+        ready = self.wait_for_pods_ready
+        return QueueingSettings(
+            fair_sharing=self.fair_sharing is not None,
+            fair_sharing_strategies=self.fair_sharing or (FINAL_SHARE, INITIAL_SHARE),
+            admission_fair_sharing=self.admission_fair_sharing if gates["AdmissionFairSharing"] else None,
+            excluded_prefixes=self.excluded_prefixes,
+            transformations=self.transformations,
+            device_mappings=self.device_mappings,
+            ignore_undeclared=self.ignore_undeclared and gates["QuotaCheckStrategy"],
+            eviction_timestamp=ready is None or ready.order_by_eviction,
+            block_on_pods_ready=ready is not None and ready.block_admission,
+            features=Features(
+                partial_admission=gates["PartialAdmission"],
+                reclaimable_pods=gates["ReclaimablePods"],
+                priority_sorting_within_cohort=gates["PrioritySortingWithinCohort"],
+                prioritize_preemptors=gates["PrioritizePreemptorWorkloads"],
+                recompute_on_overlap=gates["RecomputeAssignmentUponPreemptionTargetsOverlap"],
+                flavor_fungibility=gates["FlavorFungibility"],
+                preserve_scan_progress=gates["FlavorFungibilityPreserveScanProgress"],
+                fair_sharing_prioritize_non_borrowing=gates["FairSharingPrioritizeNonBorrowing"],
+                fair_sharing_preempt_within_nominal=gates["FairSharingPreemptWithinNominal"],
+                priority_boost=gates["PriorityBoost"],
+                preemption_gates=gates["ConcurrentAdmission"] or gates["MultiKueueOrchestratedPreemption"],
+                concurrent_admission=gates["ConcurrentAdmission"],
+                timestamp_preemption_buffer=gates["SchedulerTimestampPreemptionBuffer"],
+                granular_reasons=gates["UnadmittedWorkloadsObservability"],
+                elastic_slices=gates["ElasticJobsViaWorkloadSlices"],
+                elastic_slices_with_topology=gates["ElasticJobsViaWorkloadSlicesWithTAS"],
+                scheduling_hash=gates["SchedulingEquivalenceHashing"],
+                topology=gates["TopologyAwareScheduling"],
+                topology_recompute=gates["TASRecomputeAssignmentWithinSchedulingCycle"],
+                topology_fail_fast=gates["TASFailedNodeReplacementFailFast"],
+                topology_profile_mixed=gates["TASProfileMixed"],
+                topology_balanced=gates["TASBalancedPlacement"],
+                topology_preferred_affinity=gates["TASRespectNodeAffinityPreferred"],
+                topology_overlapping_flavors=gates["TASHandleOverlappingFlavors"],
+                admission_gates=gates["AdmissionGatedBy"],
+                skip_pod_reassignment=gates["SkipReassignmentForPodOwnedWorkloads"],
+                devices=gates["KueueDRAIntegration"],
+                devices_extended=gates["KueueDRAIntegrationExtendedResource"],
+                devices_partitioned=gates["KueueDRAIntegrationPartitionableDevices"],
+                devices_rejected_when_off=gates["KueueDRARejectWorkloadsWhenDRADisabled"],
+            ),
+        )
+
+
+class ConfigError(ValueError):
+    """The configuration file is wrong; the text says where."""
+
+
+def load_config(document: Obj) -> QueueingConfig:
+    """A Configuration document of `config.kueue.x-k8s.io` as a value. Raises ConfigError."""
+    if document.get("kind", "Configuration") != "Configuration":
+        raise ConfigError(f"kind: expected Configuration, got {document.get('kind')}")
+    try:
+        gates = FeatureGates(document.get("featureGates"))
+    except ValueError as error:
+        raise ConfigError(f"featureGates: {error}") from error
+    namespace = document.get("namespace") or DEFAULT_NAMESPACE
+    integrations = document.get("integrations") or {}
+    selector = document.get("managedJobsNamespaceSelector") or _default_selector(namespace)
+    metrics = document.get("metrics") or {}
+    resources = document.get("resources") or {}
+    prefixes = tuple(resources.get("excludeResourcePrefixes") or ())
+    ignore = resources.get("quotaCheckStrategy") == "IgnoreUndeclared"
+    if ignore and prefixes:
+        raise ConfigError(
+            "resources.quotaCheckStrategy: IgnoreUndeclared cannot be combined with excludeResourcePrefixes"
+        )
+    return QueueingConfig(
+        namespace=namespace,
+        manage_jobs_without_queue_name=bool(document.get("manageJobsWithoutQueueName")),
+        managed_namespaces=from_label_selector(selector),
+        wait_for_pods_ready=_wait_for_pods_ready(document, gates),
+        frameworks=tuple(integrations.get("frameworks") or ("batch/job",)),
+        external_frameworks=tuple(integrations.get("externalFrameworks") or ()),
+        label_keys_to_copy=tuple(integrations.get("labelKeysToCopy") or ()),
+        retention=_retention(document.get("objectRetentionPolicies") or {}),
+        multi_kueue=_multi_kueue(document.get("multiKueue") or {}),
+        workers=(document.get("controller") or {}).get("groupKindConcurrency") or {},
+        cluster_queue_resource_metrics=bool(metrics.get("enableClusterQueueResources")),
+        local_queue_metrics=(metrics.get("localQueueMetrics") or {}).get("enable", True),
+        fair_sharing=_fair_sharing(document),
+        admission_fair_sharing=_admission_fair_sharing(document.get("admissionFairSharing")),
+        excluded_prefixes=prefixes,
+        ignore_undeclared=ignore,
+        transformations=tuple(_transformation(entry) for entry in resources.get("transformations") or ()),
+        device_mappings=_device_mappings(resources.get("deviceClassMappings") or ()),
+        gates=gates,
+    )
+
+
+def _device_mappings(entries: Sequence[Obj]) -> tuple[DeviceMapping, ...]:
+    try:
+        return device_mappings(entries)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _default_selector(namespace: str) -> Obj:
+    excluded = ["kube-system", namespace]
+    expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
+    return {"matchExpressions": [expression]}
+
+
+def _seconds(path: str, value: Any, default: float | None) -> float | None:
+    if value is None:
+        return default
+    try:
+        return float(parse_duration(str(value)))
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _wait_for_pods_ready(document: Obj, gates: FeatureGates) -> WaitForPodsReady | None:
+    part = document.get("waitForPodsReady") or {}
+    if gates["DisableWaitForPodsReady"] or part.get("enable") is False:
+        return None
+    timeout = _seconds("waitForPodsReady.timeout", part.get("timeout"), 1800.0) or 0.0
+    recovery = _seconds("waitForPodsReady.recoveryTimeout", part.get("recoveryTimeout"), timeout)
+    strategy = part.get("requeuingStrategy") or {}
+    order = strategy.get("timestamp") or "Eviction"
+    if order not in ("Eviction", "Creation"):
+        raise ConfigError(f"waitForPodsReady.requeuingStrategy.timestamp: Unsupported value: {order}")
+    return WaitForPodsReady(
+        timeout_s=timeout,
+        recovery_timeout_s=recovery or None,
+        block_admission=bool(part.get("blockAdmission", False)),
+        order_by_eviction=order == "Eviction",
+        backoff_limit=strategy.get("backoffLimitCount"),
+        backoff_base_s=int(strategy.get("backoffBaseSeconds", 60)),
+        backoff_max_s=int(strategy.get("backoffMaxSeconds", 3600)),
+    )
+
+
+def _retention(part: Obj) -> Retention:
+    workloads = part.get("workloads") or {}
+    path = "objectRetentionPolicies.workloads"
+    return Retention(
+        after_finished_s=_seconds(f"{path}.afterFinished", workloads.get("afterFinished"), None),
+        after_deactivated_s=_seconds(f"{path}.afterDeactivatedByKueue", workloads.get("afterDeactivatedByKueue"), None),
+    )
+
+
+def _multi_kueue(part: Obj) -> MultiKueue:
+    default = MultiKueue()
+    incremental = part.get("incrementalDispatcherConfig") or {}
+    gc = _seconds("multiKueue.gcInterval", part.get("gcInterval"), default.gc_interval_s)
+    lost = _seconds("multiKueue.workerLostTimeout", part.get("workerLostTimeout"), default.worker_lost_timeout_s)
+    return MultiKueue(
+        gc_interval_s=gc or 0.0,
+        origin=part.get("origin") or default.origin,
+        worker_lost_timeout_s=lost or 0.0,
+        dispatcher=part.get("dispatcherName") or default.dispatcher,
+        step_size=int(incremental.get("stepSize") or default.step_size),
+        external_frameworks=tuple(entry["name"] for entry in part.get("externalFrameworks") or ()),
+    )
+
+
+def _fair_sharing(document: Obj) -> tuple[str, ...] | None:
+    part = document.get("fairSharing")
+    if part is None or part.get("enable") is False:
+        return None
+    strategies = tuple(part.get("preemptionStrategies") or (FINAL_SHARE, INITIAL_SHARE))
+    if strategies not in ((FINAL_SHARE, INITIAL_SHARE), (FINAL_SHARE,), (INITIAL_SHARE,)):
+        raise ConfigError(f"fairSharing.preemptionStrategies: Unsupported value: {list(strategies)}")
+    return strategies
+
+
+def _admission_fair_sharing(part: Obj | None) -> AdmissionFairSharing | None:
+    if part is None:
+        return None
+    half_life = _seconds("admissionFairSharing.usageHalfLifeTime", part.get("usageHalfLifeTime"), 0.0)
+    interval = _seconds("admissionFairSharing.usageSamplingInterval", part.get("usageSamplingInterval"), 300.0)
+    return AdmissionFairSharing(
+        half_life_s=half_life or 0.0,
+        sampling_interval_s=interval or 300.0,
+        resource_weights={name: float(weight) for name, weight in (part.get("resourceWeights") or {}).items()},
+    )
+
+
+def _transformation(entry: Obj) -> Transformation:
+    outputs = {name: str(Quantity.parse(value)) for name, value in (entry.get("outputs") or {}).items()}
+    return Transformation(
+        input=entry["input"],
+        outputs=outputs,
+        retain=entry.get("strategy", "Retain") == "Retain",
+        multiply_by=entry.get("multiplyBy") or "",
+    )

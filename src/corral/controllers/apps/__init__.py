@@ -1,0 +1,1 @@
+"""Kubernetes' own controllers of apps/v1 and of Services, for embedded clusters."""

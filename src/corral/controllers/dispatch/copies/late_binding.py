@@ -1,0 +1,139 @@
+"""Late binding: the one worker that can start a Workload now or soonest, by what every worker's queues have free."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.workers.capacity import WorkerQueues, usage_mark
+from corral.controllers.dispatch.workers.remotes import Remote
+from corral.core import conditions
+from corral.core.meta import Key, Obj, key_of, labels_of
+from corral.decide.dispatch import binding, nominate
+from corral.decide.dispatch.nominate import Nomination
+from corral.decide.dispatch.reasons import told
+from corral.decide.dispatch.room import asks_of
+from corral.decide.dispatch.room import total as total_of
+from corral.kinds.kueue import names
+from corral.workload import workload as wl
+
+BY_NOMINATION = "nominated"
+
+
+class LateBinding:
+    """Binds Workloads, and remembers the bindings that do not show in the caches yet."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._binding: dict[Key, str] = {}
+        self._refused: dict[Key, dict[str, object]] = {}
+        context.workloads.add_index(BY_NOMINATION, nominate.nominated)
+
+    def forget(self, key: Key) -> None:
+        """The Workload is gone or has its cluster."""
+        self._binding.pop(key, None)
+        self._refused.pop(key, None)
+
+    def bind(self, subject: Subject, configured: Sequence[str], barred: Container[str] = ()) -> Nomination:
+        """The one worker that can start the Workload now or soonest; it stays where a worker has reserved quota for it."""
+        workload = subject.workload
+        current = next((name for name in nominate.nominated(workload) if name not in barred), "")
+        if current and not self._is_refused(current, key_of(workload)):
+            return Nomination((current,))
+        if current:
+            self._note_refusal(current, workload)
+        views = [self._worker_view(name, subject) for name in configured]
+        choice = binding.choose(workload, subject.jobs[0] if subject.jobs else None, views)
+        chosen = binding.rebind(choice, current)
+        self._tell(subject, choice, chosen)
+        self._binding[key_of(workload)] = chosen
+        return Nomination((chosen,) if chosen else ())
+
+    def _tell(self, subject: Subject, choice: binding.Choice, chosen: str) -> None:
+        """Why the Workload waits on each worker; of one that can start somewhere, why it goes there and not elsewhere."""
+        ranked = {entry.name: entry for entry in choice.ranked}
+        others = {name: entry.why for name, entry in ranked.items() if name != chosen}
+        if chosen not in ranked or not ranked[chosen].starts_now:
+            subject.rejected = {**choice.rejected, **others}
+        elif choice.rejected and self._binding.get(key_of(subject.workload)) != chosen:
+            message = f"{told({chosen: ranked[chosen].why})}; {told(choice.rejected)}"
+            self._context.manager.recorder.event(subject.workload, "Normal", "Bound", message)
+
+    def _is_refused(self, cluster: str, key: Key) -> bool:
+        """Whether a worker has looked at its copy and could not take it, or is gone."""
+        remote = self._context.remotes.get(cluster)
+        if remote is None or not remote.connected or self._context.errands.is_silent(cluster, key):
+            return True
+        copy = remote.workload(key)
+        return copy is not None and conditions.is_false(copy, names.QUOTA_RESERVED)
+
+    def _has_reserved(self, cluster: str, key: Key) -> bool:
+        remote = self._context.remotes.get(cluster)
+        copy = remote.workload(key) if remote is not None else None
+        return copy is not None and conditions.is_true(copy, names.QUOTA_RESERVED)
+
+    def _worker_view(self, cluster: str, subject: Subject) -> binding.WorkerView:
+        described = self._context.clusters.get(Key("", cluster))
+        remote = self._context.remotes.get(cluster)
+        queues = _queues(remote)
+        if remote is None or queues is None:
+            return binding.WorkerView(cluster, connected=False)
+        if self._context.errands.is_silent(cluster, key_of(subject.workload)):
+            return binding.WorkerView(cluster, answers=False)
+        queue = self._queue(cluster, subject.workload)
+        refused = self._refused.get(key_of(subject.workload), {}).get(cluster)
+        return queues.view(
+            cluster,
+            labels_of(described) if described else {},
+            queue,
+            serves=remote.supports(subject.adapter.resource),
+            promised=self._promised(cluster, subject.workload),
+            refused=queue is not None and refused == usage_mark(queue),
+        )
+
+    def _queue(self, cluster: str, workload: Obj) -> Obj | None:
+        """The ClusterQueue that a worker has for a Workload."""
+        remote = self._context.remotes.get(cluster)
+        queues = _queues(remote)
+        if remote is None or remote.local_queues is None or queues is None:
+            return None
+        return queues.behind(remote.local_queues.get(wl.local_queue_key(workload)))
+
+    def _note_refusal(self, cluster: str, workload: Obj) -> None:
+        """Remember what a worker's usage was when it did not take a Workload: as long as it stays, asking again is no use."""
+        remote, queue = self._context.remotes.get(cluster), self._queue(cluster, workload)
+        copy = remote.workload(key_of(workload)) if remote is not None else None
+        if queue is not None and copy is not None and conditions.is_false(copy, names.QUOTA_RESERVED):
+            self._refused.setdefault(key_of(workload), {})[cluster] = usage_mark(queue)
+
+    def _promised(self, cluster: str, workload: Obj) -> dict[str, int]:
+        """What was bound to a worker and does not show in its usage yet.
+
+        For one that is bound already only older ones count: two that made way for each other would never come to rest.
+        """
+        total: dict[str, int] = {}
+        is_bound = bool(nominate.nominated(workload))
+        for key in self._bound_to(cluster):
+            other = self._context.workloads.get(key)
+            if other is None or key == key_of(workload) or self._has_reserved(cluster, key):
+                continue
+            if is_bound and nominate.age(other) > nominate.age(workload):
+                continue
+            for resource, amount in total_of(asks_of(other)).items():
+                total[resource] = total.get(resource, 0) + amount
+        return total
+
+    def _bound_to(self, cluster: str) -> list[Key]:
+        """Workloads bound to a worker, those included whose nomination is being written right now."""
+        written = [key_of(other) for other in self._context.workloads.by_index(BY_NOMINATION, cluster)]
+        kept = [key for key in written if self._binding.get(key, cluster) == cluster]
+        return list(dict.fromkeys((*kept, *(key for key, name in self._binding.items() if name == cluster))))
+
+
+def _queues(remote: Remote | None) -> WorkerQueues | None:
+    """The queues of a worker that can be reached."""
+    if remote is None or not remote.connected:
+        return None
+    if remote.cluster_queues is None or remote.flavors is None or remote.topologies is None:
+        return None
+    return WorkerQueues(remote.cluster_queues, remote.flavors, remote.topologies)

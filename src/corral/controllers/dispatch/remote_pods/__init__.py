@@ -1,0 +1,1 @@
+"""Pods of dispatched jobs as the manager shows and reaches them."""

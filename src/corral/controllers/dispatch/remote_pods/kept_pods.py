@@ -1,0 +1,156 @@
+"""The pods of finished jobs and the end of their logs, read just before they are removed from their worker.
+
+Everything is in memory and within limits: the last lines of each container, so many pods of a job, so many bytes in all, the
+oldest jobs going first. A worker gets a few seconds to answer, and in a rush most jobs are let go unread: removing what has
+ended is never held up for long. A manager that restarts has forgotten them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from corral.controllers.dispatch.workers.pod_ancestry import Ancestry
+from corral.controllers.dispatch.workers.remotes import Remote
+from corral.core.errors import ApiError
+from corral.core.meta import Key, Obj, key_of, name_of, namespace_of, spec_of, uid_of
+from corral.core.resource import Resource
+from corral.core.streams import LogOptions
+from corral.decide.dispatch.kept_logs import part_of, tail
+from corral.decide.dispatch.shown_pods import shown_pod
+from corral.kinds.kubernetes.core.kinds import PODS
+from corral.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+READ_S: Final = 5.0
+"""How long a worker may take to hand out the logs of a job."""
+LINES: Final = 5000
+CONTAINER_BYTES: Final = 256 * 1024
+PODS_OF_A_JOB: Final = 16
+POD_BYTES: Final = 8 * 1024
+"""What a pod itself is taken to weigh."""
+BURST, PER_SECOND = 100.0, 2.0
+"""How many jobs may end at once, and how many for long, before some are let go unread."""
+
+
+class KeptPod(NamedTuple):
+    """A pod as it was shown last, and the log of each container, every line with its time."""
+
+    pod: Obj
+    logs: Mapping[str, bytes]
+
+    @property
+    def size(self) -> int:
+        return POD_BYTES + sum(map(len, self.logs.values()))
+
+
+Told = Callable[[Key, Obj | None], None]
+"""Called with a pod that is kept from now on, or not any more."""
+
+
+class KeptPods:
+    """What is left of finished jobs, by the uid of the manager's job, oldest first."""
+
+    def __init__(self, clock: Clock, origin: str, limit: int) -> None:
+        self._clock, self._origin, self._limit = clock, origin, limit
+        self._jobs: dict[str, list[KeptPod]] = {}
+        self._pods: dict[Key, KeptPod] = {}
+        self._size = 0
+        self._allowance, self._counted_at = BURST, clock.now()
+        self._told: list[Told] = []
+
+    def on_change(self, told: Told) -> None:
+        self._told.append(told)
+
+    def all(self) -> Iterable[tuple[Key, Obj]]:
+        return [(key, kept.pod) for key, kept in self._pods.items()]
+
+    def log(self, pod: Obj, container: str, options: LogOptions) -> bytes | None:
+        """The wanted part of a container's log; None when the pod is not kept."""
+        kept = self._pods.get(key_of(pod))
+        if kept is None or uid_of(kept.pod) != uid_of(pod):
+            return None
+        return part_of(kept.logs.get(container, b""), options)
+
+    # Keeping
+
+    async def keep(self, remote: Remote, workload: Key, jobs: Sequence[Obj]) -> None:
+        """Read what the pods of the manager's finished `jobs` left on a worker; whatever goes wrong is no failure."""
+        if not self._may_read():
+            return
+        try:
+            async with asyncio.timeout(READ_S):
+                found = [await self._read(remote, made, jobs) for made in remote.jobs_of(workload)]
+        except (ApiError, TimeoutError) as error:
+            log.info("logs were not kept", extra={"cluster": remote.name, "key": str(workload), "error": str(error)})
+            return
+        for uid, pods in found:
+            if pods:
+                self.forget(uid)
+                self._add(uid, pods)
+
+    def forget(self, uid: str) -> None:
+        """The job is gone."""
+        for kept in self._jobs.pop(uid, ()):
+            self._size -= kept.size
+            if self._pods.get(key_of(kept.pod)) is kept:
+                del self._pods[key_of(kept.pod)]
+                self._tell(key_of(kept.pod), None)
+
+    def _add(self, uid: str, pods: list[KeptPod]) -> None:
+        self._jobs[uid] = pods
+        for kept in pods:
+            self._size += kept.size
+            self._pods[key_of(kept.pod)] = kept
+            self._tell(key_of(kept.pod), kept.pod)
+        while self._size > self._limit and self._jobs:
+            self.forget(next(iter(self._jobs)))
+
+    def _tell(self, key: Key, pod: Obj | None) -> None:
+        for told in self._told:
+            told(key, pod)
+
+    def _may_read(self) -> bool:
+        if self._limit <= 0:
+            return False
+        now = self._clock.now()
+        self._allowance = min(BURST, self._allowance + (now - self._counted_at) * PER_SECOND)
+        self._counted_at = now
+        if self._allowance < 1.0:
+            return False
+        self._allowance -= 1.0
+        return True
+
+    # Reading
+
+    async def _read(self, remote: Remote, made: tuple[Resource, Obj], jobs: Sequence[Obj]) -> tuple[str, list[KeptPod]]:
+        """The pods of the job that was made on a worker for one of the manager's `jobs`."""
+        resource, there = made
+        here = next((job for job in jobs if key_of(job) == key_of(there)), None)
+        if here is None:
+            return "", []
+        pods = [there] if resource == PODS else await Ancestry(remote, self._origin).pods_of(resource, there)
+        del pods[PODS_OF_A_JOB:]
+        logs = await asyncio.gather(*(self._logs(remote, pod) for pod in pods))
+        kept = [KeptPod(shown_pod(pod, there, here, remote.name), said) for pod, said in zip(pods, logs, strict=True)]
+        return uid_of(here), kept
+
+    async def _logs(self, remote: Remote, pod: Obj) -> dict[str, bytes]:
+        spec = spec_of(pod)
+        names = [str(entry["name"]) for group in ("initContainers", "containers") for entry in spec.get(group) or ()]
+        return {name: await self._log(remote, pod, name) for name in names}
+
+    async def _log(self, remote: Remote, pod: Obj, container: str) -> bytes:
+        said = b""
+        stream = remote.client.logs(
+            name_of(pod), namespace_of(pod), container=container, timestamps=True, tail_lines=LINES
+        )
+        try:
+            async for chunk in stream:
+                said = tail(said + chunk, CONTAINER_BYTES)
+        except ApiError as error:  # this container has none, another may
+            log.info("log was not kept", extra={"cluster": remote.name, "pod": name_of(pod), "error": str(error)})
+        return said

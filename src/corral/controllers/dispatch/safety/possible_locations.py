@@ -1,0 +1,74 @@
+"""Where a job may be running although no worker in reach shows it: a job must not be started a second time meanwhile.
+
+A worker is noted before a job is made there, so an answer that gets lost, a connection that is replaced or a worker that
+goes out of reach in the middle of it leaves a trace. It is forgotten when the worker shows that the job is not there.
+"""
+
+from __future__ import annotations
+
+from corral.controllers.dispatch.workers.remotes import Remotes
+from corral.core import conditions
+from corral.core.meta import Key, Obj, key_of, status_of
+from corral.core.timestamps import parse_time
+from corral.decide.dispatch import nominate
+from corral.kinds.kueue import names
+from corral.runtime.clock import Clock
+
+
+class Whereabouts:
+    """The workers each job may be on, as far as this manager has seen since it started."""
+
+    def __init__(self, clock: Clock, remotes: Remotes) -> None:
+        self._clock, self._remotes = clock, remotes
+        self._started = clock.now()
+        self._known: dict[Key, dict[str, bool]] = {}
+
+    def begin(self, key: Key, cluster: str) -> None:
+        """A job is about to be made on a worker, or was seen there."""
+        self._known.setdefault(key, {})[cluster] = True
+
+    def gone(self, key: Key, cluster: str) -> None:
+        """The job is not on this worker any more."""
+        self._known.setdefault(key, {})[cluster] = False
+
+    def moved(self, cluster: str, other: str) -> None:
+        """A worker goes by another name from now on."""
+        for known in self._known.values():
+            if known.pop(cluster, False):
+                known[other] = True
+
+    def known_on(self, cluster: str) -> list[Key]:
+        """The Workloads whose jobs are, or may be, or were on a worker."""
+        return [key for key, known in self._known.items() if cluster in known]
+
+    def forget(self, key: Key) -> None:
+        """The Workload is gone or has ended: only workers out of reach, which still have to be told, are remembered."""
+        left = {name: True for name, may_be in self._known.pop(key, {}).items() if may_be and self._is_away(name)}
+        if left:
+            self._known[key] = left
+
+    def may_be(self, key: Key, cluster: str) -> bool:
+        return self._known.get(key, {}).get(cluster, False)
+
+    def away(self, workload: Obj) -> dict[str, float]:
+        """The workers out of reach that may be running the job, and since when each is."""
+        known, chosen = self._known.get(key_of(workload), {}), status_of(workload).get("clusterName")
+        candidates = {name for name, may_be in known.items() if may_be}
+        if chosen and known.get(str(chosen), True):
+            candidates.add(str(chosen))
+        if not chosen and self._is_older(workload):
+            candidates.update(name for name in nominate.nominated(workload) if not self._remotes.has_met(name))
+        return {name: self._away_since(name) for name in sorted(candidates) if self._is_away(name)}
+
+    def _is_older(self, workload: Obj) -> bool:
+        """Whether a Workload may have been given to a worker before this manager started."""
+        reserved = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
+        return bool(reserved) and parse_time(str(reserved)) <= self._started
+
+    def _is_away(self, cluster: str) -> bool:
+        remote = self._remotes.get(cluster)
+        return remote is None or not remote.connected
+
+    def _away_since(self, cluster: str) -> float:
+        remote = self._remotes.get(cluster)
+        return remote.lost_since if remote is not None else self._remotes.missed_since(cluster, self._clock.now())

@@ -1,0 +1,1 @@
+"""The workers of a manager: credentials, connections, health, and what they have free."""

@@ -1,0 +1,1 @@
+"""Jobs in a queue: each has a Workload, runs while that is admitted and stops when it is not."""

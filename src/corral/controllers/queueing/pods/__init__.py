@@ -1,0 +1,1 @@
+"""Pods, pod groups and sets of pods in a queue."""

@@ -1,0 +1,1 @@
+"""Queues: their status, who waits in them, and what must not disappear under them."""

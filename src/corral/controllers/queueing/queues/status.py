@@ -1,0 +1,398 @@
+"""Statuses of ClusterQueues, LocalQueues and Cohorts, written from the queueing state, at most once a second each.
+
+Finalizers keep a ClusterQueue until no workload holds its quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from corral.controllers.queueing.context import BY_CLUSTER_QUEUE, BY_COHORT, BY_FLAVOR, FIELD_MANAGER, Context
+from corral.controllers.queueing.metrics import QueueingMetrics, Series
+from corral.core.conditions import condition, conditions_of, set_condition
+from corral.core.meta import (
+    Key,
+    Obj,
+    finalizers_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    with_status,
+    without_finalizer,
+)
+from corral.core.quantity import Quantity
+from corral.core.timestamps import format_time
+from corral.decide.queueing.state import QueueingState
+from corral.decide.queueing.views import ClusterQueueView, CohortView, LocalQueueView
+from corral.kinds.kueue import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+    RESOURCE_FLAVORS,
+    TOPOLOGIES,
+    names,
+)
+from corral.runtime.controller import Controller, KeyMap, Manager, Result, Watch
+from corral.runtime.informer import Informer
+from corral.workload import workload as wl
+
+BATCH_S = 1.0
+QUEUES_PER_SECOND = 100
+INFINITE_SHARE = 2**63 - 1
+
+
+def counts_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Whether a change of a Workload can show in the numbers of its queues."""
+    if old is None or new is None:
+        return True
+    return (
+        wl.phase(old) != wl.phase(new)
+        or wl.queue_of(old) != wl.queue_of(new)
+        or wl.is_active(old) != wl.is_active(new)
+        or status_of(old).get("admission") != status_of(new).get("admission")
+        or status_of(old).get("reclaimablePods") != status_of(new).get("reclaimablePods")
+    )
+
+
+def not_only_status(old: Obj | None, new: Obj | None) -> bool:
+    """Whether more than the status changed, which is ours to write and nobody else's."""
+    if old is None or new is None:
+        return True
+    return spec_of(old) != spec_of(new) or is_deleting(old) != is_deleting(new) or status_of(new) == {}
+
+
+class Recounts:
+    """Counts queues again a moment after their workloads changed: a second, or longer when there are very many queues.
+
+    A thousand busy queues would otherwise cost more status writes than the workloads in them.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: list[tuple[Controller, Informer, KeyMap]] = []
+
+    def add(self, controller: Controller, queues: Informer, of: KeyMap) -> None:
+        """`controller` counts `queues`, of which a workload concerns those that `of` yields."""
+        self._kinds.append((controller, queues, of))
+
+    def changed(self, old: Obj | None, new: Obj | None) -> None:
+        """An informer handler for workloads."""
+        if not counts_changed(old, new):
+            return
+        for controller, queues, of in self._kinds:
+            delay = max(BATCH_S, len(queues) / QUEUES_PER_SECOND)
+            for workload in (old, new):
+                for key in of(workload) if workload is not None else ():
+                    controller.queue.add_after(key, delay)
+
+
+def _with_active(obj: Obj, status: Obj, active: bool, reason: str, message: str, now: str) -> Obj:
+    entry = condition(names.ACTIVE, active, reason, message, generation_of(obj))
+    return {**status, "conditions": set_condition(conditions_of(obj), entry, now)}
+
+
+class ClusterQueueController:
+    """Keeps statuses of ClusterQueues."""
+
+    name = "kueue-clusterqueue-controller"
+
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.state = state
+        self.metrics = metrics
+        self.caches = context.caches
+
+    def setup(self, manager: Manager, recounts: Recounts) -> None:
+        workers = self.context.config.workers.get("ClusterQueue.kueue.x-k8s.io", 5)
+        controller = manager.add(
+            self,
+            watches=[
+                Watch(CLUSTER_QUEUES, when=not_only_status),
+                Watch(RESOURCE_FLAVORS, map=lambda flavor: self._users(BY_FLAVOR, name_of(flavor))),
+                Watch(ADMISSION_CHECKS, map=lambda check: self._users("check", name_of(check))),
+                Watch(TOPOLOGIES, map=self._of_topology),
+                Watch(COHORTS, map=self._below),
+            ],
+            workers=workers,
+        )
+        recounts.add(controller, self.caches.cluster_queues, self._of_workload)
+
+    def _users(self, index: str, value: str) -> list[Key]:
+        return [key_of(queue) for queue in self.caches.cluster_queues.by_index(index, value)]
+
+    def _below(self, cohort: Obj) -> Iterable[Key]:
+        _, queues = self.state.members(name_of(cohort))
+        direct = self._users(BY_COHORT, name_of(cohort))
+        return [*direct, *(key for name in queues if (key := Key("", name)) not in direct)]
+
+    def _of_topology(self, topology: Obj) -> Iterable[Key]:
+        flavors = self.caches.flavors.by_index("topology", name_of(topology))
+        return [key for flavor in flavors for key in self._users(BY_FLAVOR, name_of(flavor))]
+
+    def _of_workload(self, workload: Obj) -> Iterable[Key]:
+        names_found = {wl.cluster_queue_of(workload)}
+        local = self.caches.local_queues.get(wl.local_queue_key(workload))
+        if local is not None:
+            names_found.add(str(spec_of(local).get("clusterQueue", "")))
+        return [Key("", name) for name in sorted(names_found) if name]
+
+    async def reconcile(self, key: Key) -> Result | None:
+        queue = self.caches.cluster_queues.get(key)
+        if queue is None:
+            self.metrics.show((self.name, key), {})
+            return None
+        view = self.state.cluster_queue(key.name)
+        if view is None:
+            return Result(requeue_after=BATCH_S)
+        if is_deleting(queue) and not view.reserving and names.RESOURCE_IN_USE in finalizers_of(queue):
+            await self.context.client.update(
+                CLUSTER_QUEUES, without_finalizer(queue, names.RESOURCE_IN_USE), manager=FIELD_MANAGER
+            )
+            return None
+        self.metrics.show((self.name, key), self._gauges(queue, view))
+        status = self._status(queue, view)
+        if status != status_of(queue):
+            await self.context.client.update(
+                CLUSTER_QUEUES, with_status(queue, status), subresource="status", manager=FIELD_MANAGER
+            )
+        return None
+
+    def _status(self, queue: Obj, view: ClusterQueueView) -> Obj:
+        status: Obj = {
+            **status_of(queue),
+            "pendingWorkloads": view.pending,
+            "reservingWorkloads": view.reserving,
+            "admittedWorkloads": view.admitted,
+            "flavorsReservation": view.flavors_reservation,
+            "flavorsUsage": view.flavors_usage,
+        }
+        if self.context.config.fair_sharing is not None:
+            status["fairSharing"] = {"weightedShare": view.weighted_share}
+        reason, message = view.reason, view.message
+        if is_deleting(queue):
+            reason, message = "Terminating", "Can't admit new workloads; clusterQueue is terminating"
+        active = view.active and not is_deleting(queue)
+        return _with_active(queue, status, active, reason, message, self.context.now())
+
+    def _gauges(self, queue: Obj, view: ClusterQueueView) -> dict[Series, float]:
+        name, cohort = name_of(queue), str(spec_of(queue).get("cohortName") or "")
+        state = "terminated" if is_deleting(queue) else "active" if view.active else "pending"
+        config = self.context.config
+        gauges: dict[Series, float] = {
+            ("kueue_pending_workloads", (name, "active")): view.active_pending,
+            ("kueue_pending_workloads", (name, "inadmissible")): view.pending - view.active_pending,
+            ("kueue_reserving_active_workloads", (name,)): view.reserving,
+            ("kueue_admitted_active_workloads", (name,)): view.admitted,
+            ("kueue_cluster_queue_info", (name, cohort, view.root_cohort)): 1,
+        }
+        for status in ("pending", "active", "terminated"):
+            gauges["kueue_cluster_queue_status", (name, status)] = status == state
+        for resource, amount in view.pending_requests:
+            gauges["kueue_cluster_queue_resource_pending", (name, resource)] = _number(amount)
+        if config.fair_sharing is not None:
+            gauges["kueue_cluster_queue_weighted_share", (name, cohort)] = _share(view.weighted_share)
+        if config.cluster_queue_resource_metrics:
+            gauges.update(_usage_gauges("kueue_cluster_queue", (cohort, name), view))
+            gauges.update(_quota_gauges(queue, (cohort, name)))
+        return gauges
+
+
+def _number(quantity: str) -> float:
+    return Quantity.parse(quantity).nanos / 1e9
+
+
+def _share(weighted: int) -> float:
+    """A queue of weight zero that borrows has no share that could be compared."""
+    return float("nan") if weighted == INFINITE_SHARE else weighted
+
+
+def _usage_gauges(
+    prefix: str, labels: tuple[str, ...], view: ClusterQueueView | LocalQueueView
+) -> Iterator[tuple[Series, float]]:
+    for kind, flavors in (("reservation", view.flavors_reservation), ("usage", view.flavors_usage)):
+        for flavor in flavors:
+            for resource in flavor["resources"]:
+                series = (f"{prefix}_resource_{kind}", (*labels, flavor["name"], resource["name"]))
+                yield series, _number(resource["total"])
+
+
+def _quota_gauges(queue: Obj, labels: tuple[str, ...]) -> Iterator[tuple[Series, float]]:
+    fields = {"nominalQuota": "nominal_quota", "borrowingLimit": "borrowing_limit", "lendingLimit": "lending_limit"}
+    for group in spec_of(queue).get("resourceGroups") or []:
+        for flavor in group["flavors"]:
+            for resource in flavor["resources"]:
+                for field, metric in fields.items():
+                    value = resource.get(field)
+                    series = (f"kueue_cluster_queue_{metric}", (*labels, flavor["name"], resource["name"]))
+                    yield series, float("inf") if value is None else _number(value)
+
+
+class LocalQueueController:
+    """Keeps statuses of LocalQueues, and samples their usage for admission fair sharing."""
+
+    name = "kueue-localqueue-controller"
+
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.state = state
+        self.metrics = metrics
+        self.caches = context.caches
+
+    def setup(self, manager: Manager, recounts: Recounts) -> None:
+        workers = self.context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
+        controller = manager.add(
+            self,
+            watches=[
+                Watch(LOCAL_QUEUES, when=not_only_status),
+                Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_activity_changed),
+            ],
+            workers=workers,
+        )
+        recounts.add(controller, self.caches.local_queues, self._of_workload)
+
+    def _of_workload(self, workload: Obj) -> Iterable[Key]:
+        queue = wl.queue_of(workload)
+        return (Key(namespace_of(workload), queue),) if queue else ()
+
+    def _of_cluster_queue(self, queue: Obj) -> Iterable[Key]:
+        return [key_of(local) for local in self.caches.local_queues.by_index(BY_CLUSTER_QUEUE, name_of(queue))]
+
+    async def reconcile(self, key: Key) -> Result | None:
+        queue = self.caches.local_queues.get(key)
+        sampled = self._sample(key) if queue is not None else False
+        view = self.state.local_queue(key) if queue is not None else None
+        if queue is None or view is None:
+            self.metrics.show((self.name, key), {})
+            return None
+        if self.metrics.local_queues:
+            self.metrics.show((self.name, key), self._gauges(queue, view))
+        status = self._status(queue, key, view, sampled)
+        if status != status_of(queue):
+            await self.context.client.update(
+                LOCAL_QUEUES, with_status(queue, status), subresource="status", manager=FIELD_MANAGER
+            )
+        if self.state.settings.admission_fair_sharing is None:
+            return None
+        return Result(requeue_after=self.state.next_sample_in(key, self.context.clock.now()))
+
+    def _sample(self, key: Key) -> bool:
+        """Age the usage history if it is time; True when there is a new one."""
+        if self.state.settings.admission_fair_sharing is None:
+            return False
+        return self.state.sample_local_queue(key, self.context.clock.now()) is not None
+
+    def _status(self, queue: Obj, key: Key, view: LocalQueueView, sampled: bool) -> Obj:
+        status: Obj = {
+            **status_of(queue),
+            "pendingWorkloads": view.pending,
+            "reservingWorkloads": view.reserving,
+            "admittedWorkloads": view.admitted,
+            "flavorsReservation": view.flavors_reservation,
+            "flavorsUsage": view.flavors_usage,
+        }
+        if self.state.settings.admission_fair_sharing is not None:
+            status["fairSharing"] = self._sharing(key, status.get("fairSharing") or {}, view, sampled)
+        return _with_active(queue, status, view.active, view.reason, view.message, self.context.now())
+
+    def _sharing(self, key: Key, held: Obj, view: LocalQueueView, sampled: bool) -> Obj:
+        consumed, updated = self.state.local_queue_history(key)
+        share = {**held, "weightedShare": int(min(view.usage_share, 2**63 - 1))}
+        if sampled and updated is not None:
+            share["admissionFairSharingStatus"] = {
+                "consumedResources": {name: str(Quantity(amount)) for name, amount in sorted(consumed.items())},
+                "lastUpdate": format_time(updated),
+            }
+        return share
+
+    def _gauges(self, queue: Obj, view: LocalQueueView) -> dict[Series, float]:
+        labels = (name_of(queue), namespace_of(queue))
+        gauges: dict[Series, float] = {
+            ("kueue_local_queue_pending_workloads", (*labels, "active")): view.pending,
+            ("kueue_local_queue_reserving_active_workloads", labels): view.reserving,
+            ("kueue_local_queue_admitted_active_workloads", labels): view.admitted,
+            ("kueue_local_queue_status", (*labels, "True")): view.active,
+            ("kueue_local_queue_status", (*labels, "False")): not view.active,
+            **dict(_usage_gauges("kueue_local_queue", labels, view)),
+        }
+        if self.state.settings.admission_fair_sharing is not None:
+            cluster_queue = str(spec_of(queue).get("clusterQueue") or "")
+            gauges["kueue_local_queue_admission_fair_sharing_usage", (*labels, cluster_queue)] = view.usage_share
+        return gauges
+
+
+def _activity_changed(old: Obj | None, new: Obj | None) -> bool:
+    if old is None or new is None:
+        return True
+    return conditions_of(old) != conditions_of(new) or spec_of(old) != spec_of(new)
+
+
+class CohortController:
+    """Counts what is below cohorts, and keeps the share in statuses of Cohorts when fair sharing is on.
+
+    A cohort that is only mentioned, without an object of its own, is counted as well.
+    """
+
+    name = "kueue-cohort-controller"
+
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.state = state
+        self.metrics = metrics
+        self.caches = context.caches
+
+    def setup(self, manager: Manager) -> None:
+        watches = [
+            Watch(COHORTS),
+            Watch(COHORTS, map=self._tree, when=not_only_status, delay=BATCH_S),
+            Watch(CLUSTER_QUEUES, map=self._ancestors, delay=BATCH_S),
+        ]
+        manager.add(self, watches=watches, workers=1)
+
+    def _tree(self, cohort: Obj) -> Iterable[Key]:
+        below, _ = self.state.members(name_of(cohort))
+        above = self._upwards(str(spec_of(cohort).get("parentName") or ""))
+        return [*(Key("", name) for name in below), *above]
+
+    def _ancestors(self, queue: Obj) -> Iterable[Key]:
+        return self._upwards(str(spec_of(queue).get("cohortName") or ""))
+
+    def _upwards(self, name: str) -> Iterable[Key]:
+        seen: dict[str, None] = {}
+        while name and name not in seen:
+            seen[name] = None
+            cohort = self.caches.cohorts.get(Key("", name))
+            name = str(spec_of(cohort).get("parentName") or "") if cohort else ""
+        return [Key("", found) for found in seen]
+
+    async def reconcile(self, key: Key) -> Result | None:
+        cohort, view = self.caches.cohorts.get(key), self.state.cohort(key.name)
+        fair = self.context.config.fair_sharing is not None
+        self.metrics.show((self.name, key), self._gauges(key.name, view, fair) if view is not None else {})
+        if cohort is None or view is None or not fair:
+            return None
+        status = {**status_of(cohort), "fairSharing": {"weightedShare": view.weighted_share}}
+        if status != status_of(cohort):
+            await self.context.client.update(
+                COHORTS, with_status(cohort, status), subresource="status", manager=FIELD_MANAGER
+            )
+        return None
+
+    def _gauges(self, name: str, view: CohortView, fair: bool) -> dict[Series, float]:
+        gauges: dict[Series, float] = {}
+        if fair:
+            gauges["kueue_cohort_weighted_share", (name,)] = _share(view.weighted_share)
+        if not self.context.config.gates["MetricsForCohorts"]:
+            return gauges
+        gauges["kueue_cohort_info", (name, view.parent, view.root)] = 1
+        gauges["kueue_cohort_subtree_admitted_active_workloads", (name,)] = view.subtree_admitted
+        for flavor in view.subtree_quota:
+            for resource in flavor["resources"]:
+                series = ("kueue_cohort_subtree_quota", (name, flavor["name"], resource["name"]))
+                gauges[series] = _number(resource["total"])
+        for *column, amount in view.subtree_reserved:
+            gauges["kueue_cohort_subtree_resource_reservations", (name, *column)] = _number(amount)
+        return gauges

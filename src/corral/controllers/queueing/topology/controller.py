@@ -1,0 +1,128 @@
+"""Topology at run time: places the pods of admitted workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from corral.controllers.queueing.context import FIELD_MANAGER, Context
+from corral.controllers.queueing.metrics import QueueingMetrics, transition_time
+from corral.core.meta import (
+    Key,
+    Obj,
+    annotations_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    with_spec,
+)
+from corral.core.resource import Resource
+from corral.jobs.pod.adapter import gates_of, is_terminated
+from corral.kinds.kueue import WORKLOADS, names
+from corral.runtime.controller import Manager, Result, Watch
+from corral.workload import workload as wl
+from corral.workload.pod_domains import placements
+
+PODS = Resource("", "v1", "pods", "Pod")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+BY_WORKLOAD = "workload"
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def workload_key(pod: Obj) -> Key | None:
+    """The workload a pod was started for."""
+    name = annotations_of(pod).get(names.WORKLOAD)
+    return Key(namespace_of(pod), name) if name and names.PODSET in labels_of(pod) else None
+
+
+def _workload_index(pod: Obj) -> Iterable[str]:
+    key = workload_key(pod)
+    return (str(key),) if key is not None else ()
+
+
+def assignments_of(workload: Obj) -> dict[str, Obj]:
+    """Pod set assignments that place pods, by pod set."""
+    entries = wl.admission_of(workload).get("podSetAssignments") or []
+    return {entry.get("name", "main"): entry for entry in entries if entry.get("topologyAssignment")}
+
+
+class TopologyUngater:
+    """Gives every pod of a placed workload its domain and takes its gate away."""
+
+    name = "kueue-tas-topology-ungater"
+
+    def __init__(self, context: Context, metrics: QueueingMetrics) -> None:
+        self.context = context
+        self.metrics = metrics
+        self.workloads = context.caches.workloads
+
+    def setup(self, manager: Manager) -> None:
+        self.pods = manager.informer(PODS)
+        self.pods.add_index(BY_WORKLOAD, _workload_index)
+        manager.add(
+            self,
+            watches=[Watch(PODS, map=_gated_workload), Watch(WORKLOADS, when=_placement_changed)],
+            workers=2,
+        )
+
+    async def reconcile(self, key: Key) -> Result | None:
+        workload = self.workloads.get(key)
+        if workload is None or not wl.is_admitted(workload) or wl.is_evicted(workload):
+            return None
+        requests = {entry.get("name", "main"): entry.get("topologyRequest") or {} for entry in wl.pod_sets_of(workload)}
+        members = self._members(key)
+        for name, entry in assignments_of(workload).items():
+            pods = members.get(name, [])
+            waiting = [pod for pod in pods if names.TOPOLOGY_GATE in gates_of(pod)]
+            if waiting:
+                await self._place(workload, entry["topologyAssignment"], requests.get(name, {}), pods, waiting)
+        return None
+
+    def _members(self, key: Key) -> dict[str, list[Obj]]:
+        members: dict[str, list[Obj]] = {}
+        for pod in self.pods.by_index(BY_WORKLOAD, str(key)):
+            if not is_deleting(pod) and not is_terminated(pod):
+                members.setdefault(labels_of(pod)[names.PODSET], []).append(pod)
+        return members
+
+    async def _place(
+        self, workload: Obj, assignment: Obj, request: Obj, pods: Sequence[Obj], waiting: Sequence[Obj]
+    ) -> None:
+        selectors = placements(assignment, request, pods, waiting)
+        for pod in waiting:
+            selector = selectors.get(name_of(pod))
+            if selector is not None:
+                await self.context.client.update(PODS, _placed(pod, selector), manager=FIELD_MANAGER)
+                self._observe(workload)
+
+    def _observe(self, workload: Obj) -> None:
+        now = self.context.clock.now()
+        admitted = transition_time(workload, names.ADMITTED) or now
+        is_group = "true" if names.IS_GROUP_WORKLOAD in annotations_of(workload) else "false"
+        labels = (names.TOPOLOGY_GATE, wl.cluster_queue_of(workload), is_group)
+        self.metrics.observe("kueue_pod_scheduling_gate_removal_seconds", now - admitted, *labels)
+
+
+def _gated_workload(pod: Obj) -> Iterable[Key]:
+    key = workload_key(pod)
+    return (key,) if key is not None and names.TOPOLOGY_GATE in gates_of(pod) else ()
+
+
+def _placement_changed(old: Obj | None, new: Obj | None) -> bool:
+    if new is None or not assignments_of(new):
+        return False
+    return (
+        old is None
+        or status_of(old).get("admission") != status_of(new).get("admission")
+        or wl.is_admitted(old) != wl.is_admitted(new)
+    )
+
+
+def _placed(pod: Obj, selector: Mapping[str, str]) -> Obj:
+    spec = spec_of(pod)
+    kept = [gate for gate in spec.get("schedulingGates") or [] if gate["name"] != names.TOPOLOGY_GATE]
+    new = {name: value for name, value in spec.items() if name != "schedulingGates"}
+    new["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
+    return with_spec(pod, {**new, "schedulingGates": kept} if kept else new)

@@ -1,1 +1,0 @@
-"""Pure decisions of job operators: what pods a job needs next and what its status says. Values in, values out."""

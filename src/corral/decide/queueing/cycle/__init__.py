@@ -1,0 +1,1 @@
+"""The scheduling cycle: from the heads of the queues to a plan."""

@@ -1,0 +1,170 @@
+"""The scheduling cycle: which waiting workloads are admitted now, who must make room, what the others are told.
+
+One round is one cycle of upstream's scheduler: the head of every queue gets flavors and victims on the state as it
+is, then the entries take their turns in order, each seeing what the ones before it took. A plan runs rounds until
+nothing changes any more, so it admits many workloads of a queue and still equals one-at-a-time scheduling. Only
+trees in which something happened are looked at.
+"""
+
+from __future__ import annotations
+
+from corral.decide.queueing.cycle import messages
+from corral.decide.queueing.cycle.entry import Entry
+from corral.decide.queueing.cycle.entry_order import EntryOrder
+from corral.decide.queueing.cycle.entry_processing import Turns
+from corral.decide.queueing.cycle.nomination import Nominator
+from corral.decide.queueing.cycle.plan import CyclePlan, Wait
+from corral.decide.queueing.cycle.plan_builder import Draft
+from corral.decide.queueing.cycle.round_claims import Claims
+from corral.decide.queueing.queue.pending import Verdict
+from corral.decide.queueing.quota.tree import QuotaNode
+from corral.decide.queueing.world import World
+
+_MAX_IDLE_ROUNDS = 64
+
+
+class Cycle:
+    """Runs rounds over a world. Keeps nothing between plans but the round counter."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._nominator = Nominator(world)
+        self._order = EntryOrder(world)
+        self._claims = Claims(world.topology)
+        self._turns = Turns(world, self._nominator, self._order, self._claims)
+
+    def plan(self, now: float) -> CyclePlan:
+        """Decide everything that can be decided at `now`."""
+        world = self.world
+        self._nominator.now = now
+        draft = self._turns.draft = Draft()
+        world.forest.settle()
+        most_rounds, enough = world.settings.max_rounds, world.settings.max_decisions
+        idle = 0
+        while draft.rounds < most_rounds and len(draft.decisions) < enough and not draft.is_blocked:
+            heads = self._heads()
+            if not heads:
+                break
+            self._round(heads)
+            idle = 0 if draft.progress else idle + 1
+            if idle > _MAX_IDLE_ROUNDS:
+                # Only flavor cursors moved; nothing else will happen before the next event.
+                world.stirred.clear()
+        return draft.finish(more=bool(world.stirred))
+
+    # -- heads ----------------------------------------------------------------------------------------------------
+
+    def _heads(self) -> list[Entry]:
+        """At most one workload of every queue in a stirred tree, and second passes that are due."""
+        entries = self._second_passes() if self.world.second_pass else []
+        for root in self._stirred_roots():
+            for node in root.subtree_queues():
+                queue = self.world.by_node.get(node)
+                if queue is None or queue.inactive is not None:
+                    continue
+                head = self.world.pending[queue.name].pop()
+                if head is not None:
+                    entries.append(Entry(head, queue))
+        return entries
+
+    def _second_passes(self) -> list[Entry]:
+        world = self.world
+        due = list(world.second_pass.values())
+        world.second_pass.clear()
+        entries: list[Entry] = []
+        for item in due:
+            world.unplaced[item.info.key] = item
+            queue = world.queues.get(item.info.cluster_queue)
+            if queue is not None:
+                entries.append(Entry(item, queue))
+        return entries
+
+    def _stirred_roots(self) -> list[QuotaNode]:
+        queues = self.world.queues
+        roots = {queues[name].node.root(): None for name in self.world.stirred if name in queues}
+        self.world.stirred.clear()
+        return list(roots)
+
+    # -- one round ------------------------------------------------------------------------------------------------
+
+    def _round(self, heads: list[Entry]) -> None:
+        draft = self._turns.draft
+        draft.begin_round()
+        self._nominator.number += 1
+        self._claims.forget_victims()
+        entries: list[Entry] = []
+        refused: list[Entry] = []
+        try:
+            for entry in heads:
+                (entries if self._nominate(entry) else refused).append(entry)
+            unadmitted = [entry for entry in self._order.ordered(entries) if not self._turns.take(entry)]
+            self._claims.give_up_room()
+            for entry in (*unadmitted, *refused):
+                self._requeue(entry)
+        finally:
+            # Only after an error is anything left to do here: nobody may stay in flight or keep room for nothing.
+            self._claims.give_up_room()
+            self._return(heads)
+        for root in draft.changed_roots:
+            self._stir(root)
+
+    def _nominate(self, entry: Entry) -> bool:
+        """Give the entry flavors and victims; False when it must not be considered at all."""
+        info, world = entry.info, self.world
+        if info.failed_checks:
+            entry.message, entry.reason = messages.FAILED_CHECKS, "PendingEvaluation"
+        elif not world.namespace_matches(entry.queue, info.key.namespace):
+            entry.message, entry.reason = messages.NAMESPACE_MISMATCH, "Misconfigured"
+            entry.cause = "NamespaceMismatch"
+        elif info.invalid:
+            entry.message, entry.reason = info.invalid, "Misconfigured"
+        else:
+            self._nominator.assign(entry)
+            return True
+        return False
+
+    def _return(self, heads: list[Entry]) -> None:
+        for entry in heads:
+            pending = self.world.pending.get(entry.queue.name)
+            if pending is not None and entry.info.key in pending.in_flight:
+                pending.requeue(entry.item, "FailedAfterNomination", None)
+
+    def _stir(self, root: QuotaNode) -> None:
+        """Look at a tree again; any of its queues will do to name it."""
+        for node in root.subtree_queues():
+            if node in self.world.by_node:
+                self.world.stir(node.name)
+                return
+
+    # -- requeueing -----------------------------------------------------------------------------------------------
+
+    def _requeue(self, entry: Entry) -> None:
+        """Put the entry back with a verdict, and tell it if that is news."""
+        item, draft = entry.item, self._turns.draft
+        verdict = self._turns.verdict(entry)
+        is_news = item.verdict is None or item.verdict[1:] != verdict[1:]
+        if entry.info.reserving:
+            item.verdict = verdict
+            if is_news:
+                draft.add(_told(entry, verdict))
+            return
+        was_parked = not self.world.pending[entry.queue.name].requeue(item, entry.cause, verdict)
+        unfinished = item.cursor is not None and item.cursor.is_pending
+        draft.progress = draft.progress or was_parked
+        if was_parked or (unfinished and entry.cause != "PendingPreemption"):
+            draft.change(entry.queue.node)
+        if is_news and not entry.told:
+            draft.add(_told(entry, verdict))
+
+
+def _told(entry: Entry, verdict: Verdict) -> Wait:
+    return Wait(
+        entry.info.key,
+        entry.queue.name,
+        verdict.reason,
+        verdict.message,
+        entry.requests,
+        blocked_on_gate=entry.cause == "PreemptionGated",
+        second_pass=entry.info.reserving,
+        cause=entry.cause,
+    )

@@ -1,0 +1,1 @@
+"""Preemption: whom a workload may evict, and the smallest set of evictions that lets it in."""

@@ -1,0 +1,138 @@
+"""Classical preemption: the smallest set of evictions, found greedily, that lets a workload in.
+
+Candidates are taken away one after the other until the workload fits; then, in reverse, those it fits without are
+given back. Usage is changed in place and always restored before returning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from corral.decide.queueing.cycle.assignment import Fit
+from corral.decide.queueing.cycle.preemption.candidates import (
+    Preemptor,
+    Target,
+    find_candidates,
+    is_still_valid,
+    worthwhile_scope,
+)
+from corral.decide.queueing.model.values import FlavorResource, Usage
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
+from corral.decide.queueing.quota.tree import QuotaNode, lowest_fitting_subtree
+
+Placement = Callable[[], bool]
+"""Is there room on nodes, given the usage as it stands?"""
+
+
+def take(reservation: Reservation) -> None:
+    """Pretend a workload is gone."""
+    reservation.queue.node.remove(reservation.usage)
+    reservation.queue.topology.give_back(reservation.topology_usage)
+
+
+def give_back(reservation: Reservation) -> None:
+    """Undo `take`."""
+    reservation.queue.node.add(reservation.usage)
+    reservation.queue.topology.take(reservation.topology_usage)
+
+
+def classical_targets(
+    preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue], placement: Placement | None = None
+) -> list[Target]:
+    """The workloads to evict for the preemptor; empty when no set of candidates is enough."""
+    scope = worthwhile_scope(preemptor)
+    if not scope.own and not scope.others:
+        return []
+    candidates = find_candidates(preemptor, queues, scope)
+    for allow_borrowing in _attempts(preemptor, candidates.from_others, candidates.hierarchical):
+        targets: list[Target] = []
+        missing = _missing(preemptor)
+        for candidate in candidates:
+            if not is_still_valid(candidate, preemptor.columns, allow_borrowing):
+                continue
+            take(candidate.reservation)
+            targets.append(Target(candidate.reservation, candidate.variant.reason))
+            if _frees_enough(missing, candidate.reservation) and fits(preemptor, allow_borrowing, placement):
+                targets = fill_back(preemptor, targets, allow_borrowing, placement)
+                restore(targets)
+                return targets
+        restore(targets)
+    return []
+
+
+def _missing(preemptor: Preemptor) -> Usage:
+    """Per column, how much more has to come free at the very least."""
+    node = preemptor.queue.node
+    return {
+        column: amount - free
+        for column, amount in preemptor.requests.items()
+        if amount > (free := node.available(column))
+    }
+
+
+def _frees_enough(missing: Usage, victim: Reservation) -> bool:
+    """Take a victim off what is missing; nothing can fit before all of it is covered."""
+    for column in list(missing):
+        missing[column] -= victim.usage.get(column, 0)
+        if missing[column] <= 0:
+            del missing[column]
+    return not missing
+
+
+def _attempts(preemptor: Preemptor, from_others: bool, hierarchical: bool) -> Sequence[bool]:
+    """With or without borrowing, in which order.
+
+    Without borrowing more candidates are allowed; with borrowing more quota is. Which is tried first only matters
+    for compatibility.
+    """
+    forbidden = preemptor.queue.spec.preemption.borrow_within_cohort == "Never"
+    if not from_others or (forbidden and not _is_under_nominal(preemptor)):
+        return (True,)
+    return (False, True) if forbidden and not hierarchical else (True, False)
+
+
+def _is_under_nominal(preemptor: Preemptor) -> bool:
+    node = preemptor.queue.node
+    return all(node.quota(column).nominal > node.usage.get(column, 0) for column in preemptor.columns)
+
+
+def fits(preemptor: Preemptor, allow_borrowing: bool, placement: Placement | None) -> bool:
+    node = preemptor.queue.node
+    for column, amount in preemptor.requests.items():
+        if not allow_borrowing and node.parent is not None and node.is_borrowing(column, amount):
+            return False
+        if amount > node.available(column):
+            return False
+    return placement is None or placement()
+
+
+def fill_back(
+    preemptor: Preemptor, targets: list[Target], allow_borrowing: bool, placement: Placement | None
+) -> list[Target]:
+    """Give back, last first, every victim but the last that turns out not to be needed."""
+    for index in range(len(targets) - 2, -1, -1):
+        give_back(targets[index].reservation)
+        if fits(preemptor, allow_borrowing, placement):
+            targets[index] = targets[-1]
+            targets.pop()
+        else:
+            take(targets[index].reservation)
+    return targets
+
+
+def restore(targets: Iterable[Target]) -> None:
+    for target in targets:
+        give_back(target.reservation)
+
+
+def possibility(targets: Sequence[Target], queue: ClusterQueue, column: FlavorResource, amount: int) -> tuple[Fit, int]:
+    """What evicting `targets` means for a request on one column: its kind, and how high it then borrows."""
+    for target in targets:
+        target.reservation.queue.node.remove(target.reservation.usage)
+    height, _ = lowest_fitting_subtree(queue.node, column, amount)
+    for target in targets:
+        target.reservation.queue.node.add(target.reservation.usage)
+    if not targets:
+        return Fit.NO_CANDIDATES, height
+    own = any(target.reservation.queue is queue for target in targets)
+    return (Fit.PREEMPT if own else Fit.RECLAIM), height

@@ -1,0 +1,1 @@
+"""Devices of dynamic resource allocation as quota."""

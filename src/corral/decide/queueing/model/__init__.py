@@ -1,0 +1,1 @@
+"""The values queueing decides on, and how API objects are decoded into them."""

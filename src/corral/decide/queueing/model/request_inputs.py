@@ -1,0 +1,96 @@
+"""What a workload asks for depends on more than itself: pod overheads, limit ranges, devices.
+
+Who holds quota keeps what was reserved. Who waits is counted anew when its surroundings change, so every change
+returns whom it concerns, None for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from corral.core.meta import Key, Obj, key_of, name_of, spec_of
+from corral.decide.queueing.devices.claims import Devices
+from corral.decide.queueing.model.limit_ranges import namespace_limits
+from corral.decide.queueing.model.settings import QueueingSettings
+from corral.decide.queueing.model.values import WorkloadInfo
+from corral.decide.queueing.model.workload import WorkloadDecoder
+
+Concerns = Callable[[WorkloadInfo], bool]
+"""Is this workload concerned?"""
+
+
+class Surroundings:
+    """Reads Workloads as what is around them has it."""
+
+    def __init__(
+        self,
+        settings: QueueingSettings,
+        overheads: Mapping[str, Mapping[str, str]],
+        rank_of: Callable[[Key, str], int],
+    ) -> None:
+        self._overheads = dict(overheads)
+        self._devices = Devices(settings)
+        decoder = WorkloadDecoder(settings, self._overheads, self._devices, rank_of)
+        self._pod_sets = decoder.pod_sets
+        self.decode = decoder.decode
+
+    def set_runtime_class(self, name: str, overhead: Mapping[str, str]) -> Concerns | None:
+        if self._overheads.get(name) == overhead:
+            return None
+        self._overheads[name] = overhead
+        self._pod_sets.forget_templates()
+        return lambda info: _runs_in(info, name)
+
+    def set_limit_ranges(self, namespace: str, limit_ranges: Iterable[Obj]) -> Concerns:
+        self._pod_sets.set_limits(namespace, namespace_limits(limit_ranges))
+        return lambda info: info.key.namespace == namespace
+
+    def set_device_class(self, obj: Obj) -> Concerns:
+        before = self._devices.extended
+        self._devices.set_class(obj)
+        return self._who_asks_for_changed(before)
+
+    def delete_device_class(self, name: str) -> Concerns:
+        before = self._devices.extended
+        self._devices.delete_class(name)
+        return self._who_asks_for_changed(before)
+
+    def set_claim_template(self, obj: Obj) -> Concerns:
+        key = key_of(obj)
+        self._devices.templates[key] = obj
+        return _who_uses_devices_in(key.namespace)
+
+    def delete_claim_template(self, key: Key) -> Concerns | None:
+        if self._devices.templates.pop(key, None) is None:
+            return None
+        return _who_uses_devices_in(key.namespace)
+
+    def set_resource_slice(self, obj: Obj) -> Concerns:
+        self._devices.slices[name_of(obj)] = obj
+        return _uses_devices
+
+    def delete_resource_slice(self, name: str) -> Concerns | None:
+        return None if self._devices.slices.pop(name, None) is None else _uses_devices
+
+    def _who_asks_for_changed(self, before: Mapping[str, str]) -> Concerns:
+        """Those that use devices, or name an extended resource that another class provides now."""
+        changed = {name for name, _ in before.items() ^ self._devices.extended.items()}
+        return lambda info: (
+            info.uses_devices or any(not changed.isdisjoint(entry.pod_requests) for entry in info.pod_sets)
+        )
+
+
+def _uses_devices(info: WorkloadInfo) -> bool:
+    return info.uses_devices
+
+
+def _who_uses_devices_in(namespace: str) -> Concerns:
+    return lambda info: info.uses_devices and info.key.namespace == namespace
+
+
+def _runs_in(info: WorkloadInfo, runtime_class: str) -> bool:
+    """Do pods of a workload name this RuntimeClass?"""
+    return any(
+        spec_of(pod_set.get("template") or {}).get("runtimeClassName") == runtime_class
+        for pod_set in spec_of(info.obj).get("podSets") or ()
+    )

@@ -1,0 +1,1 @@
+"""Who waits, in which order, and who gets another chance when something changes."""

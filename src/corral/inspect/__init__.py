@@ -1,0 +1,1 @@
+"""What the command line, the dashboard and Python clients ask: finding objects, and explaining them."""

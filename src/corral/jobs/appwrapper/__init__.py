@@ -1,0 +1,1 @@
+"""workload.codeflare.dev: an AppWrapper holds any objects and runs them as one job."""

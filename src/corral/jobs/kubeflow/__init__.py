@@ -1,0 +1,1 @@
+"""kubeflow.org/v1: TFJob, PyTorchJob, XGBoostJob, PaddleJob and JAXJob, one engine for all of them."""

@@ -1,0 +1,1 @@
+"""leaderworkerset.x-k8s.io: groups of one leader and its workers."""

@@ -1,0 +1,1 @@
+"""MPIJob of kubeflow.org: a launcher and workers that trust each other."""

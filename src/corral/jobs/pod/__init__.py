@@ -1,0 +1,1 @@
+"""Plain pods and groups of pods as jobs."""

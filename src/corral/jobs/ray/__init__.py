@@ -1,0 +1,1 @@
+"""ray.io: RayCluster, RayJob and RayService."""

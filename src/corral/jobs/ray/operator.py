@@ -1,0 +1,114 @@
+"""The Ray operators. Here: RayClusters, their pods and their head's service."""
+
+from __future__ import annotations
+
+from corral.client.protocol import Client
+from corral.core.errors import ApiError, NotFound
+from corral.core.meta import (
+    Key,
+    Obj,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_status,
+)
+from corral.jobs.framework.child_objects import slow_start, typed
+from corral.jobs.framework.expectations import Expectations
+from corral.jobs.framework.ownership import controlled_by, index_by_controller
+from corral.jobs.ray.child_objects import MANAGER, create_unless_held
+from corral.jobs.ray.cluster_plan import RaySettings, is_ours, plan_ray_cluster
+from corral.jobs.ray.dashboard import Dashboard
+from corral.jobs.ray.job_operator import RayJobController
+from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, cluster_errors
+from corral.jobs.ray.service_operator import RayServiceController
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
+from corral.runtime.clock import Clock
+from corral.runtime.controller import Manager, Result, Watch, owner_key
+
+
+class RayClusterController:
+    """Runs ray.io RayClusters."""
+
+    name = "raycluster"
+
+    def __init__(self, client: Client, clock: Clock, settings: RaySettings) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+
+    def setup(self, manager: Manager) -> None:
+        self._clusters = manager.informer(RAY_CLUSTERS)
+        self._pods = manager.informer(PODS)
+        index_by_controller(self._pods)
+        self._services = manager.informer(SERVICES)
+        self._recorder = manager.recorder.named("raycluster-controller")
+        self._expectations = Expectations(self._pods, self._clock)
+        owners = owner_key("RayCluster", GROUP)
+        watches = [
+            Watch(RAY_CLUSTERS),
+            Watch(PODS, map=owners),
+            Watch(SERVICES, map=owners, when=lambda old, new: new is None),
+        ]
+        manager.add(self, watches=watches, workers=3)
+
+    async def reconcile(self, key: Key) -> Result | None:
+        found = self._clusters.get(key)
+        if found is None:
+            self._expectations.forget(key)
+            return None
+        if is_deleting(found) or not is_ours(found) or not self._expectations.met(key):
+            return None
+        cluster = typed(found, RAY_CLUSTERS.api_version, "RayCluster")
+        errors = cluster_errors(spec_of(cluster))
+        if errors:
+            self._recorder.event(cluster, "Warning", "InvalidRayClusterSpec", str(errors[0]))
+            return None
+        pods = controlled_by(self._pods, cluster)
+        plan = plan_ray_cluster(cluster, pods, self._clock.now(), self._settings)
+        if plan.status != status_of(cluster):
+            changed = with_status(cluster, plan.status)
+            await self._client.update(RAY_CLUSTERS, changed, subresource="status", manager=MANAGER)
+        if plan.service is not None and self._services.get(Key(key.namespace, name_of(plan.service))) is None:
+            await create_unless_held(self._client, SERVICES, plan.service)
+        for pod in plan.delete:
+            self._expectations.removing(key, pod)
+            try:
+                await self._client.delete(PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod))
+            except NotFound:
+                self._expectations.give_up(key, pod)
+        await self._make(key, cluster, plan.create)
+        return None
+
+    async def _make(self, key: Key, cluster: Obj, bodies: tuple[Obj, ...]) -> None:
+        async def make(body: Obj) -> Obj:
+            kind = "Head" if labels_of(body).get("ray.io/node-type") == "head" else "Worker"
+            try:
+                pod = await self._client.create(PODS, body, manager=MANAGER)
+            except ApiError as error:
+                text = f"Failed to create {kind.lower()} Pod: {error.message}"
+                self._recorder.event(cluster, "Warning", f"FailedToCreate{kind}Pod", text)
+                raise
+            self._expectations.made(key, pod)
+            text = f"Created {kind.lower()} Pod {namespace_of(pod)}/{name_of(pod)}"
+            self._recorder.event(cluster, "Normal", f"Created{kind}Pod", text)
+            return pod
+
+        _, failure = await slow_start(bodies, make)
+        if failure is not None:
+            raise failure
+
+
+def ray_controllers(
+    client: Client, clock: Clock, settings: RaySettings | None = None, dashboard: Dashboard | None = None
+) -> tuple[RayClusterController, RayJobController, RayServiceController]:
+    """The three Ray operators."""
+    chosen = settings or RaySettings()
+    return (
+        RayClusterController(client, clock, chosen),
+        RayJobController(client, clock, chosen, dashboard),
+        RayServiceController(client, clock, chosen, dashboard),
+    )

@@ -1,0 +1,1 @@
+"""StatefulSets: named pods, started in order; queued through their pods."""

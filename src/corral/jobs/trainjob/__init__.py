@@ -1,0 +1,1 @@
+"""trainer.kubeflow.org: a TrainJob and the runtime it names become a JobSet."""

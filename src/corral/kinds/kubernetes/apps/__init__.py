@@ -1,0 +1,1 @@
+"""apps/v1: Deployment, ReplicaSet, StatefulSet, DaemonSet and ControllerRevision."""

@@ -1,0 +1,1 @@
+"""Pods and pod templates: defaults, rules, first status and printed columns."""

@@ -1,1 +1,0 @@
-"""What turns jobs into pods in an embedded cluster."""

@@ -1,0 +1,65 @@
+"""Admission of roles and bindings: nobody grants what they do not hold, unless they may escalate or bind."""
+
+from __future__ import annotations
+
+from corral.core import errors
+from corral.core.admission import AdmissionRequest
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.server.access import rbac
+from corral.server.access.authorization import EVERYTHING, MASTERS, Authorizer
+from corral.server.access.rbac import Attributes
+
+
+class RbacGuard:
+    """The plug-in."""
+
+    name = "RBAC"
+    kinds = tuple((rbac.GROUP, kind) for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"))
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return (
+            request.resource.group == rbac.GROUP
+            and request.operation in ("CREATE", "UPDATE")
+            and MASTERS not in request.user.groups
+        )
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        return request.obj
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        obj = request.obj or {}
+        if request.resource.kind in ("Role", "ClusterRole"):
+            old = request.old or {}
+            if obj.get("rules") == old.get("rules") and obj.get("aggregationRule") == old.get("aggregationRule"):
+                return
+            self._check(request, "escalate", request.resource.plural, request.name, obj.get("rules") or [])
+            if obj.get("aggregationRule"):
+                self._check(request, "escalate", request.resource.plural, request.name, EVERYTHING)
+        else:
+            reference = obj.get("roleRef") or {}
+            rules = self._authorizer.role_rules(reference, request.namespace)
+            plural = "roles" if reference.get("kind") == "Role" else "clusterroles"
+            if rules is None:
+                wanted = Attributes("bind", rbac.GROUP, plural, "", request.namespace, reference.get("name") or "")
+                if not self._authorizer.allowed(request.user, wanted):
+                    raise errors.not_found(Resource(rbac.GROUP, "v1", plural, ""), reference.get("name") or "")
+                return
+            self._check(request, "bind", plural, reference.get("name") or "", rules)
+
+    def _check(self, request: AdmissionRequest, verb: str, plural: str, role: str, rules: list[Obj]) -> None:
+        wanted = Attributes(verb, rbac.GROUP, plural, "", request.namespace, role)
+        if self._authorizer.allowed(request.user, wanted):
+            return
+        missing = rbac.uncovered(self._authorizer.rules(request.user, request.namespace), rules)
+        if not missing:
+            return
+        lines = "\n".join(sorted(rbac.describe_rule(rule) for rule in rbac.compact(missing)))
+        groups = " ".join(f'"{group}"' for group in request.user.groups)
+        why = (
+            f'user "{request.user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held'
+        )
+        raise errors.forbidden(request.resource, request.name, f"{why}:\n{lines}")

@@ -1,0 +1,1 @@
+"""Admission: the chain of plug-ins, those every cluster has, webhooks and policies."""

@@ -1,0 +1,38 @@
+"""No new objects of a custom kind whose definition is on its way out."""
+
+from __future__ import annotations
+
+from corral.core.admission import AdmissionRequest
+from corral.core.errors import MethodNotAllowed
+from corral.core.meta import Obj, is_deleting
+from corral.server.admission.builtin.base import BuiltinPlugin
+from corral.store import ObjectKey, Store, Stored
+
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+class DefinitionLifecycle(BuiltinPlugin):
+    """The plug-in."""
+
+    name = "CustomResourceDefinitionLifecycle"
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._known: dict[str, tuple[Stored, bool]] = {}
+        """Definitions looked at, and whether each is going; they are large and change seldom."""
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return request.operation == "CREATE" and "." in request.resource.group
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        definition = self._store.head(ObjectKey(_DEFINITIONS, "", request.resource.group_resource))
+        if definition is not None and self._is_going(definition):
+            raise MethodNotAllowed("create not allowed while custom resource definition is terminating", details={})
+        return request.obj
+
+    def _is_going(self, definition: Stored) -> bool:
+        known = self._known.get(definition.key.name)
+        if known is None or known[0] is not definition:
+            going = b'"deletionTimestamp"' in definition.raw and is_deleting(definition.obj)
+            known = self._known[definition.key.name] = (definition, going)
+        return known[1]

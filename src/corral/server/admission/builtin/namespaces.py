@@ -1,0 +1,52 @@
+"""Namespaces must exist before anything is created in them, take nothing new once they end, and some never end."""
+
+from __future__ import annotations
+
+from corral.core import errors
+from corral.core.admission import AdmissionRequest
+from corral.core.errors import Forbidden
+from corral.core.meta import Obj, is_deleting
+from corral.core.resource import Resource
+from corral.server.admission.builtin.base import BuiltinPlugin
+from corral.store import ObjectKey, Store
+
+IMMORTAL = ("default", "kube-system", "kube-public")
+_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+
+
+class NamespaceLifecycle(BuiltinPlugin):
+    """The plug-in."""
+
+    name = "NamespaceLifecycle"
+
+    def __init__(self, store: Store):
+        self._store = store
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        if request.operation == "CREATE":
+            return request.resource.namespaced and not request.subresource
+        return request.operation == "DELETE" and request.resource.plural == "namespaces" and not request.resource.group
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        if request.operation == "DELETE":
+            if request.name in IMMORTAL:
+                raise errors.forbidden(request.resource, request.name, "this namespace may not be deleted")
+            return request.obj
+        namespace = self._store.head(ObjectKey("namespaces", "", request.namespace))
+        if namespace is None:
+            raise errors.not_found(_NAMESPACES, request.namespace)
+        if is_deleting(namespace.obj):
+            raise _ending(request)
+        return request.obj
+
+
+def _ending(request: AdmissionRequest) -> Forbidden:
+    space = request.namespace
+    why = f"unable to create new content in namespace {space} because it is being terminated"
+    error = errors.forbidden(request.resource, request.name, why)
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {space} is being terminated",
+        "field": "metadata.namespace",
+    }
+    return Forbidden(error.message, details={**(error.details or {}), "causes": [cause]})

@@ -1,0 +1,1 @@
+"""Bodies and answers: decoding, negotiation, representations, compression, OpenAPI and discovery documents."""

@@ -1,0 +1,246 @@
+"""Request bodies: JSON, YAML and protobuf in, plain objects out, with the complaints of a real server.
+
+JSON is decoded by msgspec; the slow look for duplicate fields only happens when a cheap count says there are some.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import yaml
+
+from corral.core.errors import BadRequest, UnsupportedMediaType
+from corral.core.meta import Obj
+from corral.core.resource import Resource
+from corral.server.content.go_json_errors import read_float, syntax_error, type_name
+from corral.server.content.negotiation import JSON, PROTOBUF, YAML
+
+_decode = msgspec.json.Decoder().decode
+_decode_custom = msgspec.json.Decoder(float_hook=read_float).decode
+_encode = msgspec.json.Encoder().encode
+
+_VERSION_KIND = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+MAX_NODES = 1_000_000
+MAX_YAML_DEPTH = 500
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: dates stay strings."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def decode_json(body: bytes, decode: Callable[[bytes], Any] = _decode) -> Any:
+    """The value of a JSON text; ValueError with Go's words when it is none."""
+    try:
+        return decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        said = syntax_error(body)
+        if said:
+            raise ValueError(said) from error
+        if isinstance(error, RecursionError):
+            raise ValueError("exceeded max depth") from error
+        return _decode_leniently(body, error)
+
+
+def _decode_leniently(body: bytes, error: Exception) -> Any:
+    """Go replaces bytes that are not UTF-8 and lone surrogates; so do we."""
+    try:
+        value = json.loads(body.decode("utf-8", "replace"))
+        text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return _decode(text.encode())
+    except (ValueError, RecursionError, msgspec.DecodeError) as cause:
+        raise ValueError(str(error)) from cause
+
+
+def decode_yaml(body: bytes) -> Any:
+    """The value of a YAML text; ValueError with Go's words when it is none. JSON is YAML, and most bodies are JSON."""
+    if body[:1] == b"{":
+        try:
+            return _decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # YAML's own flow style, or nonsense: the parser will say
+    try:
+        _check_nesting(body)
+        value = yaml.load(body, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        raise ValueError(f"yaml: {_line_of(error)}{error.problem or error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"yaml: {str(error).partition(chr(10))[0].removeprefix('yaml: ')}") from error
+    try:
+        if _expanded_size(value, {}) > MAX_NODES:
+            raise ValueError("yaml: document contains excessive aliasing")
+        return _decode(_encode(_with_string_keys(value)))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise ValueError(f"error converting YAML to JSON: {error}") from error
+
+
+def _line_of(error: yaml.MarkedYAMLError) -> str:
+    """Where the parser gave up, counted as Go's does."""
+    line = error.problem_mark.line if error.problem_mark is not None else 0
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    if not line and error.context_mark is not None:
+        line = error.context_mark.line
+    return f"line {line}: " if line else ""
+
+
+def _check_nesting(body: bytes) -> None:
+    """The loader recurses in C without looking at the stack, so depth is counted first, on events."""
+    depth = 0
+    for event in yaml.parse(body, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_YAML_DEPTH:
+                raise ValueError("exceeded max depth")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _expanded_size(value: Any, known: dict[int, int]) -> int:
+    """How many values `value` holds once aliases are written out; aliases make a small text huge."""
+    if not isinstance(value, dict | list):
+        return 1
+    size = known.get(id(value))
+    if size is None:
+        known[id(value)] = MAX_NODES + 1  # what an alias inside itself counts
+        items = value.values() if isinstance(value, dict) else value
+        size = known[id(value)] = 1 + sum(_expanded_size(item, known) for item in items)
+    return size
+
+
+def _with_string_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key(key): _with_string_keys(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_string_keys(item) for item in value]
+    return value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)
+
+
+def summary(body: bytes) -> str:
+    """The beginning of a body, as errors quote it."""
+    if not body:
+        return "<empty>"
+    shown = body[:30].decode("utf-8", "replace") if body[:1] == b"{" else body[:30].hex()
+    return shown + (" ..." if len(body) > 30 else "")
+
+
+def unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({summary(body)})")
+
+
+def decode_object(body: bytes, content_type: str, resource: Resource, *, typed: bool = True) -> Obj:
+    """The object in a request body; says what a real server says when there is none. Unless the endpoint is `typed`, as
+    those of Kubernetes' own kinds are, the object must say itself what it is."""
+    media = media_type(content_type)
+    if media in ("", JSON) or media.endswith("+json"):
+        return _decode_json_object(body, resource, typed)
+    if media == YAML:
+        try:
+            return _as_object(decode_yaml(body), body, resource, typed)
+        except ValueError as error:
+            raise unrecognized(resource.kind, str(error), body) from error
+    if media == PROTOBUF:
+        return _decode_protobuf(body, resource)
+    raise UnsupportedMediaType(
+        f"the body of the request was in an unknown format - accepted media types include: {JSON}, {YAML}, {PROTOBUF}",
+    )
+
+
+def _check_type(given: Obj, body: bytes, resource: Resource) -> None:
+    """Refuse a custom object that does not say, or says wrongly, what it is."""
+    if not given.get("kind"):
+        why = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
+        raise unrecognized(resource.kind, why, body)
+    version = given.get("apiVersion") or ""
+    if version != resource.api_version:
+        raise BadRequest(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+
+
+def _decode_json_object(body: bytes, resource: Resource, typed: bool) -> Obj:
+    try:
+        return _as_object(decode_json(body, _decode if typed else _decode_custom), body, resource, typed)
+    except ValueError as error:
+        why = f"couldn't get version/kind; json parse error: {error}"
+        raise unrecognized(resource.kind, why, body) from error
+
+
+def _as_object(value: Any, body: bytes, resource: Resource, typed: bool) -> Obj:
+    if value is None:
+        value = {}  # Go decodes null into an empty object
+    if not isinstance(value, dict):
+        raise ValueError(f"json: cannot unmarshal {type_name(value)} into Go value of type {_VERSION_KIND}")
+    for field in ("apiVersion", "kind"):
+        given = value.get(field)
+        if given is not None and not isinstance(given, str):
+            raise ValueError(f"json: cannot unmarshal {type_name(given)} into Go struct field .{field} of type string")
+    if not typed:
+        _check_type(value, body, resource)
+    elif not value.get("apiVersion") or not value.get("kind"):
+        # A typed endpoint says what its objects are.
+        value = {
+            **value,
+            "apiVersion": value.get("apiVersion") or resource.api_version,
+            "kind": value.get("kind") or resource.kind,
+        }
+    checked: Obj = value
+    return checked
+
+
+def _decode_protobuf(body: bytes, resource: Resource) -> Obj:
+    from corral.kinds.machinery import protobuf
+
+    try:
+        return protobuf.decode(body)
+    except ValueError as error:
+        raise BadRequest(f"{resource.kind} in version {resource.version!r} cannot be handled: {error}") from error
+
+
+def duplicates(body: bytes, value: Obj) -> list[str]:
+    """The paths of fields given more than once in a JSON body that decoded to `value`."""
+    again = _encode(value)
+    filled_in = any(body.count(name) != again.count(name) for name in (b'"kind"', b'"apiVersion"'))
+    if not filled_in and body.count(b'"') - body.count(b'\\"') == again.count(b'"') - again.count(b'\\"'):
+        return []
+    found: list[str] = []
+    _find_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of one JSON object in the order given."""
+
+
+def _find_duplicates(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for name, item in value:
+            inner = f"{path}.{name}" if path else name
+            if name in seen and inner not in found:
+                found.append(inner)
+            seen.add(name)
+            _find_duplicates(item, inner, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _find_duplicates(item, f"{path}[{index}]", found)

@@ -1,0 +1,1 @@
+"""Kinds and APIs that others bring: conversion, aggregation, and calls to their servers."""

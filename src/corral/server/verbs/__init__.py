@@ -1,0 +1,1 @@
+"""What can be done to objects: read, watch, create, update, patch, apply, delete; and the steps these share."""

@@ -1,0 +1,92 @@
+"""Whether a Workload may be queued at all: deactivation and reactivation, back-off after an eviction, queues that start again."""
+
+from __future__ import annotations
+
+from corral.core import conditions
+from corral.core.meta import Obj, owner_references_of, spec_of, status_of, with_spec, with_status
+from corral.core.timestamps import parse_time
+from corral.kinds.kueue import names
+from corral.workload import lifecycle
+from corral.workload import workload as wl
+from corral.workload.steps.queues import is_stopped
+from corral.workload.steps.step_api import (
+    OBJECT,
+    Delete,
+    Move,
+    Surroundings,
+    Wait,
+    Write,
+    eviction,
+    requeued,
+    without_requeue_state,
+)
+
+RESTARTED = {
+    names.BY_CLUSTER_QUEUE_STOPPED: ("ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"),
+    names.BY_LOCAL_QUEUE_STOPPED: ("LocalQueueRestarted", "The LocalQueue was restarted after being stopped"),
+}
+BACKED_OFF = (names.BY_PODS_READY_TIMEOUT, names.BY_ADMISSION_CHECK)
+
+
+def deactivate(workload: Obj, around: Surroundings) -> Move | None:
+    """A Workload that is marked for it becomes inactive; one that is inactive is evicted."""
+    target = conditions.find(workload, names.DEACTIVATION_TARGET)
+    marked = target is not None and target.get("status") == "True"
+    if wl.is_active(workload):
+        return Write(with_spec(workload, {**spec_of(workload), "active": False}), OBJECT) if marked else None
+    if wl.is_evicted(workload):
+        return _retain_deactivated(workload, around)
+    cause, message = "", "The workload is deactivated"
+    if marked and target is not None:
+        cause, message = str(target["reason"]), f"{message} due to {target['message']}"
+    new = lifecycle.without_condition(workload, names.DEACTIVATION_TARGET) if target else workload
+    new = lifecycle.evict(new, names.BY_DEACTIVATION, message, around.stamp, cause=cause)
+    return eviction(without_requeue_state(new), names.BY_DEACTIVATION, message, cause)
+
+
+def _retain_deactivated(workload: Obj, around: Surroundings) -> Move | None:
+    """Without a job that would go first, the Workload itself goes after its retention time."""
+    left = lifecycle.retention_left(workload, around.config.retention.after_deactivated_s, around.now)
+    has_job = any(owner.get("kind") != "Pod" for owner in owner_references_of(workload))
+    if left is None or has_job or wl.has_quota(workload):
+        return None
+    return Wait(left) if left > 0 else Delete("Deleted workload: deactivation retention period expired")
+
+
+def reactivate(workload: Obj, around: Surroundings) -> Move | None:
+    """A Workload that was deactivated and is active again starts anew."""
+    held = _not_requeued(workload)
+    if not wl.is_active(workload) or not str(held.get("reason", "")).startswith("Deactivated"):
+        return None
+    return Write(without_requeue_state(requeued(workload, around, "Reactivated", "The workload was reactivated")))
+
+
+def restart(workload: Obj, around: Surroundings) -> Move | None:
+    """Workloads of a queue that was stopped wait for it to start again."""
+    reason = str(_not_requeued(workload).get("reason", ""))
+    text = RESTARTED.get(reason)
+    if text is None or wl.is_single_pod(workload):
+        return None
+    queue = around.cluster_queue if reason == names.BY_CLUSTER_QUEUE_STOPPED else around.local_queue
+    return None if queue is None or is_stopped(queue) else Write(requeued(workload, around, *text))
+
+
+def end_backoff(workload: Obj, around: Surroundings) -> Move | None:
+    """Evicted Workloads that may be tried again, only later."""
+    if _not_requeued(workload).get("reason") not in BACKED_OFF or wl.is_single_pod(workload):
+        return None
+    state = status_of(workload).get("requeueState") or {}
+    left = parse_time(state["requeueAt"]) - around.now if state.get("requeueAt") else 0.0
+    if left > 0:
+        return Wait(left)
+    new = requeued(workload, around, "BackoffFinished", "The workload backoff was finished")
+    if state:
+        kept = {name: value for name, value in state.items() if name != "requeueAt"}
+        new = with_status(new, {**status_of(new), "requeueState": kept})
+    return Write(new)
+
+
+def _not_requeued(workload: Obj) -> Obj:
+    """The condition that keeps a Workload out of its queue; empty when there is none."""
+    found = conditions.find(workload, names.REQUEUED)
+    return found if found is not None and found.get("status") == "False" else {}
