@@ -26,6 +26,7 @@ FOLDERS = (
     "tests/simulation/queueing",
     "tests/unit/controllers/queueing",
     "tests/unit/decide/queueing",
+    "tests/unit/workload",
     "tests/property/test_queueing_state.py",
     "tests/property/test_queueing_topology.py",
 )

@@ -11,7 +11,7 @@ import pytest
 from corral.kinds.machinery import protobuf
 from corral.kinds.machinery.decoding import DecodeError, decode, duplicate_fields
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "data"
 GOLDEN = json.loads((DATA / "kinds" / "jobs.json").read_text())
 
 

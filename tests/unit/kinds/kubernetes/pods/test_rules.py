@@ -16,7 +16,7 @@ from corral.kinds.kubernetes.pods.initial_status import qos_class
 from corral.kinds.machinery.decoding import decode
 from corral.kinds.machinery.tables import cells
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[4] / "data"
 JOBS = json.loads((DATA / "kinds" / "jobs.json").read_text())
 ERRORS = {case["id"]: case for case in json.loads((DATA / "kube-errors.json").read_text())["cases"]}
 NOW = 1_800_000_000.0

@@ -18,7 +18,7 @@ from corral.kinds.machinery.decoding import DecodeError, decode
 from corral.kinds.machinery.gotypes import go_type_of
 from corral.kinds.machinery.registry import builtin_registry
 
-RECORDED = json.loads((Path(__file__).parents[2] / "data" / "kinds" / "refused-creates.json").read_text())
+RECORDED = json.loads((Path(__file__).parents[3] / "data" / "kinds" / "refused-creates.json").read_text())
 REGISTRY = builtin_registry()
 CASES = [
     pytest.param(case, id=f"{number}-{RECORDED['bases'][case['base']]['kind']}-{'.'.join(map(str, case['path']))}")

@@ -16,10 +16,10 @@ from corral.jobs.batch_job import columns as batch_printing
 from corral.jobs.batch_job.kind import CRON_JOB, JOB
 from corral.kinds.machinery.decoding import decode
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "kinds" / "jobs.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[3] / "data" / "kinds" / "jobs.json").read_text())
 ERRORS = {
     case["id"]: case
-    for case in json.loads((Path(__file__).parents[2] / "data" / "kube-errors.json").read_text())["cases"]
+    for case in json.loads((Path(__file__).parents[3] / "data" / "kube-errors.json").read_text())["cases"]
 }
 
 

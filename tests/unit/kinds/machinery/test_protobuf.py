@@ -10,7 +10,7 @@ import pytest
 from corral.kinds.machinery import protobuf
 from corral.kinds.machinery.decoding import decode
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "data"
 BODIES = json.loads((DATA / "kinds" / "protobuf-bodies.json").read_text())
 GOLDEN = json.loads((DATA / "kinds" / "jobs.json").read_text())
 

@@ -15,7 +15,7 @@ from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.gotypes import go_type_of
 from corral.kinds.machinery.registry import builtin_registry
 
-CASES = json.loads((Path(__file__).parents[2] / "data" / "kube-errors.json").read_text())["cases"]
+CASES = json.loads((Path(__file__).parents[3] / "data" / "kube-errors.json").read_text())["cases"]
 REGISTRY = builtin_registry()
 UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ELSEWHERE = {"admission-policy-denied", "namespace-mismatch", "bad-dryRun", "wrong-kind", "unknown-kind"}
