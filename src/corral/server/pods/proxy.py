@@ -14,6 +14,7 @@ from corral.core.admission import UserInfo
 from corral.core.errors import BadRequest, ServiceUnavailable
 from corral.core.meta import Obj, spec_of, status_of
 from corral.core.resource import Resource
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 from corral.server.extension.outcalls import Address, Caller, CallFailed, endpoint
 from corral.server.http.message import JSON, Answer, Request, Response, Stream, Writer
 from corral.server.paths import RequestInfo
@@ -21,8 +22,6 @@ from corral.server.verbs.options import Warnings
 from corral.store import ObjectKey, Store
 
 Handler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
-_PODS = Resource("", "v1", "pods", "Pod")
-_SERVICES = Resource("", "v1", "services", "Service")
 _DROPPED = {"host", "authorization", "connection", "content-length", "transfer-encoding", "upgrade"}
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "date", "keep-alive", "content-type"}
 
@@ -58,7 +57,7 @@ class Proxying:
 
     async def service(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         scheme, name, port = split_name(info.name)
-        service = self._find(_SERVICES, info.namespace, name)
+        service = self._find(SERVICES, info.namespace, name)
         ports = spec_of(service).get("ports") or []
         wanted = next((each for each in ports if port in (str(each.get("port")), each.get("name"))), None)
         if wanted is None:
@@ -73,7 +72,7 @@ class Proxying:
 
     async def pod(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         scheme, name, port = split_name(info.name)
-        pod = self._find(_PODS, info.namespace, name)
+        pod = self._find(PODS, info.namespace, name)
         host = status_of(pod).get("podIP")
         if not host:
             raise BadRequest("address not allowed")
