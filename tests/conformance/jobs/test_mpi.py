@@ -18,7 +18,7 @@ from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.batch_job.operator import JobController
 from corral.jobs.framework.admission import operator_plugins
 from corral.jobs.mpijob import agent as mpi_agent
-from corral.jobs.mpijob.kind import MPI_JOBS, MPI_JOBS_V1
+from corral.jobs.mpijob.kind import MPI_JOBS
 from corral.jobs.mpijob.operator import mpi_controllers
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 
@@ -240,7 +240,7 @@ def test_manager_is_checked_and_immutable() -> None:
 
 def test_v1_job_runs_on_pods_without_services() -> None:
     async def script(stage: Stage) -> None:
-        await stage.create(MPI_JOBS_V1, {**job(), "apiVersion": "kubeflow.org/v1", "kind": "MPIJob"})
+        await stage.create(MPI_JOBS.at("v1"), {**job(), "apiVersion": "kubeflow.org/v1", "kind": "MPIJob"})
         assert await stage.names(PODS) == list(WORKERS)
         assert await stage.names(SERVICES) == await stage.names(JOBS) == []
         await stage.run()
@@ -250,10 +250,10 @@ def test_v1_job_runs_on_pods_without_services() -> None:
         assert {"kubexec.sh", "discover_hosts.sh"} <= data.keys()
         assert "pi-launcher" in await stage.names(SERVICE_ACCOUNTS)
         await stage.run("pi-launcher")
-        seen = await stage.get(MPI_JOBS_V1, "pi")
+        seen = await stage.get(MPI_JOBS.at("v1"), "pi")
         assert summary(seen)[-1] == ("Running", "True")
         await stage.succeed("pi-launcher")
-        done = await stage.get(MPI_JOBS_V1, "pi")
+        done = await stage.get(MPI_JOBS.at("v1"), "pi")
         assert done["apiVersion"] == "kubeflow.org/v1"
         assert done["status"]["conditions"][-1]["message"] == "MPIJob pi is successfully completed."
         assert (await stage.get(MPI_JOBS, "pi"))["metadata"]["annotations"]["corral.dev/written-in"] == "v1"

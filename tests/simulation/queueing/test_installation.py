@@ -6,11 +6,13 @@ import pytest
 import yaml
 
 from corral.clusters.kueue_installation.installer import Installation
-from corral.clusters.kueue_installation.objects import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, LEASES, SERVICES
 from corral.clusters.operators import set_up_operators
 from corral.core.meta import Obj
-from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
+from corral.kinds.kubernetes.coordination import LEASES
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SERVICES
 from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
+from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 
