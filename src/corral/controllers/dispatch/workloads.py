@@ -63,21 +63,19 @@ class DispatchWorkloads:
 
     def __init__(
         self,
+        manager: Manager,
         settings: DispatchSettings,
         remotes: Remotes,
         adapters: Sequence[JobAdapter],
         metrics: DispatchMetrics,
         kept: KeptPods | None = None,
     ) -> None:
-        self._settings, self._remotes, self._metrics, self._kept = settings, remotes, metrics, kept
         self._known: set[Key] = set()
         """Workloads that this manager has, or had and may have left something of on a worker."""
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
-
-    def setup(self, manager: Manager) -> None:
-        context = Context(manager, self._settings, self._remotes, self._metrics, self._again, self._kept)
+        context = Context(manager, settings, remotes, metrics, self._again, kept)
         self._context = context
-        self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
+        self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in adapters}
         siblings = Siblings(manager)
         self._components = Components(context)
         self._runs = Runs(context)
@@ -96,8 +94,9 @@ class DispatchWorkloads:
             ],
             workers=WORKERS,
         )
-        for resource in self._jobs:
-            self._jobs[resource].on_change(self._job_changed)
+        for informer in self._jobs.values():
+            informer.on_change(self._job_changed)
+        manager.run_task(context.errands.keep, "work on workers")
 
     def wake(self, key: Key, is_progress: bool = False) -> None:
         """Something about this Workload changed on a worker."""
@@ -211,7 +210,7 @@ class DispatchWorkloads:
         runs = self._runs
         match step:
             case model.Nothing(why, again, is_told):
-                if is_told and self._settings.say_why:
+                if is_told and self._context.settings.say_why:
                     await self._context.explain(subject.workload, subject.check, why)
                 return Result(again) if again is not None else None
             case model.CleanUp(clusters, again):
