@@ -18,7 +18,7 @@ from typing import Self
 
 from corral.core.admission import AdmissionPlugin
 from corral.core.errors import AlreadyExists
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.machinery.registry import Registry, builtin_registry, native_kinds
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
@@ -28,7 +28,6 @@ from corral.server.api import Api
 from corral.server.local import LocalClient
 from corral.store import Store
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SetUp = Callable[[Manager], object]
 
 

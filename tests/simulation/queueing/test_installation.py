@@ -6,11 +6,13 @@ import pytest
 import yaml
 
 from corral.clusters.kueue_installation.installer import Installation
-from corral.clusters.kueue_installation.objects import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, LEASES, SERVICES
 from corral.clusters.operators import set_up_operators
 from corral.core.meta import Obj
-from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
+from corral.kinds.kubernetes.coordination import LEASES
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SERVICES
 from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
+from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import SetUp, VirtualCluster
 
@@ -186,8 +188,11 @@ def test_a_wrong_configuration_changes_nothing() -> None:
 
 
 def test_a_document_about_something_else_leaves_the_kinds_of_jobs_as_shipped() -> None:
-    manager = VirtualCluster().manager
-    shipped = Installation(manager).queueing.config.frameworks
-    assert Installation(manager, {"corral": {"propagateDependencies": True}}).queueing.config.frameworks == shipped
-    chosen = Installation(manager, {"integrations": {"frameworks": ["batch/job"]}})
-    assert chosen.queueing.config.frameworks == ("batch/job",)
+    async def main() -> None:
+        manager = VirtualCluster().manager
+        shipped = Installation(manager).queueing.config.frameworks
+        assert Installation(manager, {"corral": {"propagateDependencies": True}}).queueing.config.frameworks == shipped
+        chosen = Installation(manager, {"integrations": {"frameworks": ["batch/job"]}})
+        assert chosen.queueing.config.frameworks == ("batch/job",)
+
+    run_virtual(main)

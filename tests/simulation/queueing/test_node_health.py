@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from corral.configuration.queueing import QueueingConfig
-from corral.controllers.queueing.context import NAMESPACES, Context
+from corral.controllers.queueing.context import Context
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.topology.node_failures import NodeFailureController
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kueue import RESOURCE_FLAVORS, WORKLOADS, names
 from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.controller import Manager

@@ -11,17 +11,11 @@ from collections.abc import Collection, Sequence
 from ipaddress import ip_address
 from itertools import count
 
-from corral.clusters.kueue_installation.objects import (
-    DEPLOYMENT_NAME,
-    POD_LABELS,
-    SCHEDULER_NAME,
-    SERVICES,
-    endpoint_slices,
-)
+from corral.clusters.kueue_installation.objects import DEPLOYMENT_NAME, POD_LABELS, SCHEDULER_NAME, endpoint_slices
 from corral.core.conditions import is_true
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, name_of, namespace_of, spec_of, status_of
-from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
 from corral.runtime.controller import Manager, Result, Watch
 from corral.runtime.informer import Informer

@@ -16,14 +16,7 @@ import yaml
 
 from corral.clusters.kueue_installation.controller_pod import OwnPods
 from corral.clusters.kueue_installation.lease import OwnLease
-from corral.clusters.kueue_installation.objects import (
-    CONFIG_KEY,
-    CONFIG_MAPS,
-    CONFIG_NAME,
-    DEPLOYMENT_NAME,
-    DEPLOYMENTS,
-    installed_objects,
-)
+from corral.clusters.kueue_installation.objects import CONFIG_KEY, CONFIG_NAME, DEPLOYMENT_NAME, installed_objects
 from corral.configuration.queueing import SHIPPED_FRAMEWORKS, ConfigError, QueueingConfig, load_config
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.queues.visibility import CLUSTER_QUEUE, LOCAL_QUEUE
@@ -32,6 +25,8 @@ from corral.core.admission import AdmissionPlugin, AdmissionRequest
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Key, Obj, annotations_of, name_of, namespace_of, spec_of
 from corral.core.resource import Resource
+from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.virtual_resources import ExtraRequest
 from corral.runtime.controller import Manager, Result, Watch

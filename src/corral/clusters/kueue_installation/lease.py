@@ -13,9 +13,10 @@ from corral.clusters.kueue_installation.controller_pod import own_pods
 from corral.clusters.kueue_installation.objects import DEPLOYMENT_NAME, LABELS, LEASE_NAME
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, name_of, spec_of, uid_of
+from corral.kinds.kubernetes.coordination import LEASES
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.controller import Manager
-from corral.runtime.leader import DURATION_S, LEASES, RETRY_S, held_spec
+from corral.runtime.leader import DURATION_S, RETRY_S, held_spec
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,8 @@ from corral.core.meta import (
     spec_of,
     status_of,
 )
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -38,9 +39,6 @@ from corral.workload import statuses
 from corral.workload import workload as wl
 from corral.workload.podset_info import start_infos
 from corral.workload.podsets import PodSetInfo
-
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 
 FIELD_MANAGER = "kueue"
 ADMISSION_MANAGER = statuses.ADMISSION

@@ -29,8 +29,8 @@ from corral.core.meta import (
     with_metadata,
     with_status,
 )
-from corral.core.resource import Resource
 from corral.decide.queueing import provisioning as decide
+from corral.kinds.kubernetes.core.kinds import POD_TEMPLATES
 from corral.kinds.kueue import ADMISSION_CHECKS, PROVISIONING_REQUEST_CONFIGS, WORKLOADS, names
 from corral.kinds.kueue.provisioning import PROVISIONING_REQUESTS
 from corral.runtime.controller import Result, Watch
@@ -39,7 +39,6 @@ from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone, flavor_info
 from corral.workload.podsets import ConflictingUpdate, PodSetInfo, injected
 
-POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 MANAGER = names.PROVISIONING_CONTROLLER
 BY_CONFIG = "provisioningConfig"
 BY_WORKLOAD = "workload"

@@ -198,8 +198,15 @@ class Scheduler:
             True if victim.ongoing else await self._evict_victim(victim, preemptor, decision.cluster_queue)
             for victim in decision.victims
         ]
-        message = decision.outcome(outcomes.count(True), outcomes.count(False))
-        waiting = Wait(decision.key, decision.cluster_queue, decision.reason, message, decision.requests)
+        issued, failed = outcomes.count(True), outcomes.count(False)
+        waiting = Wait(
+            decision.key,
+            decision.cluster_queue,
+            decision.reason,
+            decision.outcome(issued, failed),
+            decision.requests,
+            preempting=issued > 0,
+        )
         await self._wait(waiting)
 
     async def _evict_victim(self, victim: Victim, preemptor: Obj | None, queue: str) -> bool | None:
@@ -245,7 +252,14 @@ class Scheduler:
             if wl.is_finished(workload) or wl.has_quota(workload) or not wl.is_active(workload):
                 return None
             now = self.context.now()
-            new = lifecycle.pending(workload, decision.reason, decision.message, now, decision.resource_requests)
+            new = lifecycle.pending(
+                workload,
+                decision.reason,
+                decision.message,
+                now,
+                decision.resource_requests,
+                preempting=decision.preempting,
+            )
             if decision.blocked_on_gate:
                 new = lifecycle.with_condition(
                     new, names.BLOCKED_ON_PREEMPTION_GATES, True, "PreemptionGated", decision.message, now

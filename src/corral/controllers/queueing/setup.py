@@ -35,15 +35,12 @@ from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
 from corral.jobs.framework.registry import adapters, with_implied
+from corral.kinds.kubernetes.core.kinds import LIMIT_RANGES, NODES, PODS
 from corral.kinds.kubernetes.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
+from corral.kinds.kubernetes.node import RUNTIME_CLASSES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Reader
 from corral.workload.waiting_reasons import is_granular
-
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-PODS = Resource("", "v1", "pods", "Pod")
-LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
-RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 ALWAYS_SERVED = frozenset(("", "apps", "batch", "node.k8s.io", "scheduling.k8s.io", "kueue.x-k8s.io"))
 

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Sequence
 
 from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
 from corral.core.meta import Key, Obj, controller_of, is_deleting, name_of, spec_of, with_spec
-from corral.core.resource import Resource
 from corral.jobs.pod.adapter import gates_of, is_terminated
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, Watch
 from corral.workload import workload as wl
 from corral.workload.podsets import DEFAULT_NAME, PodSet
 
-PODS = Resource("", "v1", "pods", "Pod")
 BY_CONTROLLER = "controllerUid"
 
 SAME, SHRUNK, GREW = "same", "shrunk", "grew"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
-from corral.controllers.queueing.jobs.elastic import BY_CONTROLLER, PODS, controller_uid
+from corral.controllers.queueing.jobs.elastic import BY_CONTROLLER, controller_uid
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority
 from corral.controllers.queueing.jobs.workload_builder import COMPOSE_RETRY_S, compose
@@ -44,6 +44,8 @@ from corral.jobs.framework.adapter import prebuilt_workload, queue_name
 from corral.jobs.framework.multi_workload import MOST, component_workload
 from corral.jobs.leader_worker_set import kind as lws
 from corral.jobs.pod.adapter import is_gated, is_terminated, ungated
+from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
 from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
@@ -210,7 +212,7 @@ class StatefulSetController(ServingController):
     """One Workload for all replicas of a StatefulSet."""
 
     name: ClassVar[str] = "statefulset-kueue-controller"
-    resource: ClassVar[Resource] = Resource("apps", "v1", "statefulsets", "StatefulSet")
+    resource: ClassVar[Resource] = STATEFUL_SETS
 
     def claims(self, owner: Obj) -> list[Claim]:
         replicas = spec_of(owner).get("replicas")

@@ -18,15 +18,13 @@ from corral.core.meta import (
     status_of,
     with_spec,
 )
-from corral.core.resource import Resource
 from corral.jobs.pod.adapter import gates_of, is_terminated
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, Watch
 from corral.workload import workload as wl
 from corral.workload.pod_domains import placements
 
-PODS = Resource("", "v1", "pods", "Pod")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 BY_WORKLOAD = "workload"
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from corral.controllers.queueing.context import FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics
-from corral.controllers.queueing.topology.controller import HOSTNAME, NODES, PODS, assignments_of, workload_key
+from corral.controllers.queueing.topology.controller import HOSTNAME, assignments_of, workload_key
 from corral.controllers.queueing.topology.node_health import Presence, health_of
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
@@ -18,6 +18,7 @@ from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, name_of, spec_of, status_of, with_status
 from corral.core.timestamps import parse_time
 from corral.jobs.pod.adapter import is_terminated
+from corral.kinds.kubernetes.core.kinds import NODES, PODS
 from corral.kinds.kueue import names
 from corral.kinds.kueue.topology_assignment import domains_of
 from corral.runtime.controller import Result, Watch
