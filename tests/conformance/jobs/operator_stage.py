@@ -115,7 +115,7 @@ def play(
         cluster = VirtualCluster()
         if plugins is not None:
             cluster.api.chain.plugins.extend(plugins(cluster))
-        cluster._set_up = [controller.setup for controller in controllers(cluster)]
+        cluster._set_up = [lambda manager: controllers(cluster)]
         async with cluster:
             await script(Stage(cluster))
 

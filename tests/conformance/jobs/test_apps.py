@@ -38,7 +38,7 @@ def controllers(cluster: Any) -> list[Any]:
         JobController,
         EndpointsController,
     )
-    return [kind(cluster.client, cluster.clock) for kind in kinds]
+    return [kind(cluster.manager) for kind in kinds]
 
 
 def labelled(image: str = "img:1", **spec: Any) -> Obj:

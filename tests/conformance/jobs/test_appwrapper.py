@@ -24,7 +24,7 @@ from corral.server.local import LocalClient
 
 def controllers(cluster: Any) -> list[Any]:
     kinds = (JobController, JobSetController, AppWrapperController)
-    return [kind(cluster.client, cluster.clock) for kind in kinds]
+    return [kind(cluster.manager) for kind in kinds]
 
 
 def plugins(cluster: Any) -> list[Any]:

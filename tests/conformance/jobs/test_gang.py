@@ -27,11 +27,11 @@ PLUGINS = "scheduler-plugins-scheduler"
 def with_scheduler(scheduler: str) -> Controllers:
     def controllers(cluster: Any) -> list[Any]:
         return [
-            JobController(cluster.client, cluster.clock),
-            JobSetController(cluster.client, cluster.clock),
-            TrainJobController(cluster.client, cluster.clock),
-            *training_controllers(cluster.client, cluster.clock, Settings(gang_scheduler=scheduler)),
-            *mpi_controllers(cluster.client, cluster.clock, scheduler),
+            JobController(cluster.manager),
+            JobSetController(cluster.manager),
+            TrainJobController(cluster.manager),
+            *training_controllers(cluster.manager, Settings(gang_scheduler=scheduler)),
+            *mpi_controllers(cluster.manager, scheduler),
         ]
 
     return controllers

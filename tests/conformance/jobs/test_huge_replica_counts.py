@@ -76,8 +76,8 @@ def stateful_set() -> Obj:
 
 def controllers(cluster: Any) -> list[Any]:
     kinds = (JobSetController, LeaderWorkerSetController, StatefulSetController, MpiJobController)
-    known = [kind(cluster.client, cluster.clock) for kind in kinds]
-    return [*known, *training_controllers(cluster.client, cluster.clock)]
+    known = [kind(cluster.manager) for kind in kinds]
+    return [*known, *training_controllers(cluster.manager)]
 
 
 def plugins(cluster: Any) -> list[Any]:

@@ -22,7 +22,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def controllers(cluster: Any) -> list[Any]:
-    return [kind(cluster.client, cluster.clock) for kind in (JobController, TtlController)]
+    return [kind(cluster.manager) for kind in (JobController, TtlController)]
 
 
 def job(name: str = "j", *, restart: str = "Never", pod: Obj | None = None, **spec: Any) -> Obj:
@@ -39,8 +39,7 @@ async def restart(stage: Stage) -> None:
     cluster = stage.cluster
     await cluster.manager.stop()
     cluster.manager = Manager(cluster.client, cluster.clock, Random("next"))
-    for controller in controllers(cluster):
-        controller.setup(cluster.manager)
+    controllers(cluster)
     await cluster.manager.start()
     await cluster.settle()
 

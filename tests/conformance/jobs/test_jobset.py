@@ -18,7 +18,7 @@ from corral.kinds.kubernetes.core.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, S
 
 
 def controllers(cluster: Any) -> list[Any]:
-    return [kind(cluster.client, cluster.clock) for kind in (JobController, JobSetController)]
+    return [kind(cluster.manager) for kind in (JobController, JobSetController)]
 
 
 def replicated(name: str, replicas: int = 1, *, pods: int = 1, depends: Obj | None = None, **spec: Any) -> Obj:

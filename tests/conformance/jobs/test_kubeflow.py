@@ -33,7 +33,7 @@ def job(framework: Framework, run: Obj | None = None, *, extra: Obj | None = Non
 
 
 def controllers(cluster: Any) -> list[Any]:
-    return training_controllers(cluster.client, cluster.clock)
+    return training_controllers(cluster.manager)
 
 
 USUAL = {

@@ -17,7 +17,7 @@ from corral.kinds.kubernetes.core.kinds import PODS
 
 
 def with_settings(**settings: Any) -> Controllers:
-    return lambda cluster: training_controllers(cluster.client, cluster.clock, Settings(**settings))
+    return lambda cluster: training_controllers(cluster.manager, Settings(**settings))
 
 
 # 43: TF_CONFIG

@@ -21,7 +21,7 @@ ALL = ["lw-0", "lw-0-1", "lw-0-2", "lw-1", "lw-1-1", "lw-1-2"]
 
 
 def controllers(cluster: Any) -> list[Any]:
-    return [kind(cluster.client, cluster.clock) for kind in (StatefulSetController, LeaderWorkerSetController)]
+    return [kind(cluster.manager) for kind in (StatefulSetController, LeaderWorkerSetController)]
 
 
 def plugins(cluster: Any) -> list[Any]:

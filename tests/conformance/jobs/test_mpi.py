@@ -24,7 +24,7 @@ from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVI
 
 
 def controllers(cluster: Any) -> list[Any]:
-    return [JobController(cluster.client, cluster.clock), *mpi_controllers(cluster.client, cluster.clock)]
+    return [JobController(cluster.manager), *mpi_controllers(cluster.manager)]
 
 
 def plugins(cluster: Any) -> list[Any]:

@@ -21,7 +21,7 @@ from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 
 
 def controllers(cluster: Any) -> list[Any]:
-    return [JobController(cluster.client, cluster.clock), *ray_controllers(cluster.client, cluster.clock)]
+    return [JobController(cluster.manager), *ray_controllers(cluster.manager)]
 
 
 def cluster_spec(workers: int = 2, **spec: Any) -> Obj:
@@ -77,8 +77,8 @@ class FakeDashboard:
         return self.apps
 
     def controllers(self, cluster: Any) -> list[Any]:
-        real = ray_controllers(cluster.client, cluster.clock, RaySettings(real=True), self)
-        return [JobController(cluster.client, cluster.clock), *real]
+        real = ray_controllers(cluster.manager, RaySettings(real=True), self)
+        return [JobController(cluster.manager), *real]
 
 
 async def end_sidecar(stage: Stage, code: int) -> None:

@@ -25,14 +25,14 @@ from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 
 def controllers(cluster: Any) -> list[Any]:
     kinds = (JobController, JobSetController, TrainJobController)
-    return [kind(cluster.client, cluster.clock) for kind in kinds]
+    return [kind(cluster.manager) for kind in kinds]
 
 
 def reporting_controllers(cluster: Any) -> list[Any]:
     """With the feature TrainJobStatus."""
     cluster.api.posts[ProgressReports.key] = ProgressReports(cluster.client)
-    reporting = TrainJobController(cluster.client, cluster.clock, reports=True)
-    return [*controllers(cluster)[:2], reporting]
+    plain = [kind(cluster.manager) for kind in (JobController, JobSetController)]
+    return [*plain, TrainJobController(cluster.manager, reports=True)]
 
 
 def plugins(cluster: Any) -> list[Any]:

@@ -65,8 +65,8 @@ def test_example_comes_to_its_end(example: str, kind: str, done: Callable[[Obj],
         def set_up(manager: Manager) -> None:
             cluster.api.chain.plugins.extend(set_up_operators(manager))
             nodes = [NodeSpec("node1", {"cpu": "64", "memory": "256Gi", "pods": "500"})]
-            NodeAgent(manager.client, manager.clock, nodes, SimulatedRuntime(manager.clock)).setup(manager)
-            Scheduler(manager.client, manager.clock).setup(manager)
+            NodeAgent(manager, nodes, SimulatedRuntime(manager.clock))
+            Scheduler(manager)
 
         cluster._set_up = [set_up]
         async with cluster:
