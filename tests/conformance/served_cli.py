@@ -36,7 +36,7 @@ def job(name: str, cpu: str, queue: str = "lq", **labels: str) -> dict[str, obje
 
 async def serve(tmp_path: Path, scenario: Callable[[EmbeddedApi, Run], Awaitable[None]]) -> None:
     queueing = Queueing()
-    embedded = EmbeddedApi(None, plugins=queueing.plugins, extras=[queueing.visibility])
+    embedded = EmbeddedApi(None, plugins=queueing.plugins, extras=[queueing.visibility, queueing.explanations])
     for kind in native_kinds():
         embedded.api.registry.add(kind)
     queueing.setup(embedded.manager)

@@ -29,7 +29,8 @@ from corral.core.meta import (
 from corral.core.meta import namespace_of as namespace_of_object
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
-from corral.inspect.lookup import PODS, WORKLOADS, pods_of, waiting_path, workload_of
+from corral.inspect.lookup import PODS, pods_of, waiting_path, workload_of
+from corral.kinds.kueue import WORKLOADS
 from corral.kinds.machinery.tables import human_duration
 from corral.workload import workload as wl
 
