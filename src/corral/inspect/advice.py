@@ -8,7 +8,6 @@ from corral.decide.dispatch.reasons import REFUSED, TOO_LARGE, WorkerAnswer
 from corral.decide.queueing.explanation import NAMESPACE_NOT_SELECTED, Explanation
 
 TOO_MUCH = "It asks for more than there can ever be: ask for less, or raise the quota."
-NO_WORKER_SO_LARGE = "It asks for more than any worker can ever give: ask for less, or raise the quota of a worker."
 OTHER_NAMESPACE = (
     "Use a queue that is open to this namespace, or label the namespace as the ClusterQueue's namespaceSelector asks."
 )
@@ -28,15 +27,13 @@ def for_waiting(found: Explanation | None, reason: str) -> str:
         return BY_DETAIL.get(reason, "")
     if found.unavailable:
         return NO_QUOTA.format(what=", ".join(found.unavailable))
-    if is_too_large_for_all(found.workers):
-        return NO_WORKER_SO_LARGE
-    return BY_DETAIL.get(found.detail, "")
+    return TOO_MUCH if is_too_large_for_all(found.workers) else BY_DETAIL.get(found.detail, "")
 
 
 def for_answers(answers: Sequence[WorkerAnswer]) -> str:
     """For a Workload that no worker takes, once all of them have answered."""
     if is_too_large_for_all(answers):
-        return NO_WORKER_SO_LARGE
+        return TOO_MUCH
     refused = [answer for answer in answers if answer.detail == REFUSED]
     lacks_runtime = any(set(answer.fields) & set(RUNTIME_FIELDS) for answer in refused)
     return RUNTIME_MISSING if lacks_runtime and len(refused) == len(answers) else ""

@@ -182,7 +182,7 @@ FULL = WorkerAnswer("w2", "insufficient unused quota for cpu in flavor f, 1 more
             id="a resource the queue does not have",
         ),
         pytest.param(known(detail="NamespaceNotSelected"), "open to this namespace", id="not for this namespace"),
-        pytest.param(known(workers=(TOO_LARGE_ANSWER,)), "more than any worker can ever give", id="too large for all"),
+        pytest.param(known(workers=(TOO_LARGE_ANSWER,)), "more than there can ever be", id="too large for all"),
         pytest.param(known(workers=(TOO_LARGE_ANSWER, FULL)), "", id="another worker may take it"),
         pytest.param(known(workers=(TOO_LARGE_ANSWER, WorkerAnswer("w2", ""))), "", id="another worker may be asked"),
         pytest.param(known(detail="WaitingForQuota"), "", id="waiting cures it"),
@@ -200,7 +200,7 @@ def test_what_waiting_does_not_cure_comes_with_advice_whatever_the_message_is(fo
     [
         pytest.param((REFUSAL,), "Create the runtime on every worker", id="a runtime is missing"),
         pytest.param((REFUSAL, FULL), "", id="another worker may take it"),
-        pytest.param((TOO_LARGE_ANSWER,), "more than any worker can ever give", id="too large"),
+        pytest.param((TOO_LARGE_ANSWER,), "more than there can ever be", id="too large"),
     ],
 )
 def test_what_all_workers_refuse_comes_with_advice(answers: tuple[WorkerAnswer, ...], advice: str) -> None:
