@@ -19,11 +19,12 @@ from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_o
 from corral.core.resource import Resource
 from corral.inspect.evidence import surroundings_of
 from corral.inspect.explain import explain as explain_workload
-from corral.inspect.lookup import PODS, events_of, pods_of, visible, workload_of
+from corral.inspect.lookup import events_of, pods_of, visible, workload_of
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOAD_PRIORITY_CLASSES, names
 from corral.workload import workload as wl
 
-JOBS = Resource("batch", "v1", "jobs", "Job")
 MAX_TROUBLES = 5
 NO_NODES = (
     "This cluster has no nodes: on a manager, give ClusterQueue {queue} the admission check that dispatches "

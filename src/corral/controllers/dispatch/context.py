@@ -50,7 +50,6 @@ class Context:
         self.kept = kept
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
         self.errands = Errands(manager.clock, again)
-        manager.run_task(self.errands.keep, "work on workers")
         self.refusals = Refusals(manager.clock)
         self.answers: dict[Key, tuple[WorkerAnswer, ...]] = {}
         """What workers said last about Workloads that none of them has taken; a manager that was restarted asks them anew."""

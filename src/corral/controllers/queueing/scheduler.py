@@ -18,7 +18,7 @@ from corral.core.meta import Key, Obj, is_deleting, status_of, uid_of, with_stat
 from corral.decide.queueing.cycle.plan import Admit, CyclePlan, Decision, Evict, Preempt, Victim, Wait
 from corral.decide.queueing.state import QueueingState
 from corral.kinds.kueue import WORKLOADS, names
-from corral.runtime.controller import Controller, Manager, Result
+from corral.runtime.controller import Result
 from corral.workload import checks, lifecycle
 from corral.workload import workload as wl
 
@@ -43,16 +43,11 @@ class Scheduler:
         self.state = state
         self.metrics = metrics
         self.recorder = context.recorder.named(self.name)
-        self._controller: Controller | None = None
-
-    def setup(self, manager: Manager) -> None:
-        self._controller = manager.add(self, watches=(), workers=1)
-        self.wake()
+        self._queue = context.manager.add(self, watches=(), workers=1).queue
 
     def wake(self, delay: float = 0.0) -> None:
         """Something changed; plan when there is time, at the earliest after `delay`."""
-        if self._controller is not None:
-            self._controller.queue.add_after(KEY, delay)
+        self._queue.add_after(KEY, delay)
 
     def look(self) -> None:
         """Some object changed; plan if that can decide anything new."""
