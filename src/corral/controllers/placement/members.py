@@ -40,6 +40,7 @@ from corral.kinds.fleet.names import (
 )
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
+from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
 
 GONE_CHECK_S = 1.0
@@ -95,6 +96,10 @@ def _namespace_owner(obj: Obj) -> Iterable[Key]:
     return (Key("", name.removeprefix("fleet-member-")),) if name.startswith("fleet-member-") else ()
 
 
+def _is_agent_gone(member: Obj) -> bool:
+    return AGENT_GONE in annotations_of(member)
+
+
 class MemberController:
     """Takes members in and lets them go."""
 
@@ -116,7 +121,8 @@ class MemberController:
         manager.add(
             self,
             watches=[
-                Watch(MEMBER_CLUSTERS),
+                # Not for its metadata: an administrator who takes the finalizer off wants to get rid of the member.
+                Watch(MEMBER_CLUSTERS, when=changed(generation_of, is_deleting, _is_agent_gone)),
                 Watch(INTERNAL_MEMBER_CLUSTERS, map=_cluster_key),
                 Watch(NAMESPACES, map=_namespace_owner),
             ],
@@ -271,7 +277,7 @@ class MemberController:
         return all(entry is not None and entry["status"] == "False" for entry in entries)
 
     def _patience(self, member: Obj) -> float:
-        if AGENT_GONE in annotations_of(member):
+        if _is_agent_gone(member):
             return 0.0
         since = parse_time(str(metadata_of(member)["deletionTimestamp"]))
         return since + self._settings.force_delete_after - self._clock.now()

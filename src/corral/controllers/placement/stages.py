@@ -98,11 +98,6 @@ class Execution:
     # One stage
 
     async def _stage(self, plan: Obj, stage: Obj, live: dict[str, Obj], master: Obj) -> tuple[bool, float | None]:
-        if not stage.get("clusters"):
-            text = "Stage skipped because it has no clusters"
-            self._set(stage, "Succeeded", True, "StageUpdatingSkippedNoClusters", text)
-            stage["startTime"] = stage["endTime"] = self._now
-            return True, None
         if "startTime" not in stage:
             if self._stops:
                 return self._stopped(stage, [])
@@ -119,8 +114,11 @@ class Execution:
         if self._stops:
             return self._stopped(stage, under_way)
         self._set(stage, "Progressing", True, "StageUpdatingStarted", "Clusters in the stage started updating")
-        wait = self._watch_for_stuck(stage, under_way)
-        return False, self._tools.settings.run_cluster_wait if self._patient else wait
+        return False, self._next_look(self._watch_for_stuck(stage, under_way))
+
+    def _next_look(self, due: float | None = None) -> float | None:
+        """When to look at bindings again: `due`, their changes wake the run; a patient run has to look by itself."""
+        return self._tools.settings.run_cluster_wait if self._patient else due
 
     def _wait(self, stage: Obj, when: str) -> None:
         self._set(stage, "Progressing", False, "StageUpdatingWaiting", WAITING[when])
@@ -136,10 +134,10 @@ class Execution:
                 " updating before completing the stop process"
             )
             self._progress("Unknown", "UpdateRunStopping", text)
-        else:
-            text = "All the updating clusters have finished updating, the stage is now stopped, waiting to be resumed"
-            self._set(stage, "Progressing", False, "StageUpdatingStopped", text)
-            self._progress(False, "UpdateRunStopped", "The update run has been stopped")
+            return False, self._next_look()
+        text = "All the updating clusters have finished updating, the stage is now stopped, waiting to be resumed"
+        self._set(stage, "Progressing", False, "StageUpdatingStopped", text)
+        self._progress(False, "UpdateRunStopped", "The update run has been stopped")
         return False, None
 
     def _watch_for_stuck(self, stage: Obj, under_way: list[Obj]) -> float | None:
@@ -343,7 +341,7 @@ class Execution:
         if left:
             self._set(stage, "Progressing", True, "StageUpdatingStarted", "Clusters in the stage started updating")
             self._progress(True, "UpdateRunProgressing", "The update run is making progress")
-            return None
+            return self._next_look()
         text = "All clusters in the stage are updated and after-stage tasks are completed"
         self._set(stage, "Progressing", False, "StageUpdatingSucceeded", text)
         self._set(stage, "Succeeded", True, "StageUpdatingSucceeded", "Stage update completed successfully")

@@ -11,8 +11,7 @@ from corral.core.meta import Key, Obj, annotations_of, labels_of, name_of, names
 from corral.decide.placement.delivery import Delivery
 from corral.decide.placement.overrides import apply_overrides
 from corral.decide.placement.rollout import overrides_of
-from corral.decide.placement.selection import ordered
-from corral.decide.placement.snapshots import is_master, sha256_of
+from corral.decide.placement.snapshots import compact_json, is_master, sha256_of
 from corral.kinds.fleet.names import (
     CLUSTER_OVERRIDE_HASH,
     ENVELOPE_NAME,
@@ -42,7 +41,8 @@ def is_envelope(obj: Obj) -> bool:
 
 
 def unpack(envelope: Obj, is_namespaced: Callable[[Obj], bool | None]) -> list[Obj]:
-    """The wrapped objects in the order they are applied. `is_namespaced` says None of a kind the hub does not know."""
+    """The wrapped objects, ordered by their JSON, the last first: of two that are one object the first is applied. In which
+    order the others are applied is the member's to say. `is_namespaced` says None of a kind the hub does not know."""
     own = namespace_of(envelope)
     wrapped = []
     for name, obj in sorted((envelope.get("data") or {}).items()):
@@ -64,7 +64,7 @@ def unpack(envelope: Obj, is_namespaced: Callable[[Obj], bool | None]) -> list[O
                 f"a namespaced object {inside} has been wrapped in a cluster resource envelope ({name_of(envelope)})"
             )
         wrapped.append(obj)
-    return ordered(wrapped)
+    return sorted(wrapped, key=compact_json, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
