@@ -19,7 +19,7 @@ class EvictionController:
 
     name = "placement-eviction"
 
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, CLUSTER)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from corral.client.protocol import Client
 from corral.configuration.placement import PlacementSettings
-from corral.controllers.placement.writes import drop_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, remove, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists
 from corral.core.meta import (
@@ -41,7 +41,7 @@ from corral.kinds.fleet.names import (
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 from corral.runtime.changes import changed
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Manager, Result, Watch, together
 
 GONE_CHECK_S = 1.0
 RULES: list[Obj] = [
@@ -105,10 +105,8 @@ class MemberController:
 
     name = "member-cluster"
 
-    def __init__(self, settings: PlacementSettings) -> None:
+    def __init__(self, manager: Manager, settings: PlacementSettings) -> None:
         self._settings = settings
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("mcv1beta1")

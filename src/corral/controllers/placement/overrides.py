@@ -52,11 +52,9 @@ def _parent(obj: Obj) -> Iterable[Key]:
 class OverrideController:
     """Freezes the overrides of one kind."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, manager: Manager, pair: Pair) -> None:
         self.name = f"override-{pair.overrides.plural}"
         self._pair = pair
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._overrides = manager.informer(self._pair.overrides)
         self._snapshots = manager.informer(self._pair.snapshots)

@@ -43,14 +43,12 @@ from corral.runtime.controller import Manager, Result, Watch
 class PlacementController:
     """One per scope."""
 
-    def __init__(self, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
+    def __init__(self, manager: Manager, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
         self.name = f"placement-{scope.word}"
         self._scope = scope
         self._settings = settings
         self._selections = selections
         self._held = Notes[float]()
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("placement-controller")

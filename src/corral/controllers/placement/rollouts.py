@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from corral.client.protocol import Client
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
-from corral.controllers.placement.writes import remove, together, write_status
+from corral.controllers.placement.writes import remove, write_status
 from corral.core.conditions import condition, set_condition
 from corral.core.meta import (
     Key,
@@ -26,7 +26,7 @@ from corral.decide.placement.rollout import BLOCKED, STARTED, Overrides, Plan, i
 from corral.decide.placement.scheduling import target_of
 from corral.decide.placement.snapshots import is_whole
 from corral.kinds.fleet.names import NUMBER_OF_CLUSTERS
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Manager, Result, Watch, together
 
 TWIN_WAIT_S = 5.0
 
@@ -34,12 +34,10 @@ TWIN_WAIT_S = 5.0
 class RolloutController:
     """One per scope."""
 
-    def __init__(self, scope: Scope, overrides: OverrideRecords) -> None:
+    def __init__(self, manager: Manager, scope: Scope, overrides: OverrideRecords) -> None:
         self.name = f"placement-rollout-{scope.word}"
         self._scope = scope
         self._overrides = overrides
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)

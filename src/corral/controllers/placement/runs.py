@@ -50,6 +50,7 @@ class RunController:
 
     def __init__(
         self,
+        manager: Manager,
         scope: Scope,
         settings: PlacementSettings,
         members: Members,
@@ -62,8 +63,6 @@ class RunController:
         self._members = members
         self._overrides = overrides
         self._selections = selections
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)

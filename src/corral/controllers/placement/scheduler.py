@@ -14,7 +14,7 @@ from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.reservations import Reservations
-from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, write_status
 from corral.core.conditions import find, is_false, set_condition
 from corral.core.meta import (
     Key,
@@ -57,7 +57,7 @@ from corral.kinds.fleet.names import (
     PREVIOUS_STATE,
     SCHEDULER_CLEANUP,
 )
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Manager, Result, Watch, together
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class SchedulerController:
 
     def __init__(
         self,
+        manager: Manager,
         scope: Scope,
         settings: PlacementSettings,
         members: Members,
@@ -84,8 +85,6 @@ class SchedulerController:
         self._reservations = reservations
         self._overrides = overrides
         self._awaited: dict[Key, list[Obj]] = {}
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._random = manager.random

@@ -71,6 +71,8 @@ class Execution:
         self._patient = tools.settings.patient_runs
         self._begun = 0
         """How many clusters this step began with."""
+        self._current: Obj | None = None
+        """The stage that this step has come to."""
 
     def _set(self, holder: Obj, kind: str, value: str | bool, reason: str, text: str) -> None:
         set_on(holder, condition(kind, value, reason, text, self._generation), self._now)
@@ -352,7 +354,7 @@ class Execution:
 
     def abort(self, message: str) -> None:
         """End the run: what it planned is no longer possible."""
-        stage = getattr(self, "_current", None)
+        stage = self._current
         if stage is not None:
             text = "Stage update aborted due to a non-recoverable error"
             self._set(stage, "Progressing", False, "StageUpdatingFailed", text)

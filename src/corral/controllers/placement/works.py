@@ -10,7 +10,7 @@ from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
-from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists, ApiError, Conflict, NotFound
 from corral.core.meta import (
@@ -47,7 +47,7 @@ from corral.decide.placement.works import (
 from corral.kinds.fleet import WORKS
 from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
 from corral.runtime.changes import changed
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Manager, Result, Watch, together
 
 DELETION_CHECK_S = 30.0
 RELEASED = condition("RolloutStarted", True, "RolloutStarted", STARTED)
@@ -71,7 +71,13 @@ class WorkController:
     """One per scope; its keys are bindings."""
 
     def __init__(
-        self, scope: Scope, members: Members, overrides: OverrideRecords, catalog: Catalog, settings: PlacementSettings
+        self,
+        manager: Manager,
+        scope: Scope,
+        settings: PlacementSettings,
+        members: Members,
+        overrides: OverrideRecords,
+        catalog: Catalog,
     ) -> None:
         self.name = f"work-generator-{scope.word}"
         self._scope = scope
@@ -80,8 +86,6 @@ class WorkController:
         self._catalog = catalog
         self._settings = settings
         self._held: dict[Key, float] = {}
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)
