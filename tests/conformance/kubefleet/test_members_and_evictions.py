@@ -8,6 +8,7 @@ from hub import Hub, on_hub
 from corral.core.conditions import find
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, finalizers_of, status_of, without_finalizer
+from corral.decide.placement.bindings import binding_of
 from corral.decide.placement.eviction import judge
 from corral.kinds.fleet import (
     CLUSTER_BINDINGS,
@@ -187,7 +188,8 @@ def test_140_evictions_that_make_no_sense_are_invalid() -> None:
 def test_140_what_got_past_admission_is_invalid(bindings: int, policy: Obj, expected: str) -> None:
     eviction = {"metadata": {"generation": 1}, "spec": {"placementName": "app", "clusterName": "cluster-1"}}
     placement = {"metadata": {"name": "app"}, "spec": {"policy": policy}}
-    here = [{"metadata": {"name": str(n)}, "spec": {"targetCluster": "cluster-1"}} for n in range(bindings)]
+    spec = {"targetCluster": "cluster-1"}
+    here = [binding_of({"metadata": {"name": str(n)}, "spec": spec}) for n in range(bindings)]
     verdict = judge(eviction, placement, here, None)
     assert verdict.evict is None
     assert verdict.conditions[0]["status"] == "False"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from corral.core.meta import Key, Obj, annotations_of, labels_of, name_of, namespace_of, spec_of
+from corral.decide.placement.bindings import Binding
 from corral.decide.placement.delivery import Delivery
 from corral.decide.placement.overrides import apply_overrides
-from corral.decide.placement.rollout import overrides_of
 from corral.decide.placement.snapshots import compact_json, is_master, sha256_of
 from corral.kinds.fleet.names import (
     CLUSTER_OVERRIDE_HASH,
@@ -71,7 +71,7 @@ def unpack(envelope: Obj, is_namespaced: Callable[[Obj], bool | None]) -> list[O
 class Order:
     """What is needed to make the Works of a binding."""
 
-    binding: Obj
+    binding: Binding
     placement: Key
     member: Obj
     snapshots: Sequence[Obj]
@@ -121,19 +121,19 @@ def _envelope_work(order: Order, snapshot: Obj, prefix: str, envelope: Obj, mani
 
 def _work(order: Order, snapshot: Obj, name: str, manifests: list[Obj], labels: dict[str, str]) -> Obj:
     binding = order.binding
-    chosen = overrides_of(binding)
+    chosen = binding.overrides
     labels = {
         **labels,
         PARENT_PLACEMENT: order.placement.name,
-        PARENT_BINDING: name_of(binding),
+        PARENT_BINDING: binding.name,
         PARENT_SNAPSHOT_INDEX: labels_of(snapshot).get(RESOURCE_INDEX, ""),
     }
     if order.placement.namespace:
         labels[PARENT_NAMESPACE] = order.placement.namespace
     namespaced = [{"name": name, "namespace": namespace} for namespace, name in chosen.namespaced]
     spec: Obj = {"workload": {"manifests": manifests}}
-    if spec_of(binding).get("applyStrategy"):
-        spec["applyStrategy"] = spec_of(binding)["applyStrategy"]
+    if binding.apply_strategy:
+        spec["applyStrategy"] = binding.apply_strategy
     if order.delivery.report_back:
         spec["reportBackStrategy"] = order.delivery.report_back
     return {
