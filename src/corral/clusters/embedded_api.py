@@ -76,7 +76,7 @@ class EmbeddedApi:
             await self._ensure(_NAMESPACE, {"metadata": {"name": namespace}})
         await self.server.start()
         await self._ensure(_SERVICE, self._kubernetes_service())
-        await self._ensure(_CONFIG_MAP, self.server.extension_authentication())
+        await self._keep_current(_CONFIG_MAP, self.server.extension_authentication())
 
     async def stop(self) -> None:
         await self.server.stop()
@@ -88,6 +88,12 @@ class EmbeddedApi:
             await self.client.create(resource, obj)
         except AlreadyExists:
             pass
+
+    async def _keep_current(self, resource: Resource, obj: Obj) -> None:
+        """The same for what must say what is true of this start, whatever an earlier one wrote."""
+        await self._ensure(resource, obj)
+        metadata = obj["metadata"]
+        await self.client.patch(resource, metadata["name"], metadata["namespace"], {"data": obj["data"]})
 
     def _kubernetes_service(self) -> Obj:
         return {

@@ -10,7 +10,7 @@ from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, NotFound, UnsupportedMediaType
 from corral.core.meta import Obj, labels_of
 from corral.core.resource import Resource
-from corral.core.selectors import FieldSelector, parse_field_selector
+from corral.core.selectors import FieldRequirement, FieldSelector
 from corral.kinds.machinery.virtual_resources import ExtraApi, ExtraRequest
 from corral.server.access.reviews import Review
 from corral.server.api import Api
@@ -28,7 +28,7 @@ from corral.server.content.request_bodies import (
     updated_resource,
 )
 from corral.server.http.message import Answer, Headers, Query, Request, Response, Stream, Writer
-from corral.server.methods import check_method, not_served
+from corral.server.methods import check_method, not_allowed, not_served
 from corral.server.paths import RequestInfo
 from corral.server.pods.remote_pods import Elsewhere, JoinedWatch
 from corral.server.served_resources import Served
@@ -104,6 +104,9 @@ class Resources:
 
     async def answer(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         served = self.find(info)
+        if info.watched and (info.subresource or request.method not in ("GET", "HEAD")):
+            # Whoever may watch was let in here, so that nothing but watching may follow.
+            raise not_served() if info.subresource else not_allowed()
         if served.version.deprecated:
             warnings(served.version.deprecation_warning or f"{served.api_version} {served.kind.kind} is deprecated")
         special = self._special.get((served.kind.group_resource, info.subresource))
@@ -333,9 +336,10 @@ def _expired_stream(error: ApiError) -> Stream:
 def _watched_fields(query: Query, info: RequestInfo) -> FieldSelector | None:
     """The field selector of a watch; the legacy path /watch/.../name selects by name."""
     fields = parameters.field_selector(query)
-    if info.named and fields is None:
-        return parse_field_selector(f"metadata.name={info.name}")
-    return fields
+    if not info.named:
+        return fields
+    named = FieldRequirement("metadata.name", False, info.name)  # whatever else is selected: this is what was allowed
+    return FieldSelector((named, *(fields.requirements if fields is not None else ())))
 
 
 def _representation(request: Request, served: Served, info: RequestInfo) -> Representation:

@@ -30,7 +30,7 @@ from corral.server.access.authorization import CLUSTER_ROLE_BINDINGS, CLUSTER_RO
 from corral.server.access.certificate_signing import CertificateRequests
 from corral.server.access.certificate_signing import Signer as CertificateSigner
 from corral.server.access.certificates import load_authority, load_pair, write_private
-from corral.server.access.escalation import RbacGuard
+from corral.server.access.escalation import CreateGuard, RbacGuard
 from corral.server.access.reviews import Reviews
 from corral.server.access.tokens import Signer
 from corral.server.admission.match_conditions import Conditions
@@ -97,12 +97,15 @@ class ApiServer:
         self.authenticator = Authenticator(api.store, Signer.load(directory), api.clock.now, self.tokens)
         self.reviews = Reviews(api.store, self.authenticator, self.authorizer, api.clock, api.random)
         self.requests = RequestMetrics()
-        self._caller = Caller(self.authority.issue_client("front-proxy-client", (), now))
+        # An authority of its own: whoever trusts it takes the caller's word for who is asking.
+        self._front_proxy = load_authority(directory, f"{name}-front-proxy-ca", now, "front-proxy-ca")
+        self._caller = Caller(self._front_proxy.issue_client("front-proxy-client", (), now))
         self.aggregation = Aggregation(api.store, api.clock, self._caller)
         self._signer = CertificateSigner(api.store, self.authority, api.clock)
         conditions = Conditions(self._namespace)
+        api.chain.plugins.insert(0, CreateGuard(self.authorizer))
         api.chain.plugins += [
-            CertificateRequests(),
+            CertificateRequests(self.authorizer),
             RbacGuard(self.authorizer),
             Policies(api.store, api.registry, conditions),
             Webhooks(api.store, api.serving, api.random, conditions, self._caller),
@@ -279,7 +282,7 @@ class ApiServer:
             "data": {
                 "client-ca-file": bundle,
                 "requestheader-allowed-names": '["front-proxy-client"]',
-                "requestheader-client-ca-file": bundle,
+                "requestheader-client-ca-file": self._front_proxy.certificate.decode(),
                 "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
                 "requestheader-group-headers": '["X-Remote-Group"]',
                 "requestheader-username-headers": '["X-Remote-User"]',

@@ -7,6 +7,7 @@ answers without a task when they are ready at once, and a single write per answe
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from contextlib import suppress
 from http import HTTPStatus
@@ -25,6 +26,7 @@ IDLE_TIMEOUT_S = 90.0
 STREAM_BUFFER = 256 * 1024
 RAW_LIMIT = 1024 * 1024
 
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._~-]*)(?::[0-9]*)?")
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
@@ -97,6 +99,7 @@ class Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self.target = b""
         self.head_size = 0
+        self.head_done = False
         self.fields: list[tuple[str, str]] = []
         self.headers: dict[str, str] = {}
         self.body: list[bytes] = []
@@ -164,6 +167,8 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value) + 4)
+        if self.head_done:
+            return  # a trailer: it comes after what a proxy has checked, and nothing here asks for one
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self.fields.append((key, text))
         self.headers[key] = text
@@ -174,6 +179,10 @@ class Connection(asyncio.Protocol):
             self._refuse(431, "request header fields too large")
 
     def on_headers_complete(self) -> None:
+        self.head_done = True
+        hosts = [value for key, value in self.fields if key == "host"]
+        if len(hosts) > 1 or any(_HOST.fullmatch(host) is None for host in hosts):
+            self._refuse(400, "the request must name one host, as name or name:port")
         if not self.refused and self.headers.get("expect", "").lower() == "100-continue":
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
