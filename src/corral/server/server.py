@@ -45,6 +45,7 @@ from corral.server.extension.aggregation import Aggregation
 from corral.server.extension.conversion_webhooks import ConversionCalls
 from corral.server.extension.outcalls import Caller
 from corral.server.http.connection import Connection, Shared
+from corral.server.http.limits import Limits
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
 from corral.server.pods.proxy import Proxying
 from corral.server.pods.remote_pods import Elsewhere
@@ -55,6 +56,7 @@ from corral.store import ObjectKey
 
 SWEEP_S = 1.0
 STOP_GRACE_S = 5.0
+HANDSHAKE_S = 10.0
 _NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 
 
@@ -74,8 +76,10 @@ class ApiServer:
         extras: Sequence[ExtraApi] = (),
         metrics: Callable[[], bytes] | None = None,
         audit: Path | None = None,
+        limits: Limits = Limits(),  # noqa: B008  # frozen
     ) -> None:
         self.api = api
+        self._limits = limits
         self.name = name
         self.host = host
         self.port = port
@@ -130,11 +134,13 @@ class ApiServer:
         self.port = listener.getsockname()[1]
         if self._audit_path is not None:
             self._audit = self._open_audit(self._audit_path)
-        shared = self._shared = Shared(self.application())
+        shared = self._shared = Shared(self.application(), self._limits)
         shared.audit_prefix = self.api.random.uid()[:24]
         shared.date = formatdate(self.api.clock.now(), usegmt=True)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(shared), sock=listener, ssl=self._context())
+        self._server = await loop.create_server(
+            lambda: Connection(shared), sock=listener, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_S
+        )
         self._background = [
             loop.create_task(self._sweep(shared), name="connection-sweeper"),
             loop.create_task(self.aggregation.run(), name="aggregated-apis"),
@@ -227,6 +233,7 @@ class ApiServer:
             metrics=self.requests,
             timestamp=api.clock.timestamp,
             fallback=self.aggregation.answer,
+            limits=self._limits,
             audit=self._audit,
             virtual=frozenset(
                 [
