@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from corral.core import errors
 from corral.core.admission import UserInfo
@@ -34,9 +36,11 @@ from corral.server.pods.remote_pods import Elsewhere, JoinedWatch
 from corral.server.served_resources import Served
 from corral.server.verbs.options import Listing, Warnings, WriteOptions
 from corral.server.verbs.watch import Watch
-from corral.store import Compacted, ObjectKey, Stored
+from corral.store import Compacted, Event, ObjectKey, Stored
 
 PODS = "pods"
+PORTION = 64 * 1024
+SLOW_READER_S = 60.0
 
 Subhandler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
 
@@ -311,19 +315,39 @@ def _virtual(obj: Obj, served: Served) -> Stored:
 async def _pump(
     watch: Watch | JoinedWatch, writer: Writer, views: Views, served: Served, wanted: Representation, include: str
 ) -> None:
-    """Write batches as they come; what piled up while the client was slow goes out in one write."""
+    """Write events as they come, a little at a time: what the client has not taken must not pile up here."""
     first = True
     try:
         await writer.write(b"")
         async for batch in watch:
-            await writer.write(views.event_lines(batch, served, wanted, include, first))
+            encode = partial(views.event_lines, served=served, wanted=wanted, include=include)
+            for lines in _portions(batch, encode, first):
+                async with asyncio.timeout(SLOW_READER_S):
+                    await writer.write(lines)
             first = False
+    except TimeoutError:
+        raise ConnectionResetError("the client does not read its watch") from None
     except ApiError as error:
         await writer.write(error_frame(error))
     except Compacted as error:
         await writer.write(error_frame(errors.Expired(str(error))))
     finally:
         watch.close()
+
+
+def _portions(events: Sequence[Event], encode: Callable[..., bytes], first: bool) -> Iterator[bytes]:
+    """The frames of these events in runs of about PORTION bytes, encoded when they are asked for."""
+    run: list[bytes] = []
+    size = 0
+    for event in events:
+        run.append(encode([event], first=first))
+        first = False
+        size += len(run[-1])
+        if size >= PORTION:
+            yield b"".join(run)
+            run, size = [], 0
+    if run:
+        yield b"".join(run)
 
 
 def _expired_stream(error: ApiError) -> Stream:

@@ -44,6 +44,7 @@ from corral.server.content.representations import Views
 from corral.server.extension.aggregation import Aggregation
 from corral.server.extension.conversion_webhooks import ConversionCalls
 from corral.server.extension.outcalls import Caller
+from corral.server.gc_tuning import give_back_memory
 from corral.server.http.connection import Connection, Shared
 from corral.server.http.limits import Limits
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
@@ -57,6 +58,7 @@ from corral.store import ObjectKey
 SWEEP_S = 1.0
 STOP_GRACE_S = 5.0
 HANDSHAKE_S = 10.0
+BURST = 100
 _NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 
 
@@ -183,6 +185,9 @@ class ApiServer:
             now = loop.time()
             for connection in [each for each in shared.connections if each.is_overdue(now)]:
                 connection.transport.close()
+            if shared.closed >= BURST:
+                shared.closed = 0
+                give_back_memory()
 
     async def bootstrap(self) -> None:
         """The roles and bindings every cluster has; what somebody changed is left alone."""

@@ -64,6 +64,8 @@ class Shared:
         self.connections: set[Connection] = set()
         self.strangers: dict[Connection, None] = {}
         """Connections that have shown no credentials yet, the oldest first."""
+        self.closed = 0
+        """How many connections have ended since somebody cleaned up."""
         self.date = ""
         self.closing = False
         self._sequence = 0
@@ -83,6 +85,7 @@ class Shared:
         return True
 
     def disconnected(self, connection: Connection) -> None:
+        self.closed += connection in self.connections
         self.connections.discard(connection)
         self.strangers.pop(connection, None)
 
@@ -313,7 +316,10 @@ class Connection(asyncio.Protocol):
             else:
                 await self._upgrade(answer)
                 keep_alive = False
-        except (ConnectionError, asyncio.CancelledError):
+        except ConnectionError:
+            self.transport.abort()  # what was written and not taken goes with it
+            raise
+        except asyncio.CancelledError:
             self.transport.close()
             raise
         finally:
