@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.served_cli import JOBS, Run, job, serve, until, user_with
 
 from corral.clusters.embedded_api import EmbeddedApi
-from corral.clusters.kueue_installation.objects import CLUSTER_ROLES, ROLES
+from corral.clusters.kueue_installation.objects import CLUSTER_ROLES, roles
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 
@@ -193,7 +193,7 @@ async def test_a_user_who_may_only_see_their_queue_is_answered_as_well(tmp_path:
         await embedded.client.create(JOBS, job("typo", "1", "ql"))
         await says(run, "1 more needed", "explain", "job/second")
         await says(run, "1 waiting", "explain", "lq/lq")
-        rules = ROLES["kueue-batch-user-role"]
+        rules = roles()["kueue-batch-user-role"]
         await embedded.client.create(CLUSTER_ROLES, {"metadata": {"name": "user"}, "rules": rules})
         alice = await user_with(embedded, tmp_path, "user")
         told = await run("explain", "job/second", kubeconfig=alice)

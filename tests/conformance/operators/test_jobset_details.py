@@ -9,16 +9,17 @@ import pytest
 from tests.conformance.operators.operator_stage import Stage, play, summary, template
 from tests.conformance.operators.test_jobset import controllers, counts, job_set, pods_of, replicated
 
+from corral.clusters.operators import operator_plugins
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, annotations_of, labels_of
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.client, cluster.clock))
 
 
 # 87 and 88: sizes and names

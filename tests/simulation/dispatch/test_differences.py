@@ -12,12 +12,12 @@ from tests.dispatching import Script, run_on_fleet
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, name_of, spec_of, status_of
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.served_kinds import native_kinds
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
 from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
 from corral.kinds.kubernetes.core.kinds import EVENTS, PODS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CONFIGS, WORKLOADS
-from corral.kinds.machinery.registry import native_kinds
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 

@@ -24,7 +24,7 @@ from corral.clusters.kueue_installation.objects import (
     DEPLOYMENTS,
     installed_objects,
 )
-from corral.configuration.queueing import SHIPPED_FRAMEWORKS, ConfigError, QueueingConfig, load_config
+from corral.configuration.queueing import ConfigError, QueueingConfig, load_config
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.queues.visibility import CLUSTER_QUEUE, LOCAL_QUEUE
 from corral.controllers.queueing.setup import Queueing
@@ -32,6 +32,7 @@ from corral.core.admission import AdmissionPlugin, AdmissionRequest
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Key, Obj, annotations_of, name_of, namespace_of, spec_of
 from corral.core.resource import Resource
+from corral.jobs.framework.registry import shipped_frameworks
 from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.virtual_resources import ExtraRequest
 from corral.runtime.controller import Manager, Result, Watch
@@ -49,7 +50,7 @@ class Installation:
 
     def __init__(self, document: Obj | None = None) -> None:
         # A document that does not speak of kinds of jobs leaves them as shipped; by itself it would mean batch/job alone.
-        self._document = {"integrations": {"frameworks": list(SHIPPED_FRAMEWORKS)}, **document} if document else {}
+        self._document = {"integrations": {"frameworks": list(shipped_frameworks())}, **document} if document else {}
         self._config = load_config(self._document) if self._document else QueueingConfig()
         # Where the objects are; a new configuration does not move them.
         self._namespace = self._config.namespace

@@ -16,12 +16,7 @@ from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.controllers.dispatch.workloads import DispatchWorkloads
 from corral.decide.dispatch.model import LATE_BINDING
 from corral.jobs.framework.adapter import JobAdapter
-from corral.jobs.leader_worker_set.adapter import LeaderWorkerSetJob
-from corral.jobs.stateful_set.adapter import StatefulSetJob
 from corral.runtime.controller import Manager
-
-SERVING: tuple[JobAdapter, ...] = (StatefulSetJob(), LeaderWorkerSetJob())
-"""Sets that queueing handles by their pods, and dispatch as a whole."""
 
 
 def set_up_dispatch(
@@ -38,7 +33,6 @@ def set_up_dispatch(
     remotes = Remotes()
     if not settings.enabled:
         return remotes
-    adapters = [*adapters, *SERVING]
     metrics = DispatchMetrics(manager.metrics)
     workloads = DispatchWorkloads(settings, remotes, adapters, metrics, kept)
     kinds = [adapter.resource for adapter in adapters]
@@ -75,7 +69,7 @@ def set_up_remote_pods(
     kept: KeptPods | None = None,
 ) -> RemotePods:
     """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
-    kinds = [adapter.resource for adapter in (*adapters, *SERVING)]
+    kinds = [adapter.resource for adapter in adapters]
     pods = RemotePods(remotes, kinds, settings.origin, revision, kept)
     pods.setup(manager)
     return pods

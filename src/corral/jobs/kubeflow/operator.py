@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from corral.client.protocol import Client
@@ -24,6 +25,7 @@ from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import Operator, OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.kubeflow.children import build_group
 from corral.jobs.kubeflow.environment import elastic_bounds, replicas_of
@@ -212,3 +214,8 @@ class TrainingController:
 def training_controllers(client: Client, clock: Clock, settings: Settings | None = None) -> list[TrainingController]:
     """One controller per framework."""
     return [TrainingController(client, clock, framework, settings) for framework in FRAMEWORKS]
+
+
+def operators(context: OperatorContext) -> Sequence[Operator]:
+    gang = Settings(gang_scheduler=context.settings.gang_scheduler)
+    return training_controllers(context.client, context.clock, gang)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import Operator, OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.kubeflow.kind import GROUP, MPI, replica_specs_of, run_policy_of
 from corral.jobs.kubeflow.operator import TrainingController
@@ -359,3 +361,7 @@ def _pod_v1(job: Obj, body: Obj, launcher: bool) -> Obj:
 def mpi_controllers(client: Client, clock: Clock, gang_scheduler: str = "") -> tuple[MpiJobController, MpiV1Controller]:
     """The operators of both versions."""
     return MpiJobController(client, clock, gang_scheduler), MpiV1Controller(client, clock, gang_scheduler)
+
+
+def operators(context: OperatorContext) -> Sequence[Operator]:
+    return mpi_controllers(context.client, context.clock, context.settings.gang_scheduler)

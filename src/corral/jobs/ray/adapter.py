@@ -62,6 +62,8 @@ class RayCluster(SuspendableJob):
     framework: ClassVar[str] = "ray.io/raycluster"
     resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayclusters", "RayCluster")
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
     cluster_path: ClassVar[Path] = ("spec",)
 
     def slots(self, job: Obj) -> list[Slot]:
@@ -89,6 +91,9 @@ class RayService(SuspendableJob):
     resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayservices", "RayService")
     suspend_path: ClassVar[Path] = ("spec", "rayClusterConfig", "suspend")
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "serveConfigV2"),)
 
     def slots(self, job: Obj) -> list[Slot]:
         return cluster_slots(job, ("spec", "rayClusterConfig"))
@@ -111,6 +116,8 @@ class RayJob(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayjob"
     resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayjobs", "RayJob")
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"),)
 
     def slots(self, job: Obj) -> list[Slot]:
         slots = cluster_slots(job, ("spec", "rayClusterSpec"))

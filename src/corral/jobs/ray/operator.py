@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.util import find_spec
+from shutil import which
+
 from corral.client.protocol import Client
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
@@ -18,6 +22,7 @@ from corral.core.meta import (
 )
 from corral.jobs.framework.child_objects import slow_start, typed
 from corral.jobs.framework.expectations import Expectations
+from corral.jobs.framework.operators import Operator, OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.ray.child_objects import MANAGER, create_unless_held
 from corral.jobs.ray.cluster_plan import RaySettings, is_ours, plan_ray_cluster
@@ -112,3 +117,14 @@ def ray_controllers(
         RayJobController(client, clock, chosen, dashboard),
         RayServiceController(client, clock, chosen, dashboard),
     )
+
+
+def is_installed() -> bool:
+    """Whether pods can really start Ray on this machine."""
+    return find_spec("ray") is not None or which("ray") is not None
+
+
+def operators(context: OperatorContext) -> Sequence[Operator]:
+    wanted = context.settings.options.get("ray")
+    real = is_installed() if wanted is None else wanted
+    return ray_controllers(context.client, context.clock, RaySettings(real=real))

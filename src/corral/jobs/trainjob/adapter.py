@@ -35,7 +35,22 @@ class TrainJob(SuspendableJob):
     resource: ClassVar[Resource] = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
     reads: ClassVar[tuple[Resource, ...]] = (RUNTIMES, CLUSTER_RUNTIMES)
     own_managers: ClassVar[tuple[str, ...]] = ("trainer.kubeflow.org/trainjob-controller",)
+    needs: ClassVar[tuple[Resource, ...]] = (RUNTIMES, CLUSTER_RUNTIMES)
     _job_set: ClassVar[JobAdapter] = JobSet()
+
+    def pod_selector(self, job: Obj) -> str:
+        """Its JobSet has its name."""
+        return self._job_set.pod_selector(job)
+
+    def needed_objects(self, job: Obj) -> list[tuple[Resource, Key]]:
+        """The runtime it is made from."""
+        reference = spec_of(job).get("runtimeRef") or {}
+        name = str(reference.get("name") or "")
+        if not name:
+            return []
+        if reference.get("kind") == RUNTIMES.kind:
+            return [(RUNTIMES, Key(namespace_of(job), name))]
+        return [(CLUSTER_RUNTIMES, Key("", name))]
 
     def slots(self, job: Obj) -> list[Slot]:
         """No templates in the TrainJob itself."""
