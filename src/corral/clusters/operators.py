@@ -8,7 +8,7 @@ from corral.controllers.apps.endpoints import EndpointsController
 from corral.controllers.apps.replicaset import ReplicaSetController
 from corral.core.admission import AdmissionPlugin
 from corral.jobs.framework.operators import MayCreate, Operator, OperatorContext, OperatorSettings
-from corral.jobs.framework.registry import job_kinds
+from corral.jobs.framework.registry import job_kinds, made_by
 from corral.runtime.controller import Manager
 from corral.server.api import SubresourceHandler
 
@@ -25,7 +25,7 @@ def set_up_operators(
     context = OperatorContext(manager.client, manager.clock, settings or OperatorSettings(), may_create)
     operators: list[Operator] = [kind(manager.client, manager.clock) for kind in BUILT_IN]
     for kind in job_kinds():
-        operators += kind.part(kind.operators)(context) if kind.operators else ()
+        operators += made_by(kind, kind.operators, context) or ()
     for operator in operators:
         operator.setup(manager)
     return operator_plugins(context)
@@ -33,12 +33,12 @@ def set_up_operators(
 
 def operator_plugins(context: OperatorContext) -> list[AdmissionPlugin]:
     """What the webhooks of all operators check and fill in, as plug-ins."""
-    return [plugin for kind in job_kinds() if kind.admission for plugin in kind.part(kind.admission)(context)]
+    return [plugin for kind in job_kinds() for plugin in made_by(kind, kind.admission, context) or ()]
 
 
 def operator_posts(context: OperatorContext) -> dict[tuple[str, str], SubresourceHandler]:
     """Handlers of POST requests to subresources, by resource and subresource, for the API's table of those."""
     found: dict[tuple[str, str], SubresourceHandler] = {}
     for kind in job_kinds():
-        found |= kind.part(kind.posts)(context) if kind.posts else {}
+        found |= made_by(kind, kind.posts, context) or {}
     return found

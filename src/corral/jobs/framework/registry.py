@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import _lru_cache_wrapper, cache
+from functools import cache
 from importlib import import_module, metadata
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from corral.core.meta import Obj
 from corral.core.resource import Resource
@@ -33,22 +33,26 @@ SHIPPED = (
 """Folders of `corral.jobs`, in the order discovery lists their API groups."""
 
 log = logging.getLogger(__name__)
+_Asked = ParamSpec("_Asked")
 _Found = TypeVar("_Found")
-_remembered: list[_lru_cache_wrapper[Any]] = []
+_forget: list[Callable[[], None]] = []
 
 
-def once(function: Callable[..., _Found]) -> Callable[..., _Found]:
+def once(function: Callable[_Asked, _Found]) -> Callable[_Asked, _Found]:
     """Works something out about the kinds of jobs once in the life of a process; `reset` forgets it."""
-    wrapped = cache(function)
-    _remembered.append(wrapped)
-    return wrapped
+    remembered = cache(function)
+    _forget.append(remembered.cache_clear)
+    return cast(Callable[_Asked, _Found], remembered)
 
 
 @once
 def job_kinds() -> tuple[JobKind, ...]:
     """Every job kind, Corral's own first; looked for once in the life of a process."""
-    own = tuple(import_module(f"corral.jobs.{folder}").JOB_KIND for folder in SHIPPED)
-    return (*own, *_from_outside(own))
+    return (*_own(), *_from_outside(_own()))
+
+
+def _own() -> tuple[JobKind, ...]:
+    return tuple(import_module(f"corral.jobs.{folder}").JOB_KIND for folder in SHIPPED)
 
 
 def _from_outside(own: tuple[JobKind, ...]) -> Iterable[JobKind]:
@@ -73,15 +77,32 @@ def _from_outside(own: tuple[JobKind, ...]) -> Iterable[JobKind]:
 
 
 def _check(kind: JobKind) -> None:
-    """Import what every process needs of a kind, so that a broken one is found before anything relies on it."""
-    for reference in (kind.kinds, *kind.adapters.values(), *kind.sets.values()):
-        kind.part(reference)
+    """Load what every process needs of a kind, so that a broken one is found before anything relies on it."""
+    kind.part(kind.kinds)
+    for reference in (*kind.adapters.values(), *kind.sets.values()):
+        kind.part(reference)()
+
+
+def made_by(kind: JobKind, reference: str, context: object) -> Any:
+    """What a function that a kind names makes of a cluster; None where it names none.
+
+    Corral's own have to work. One from outside that does not is named and left out."""
+    if not reference:
+        return None
+    try:
+        return kind.part(reference)(context)
+    except Exception as error:  # as above
+        if kind in _own():
+            raise
+        text = f"{type(error).__name__}: {error}"
+        log.warning("part of a job kind is left out", extra={"job_kind": kind.name, "part": reference, "error": text})
+        return None
 
 
 def reset() -> None:
     """Forget what was found, for tests that install or remove packages."""
-    for found in _remembered:
-        found.cache_clear()
+    for forget in _forget:
+        forget()
 
 
 @once
