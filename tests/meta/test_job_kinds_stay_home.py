@@ -45,6 +45,9 @@ def words() -> frozenset[str]:
 @cache
 def spoken(text: str) -> frozenset[str]:
     """The kinds that an identifier or a text names, however it is written: PyTorchJob, PYTORCH_JOBS, pytorch_job."""
+    squeezed = re.sub(r"[\W_]", "", text.lower())
+    if not any(word in squeezed for word in words()) and "." not in text:
+        return frozenset()  # most texts, told quickly
     parts = [part.lower() for part in _PARTS.findall(text)]
     joined = {"".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, i + 1 + _MOST_PARTS)}
     return words() & joined | {found.group for found in definitions() if found.group in text}
