@@ -7,7 +7,7 @@ from corral.controllers.apps.deployment import DeploymentController
 from corral.controllers.apps.endpoints import EndpointsController
 from corral.controllers.apps.replicaset import ReplicaSetController
 from corral.core.admission import AdmissionPlugin
-from corral.jobs.framework.operators import MayCreate, Operator, OperatorContext, OperatorSettings
+from corral.jobs.framework.operators import MayCreate, OperatorContext, OperatorSettings
 from corral.jobs.framework.registry import job_kinds, made_by
 from corral.runtime.controller import Manager
 from corral.server.api import SubresourceHandler
@@ -22,12 +22,11 @@ def set_up_operators(
 
     `may_create` answers whether a user may create an object, for kinds that carry other objects inside.
     """
-    context = OperatorContext(manager.client, manager.clock, settings or OperatorSettings(), may_create)
-    operators: list[Operator] = [kind(manager.client, manager.clock) for kind in BUILT_IN]
+    context = OperatorContext(manager, settings or OperatorSettings(), may_create)
+    for controller in BUILT_IN:
+        controller(manager)
     for kind in job_kinds():
-        operators += made_by(kind, kind.operators, context) or ()
-    for operator in operators:
-        operator.setup(manager)
+        made_by(kind, kind.operators, context)
     return operator_plugins(context)
 
 

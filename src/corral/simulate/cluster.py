@@ -75,10 +75,9 @@ class SimulatedCluster:
             self.api.chain.plugins.extend(set_up_operators(self.manager))
         if self._connect is not None:
             settings = dispatch_settings(self._configuration)
-            self._remotes = set_up_dispatch(
-                self.manager, settings, self._connect, jobs_to_dispatch(self._configuration)
-            )
-        Fence().setup(self.manager)
+            known = jobs_to_dispatch(self._configuration)
+            self._remotes = set_up_dispatch(self.manager, settings, self._connect, known)
+        Fence(self.manager)
         for register in self._extra:
             register(self.manager)
         if self._nodes:
@@ -88,9 +87,8 @@ class SimulatedCluster:
         await self.manager.start()
 
     async def _start_nodes(self) -> None:
-        self._agent = NodeAgent(self.client, self.clock, self._nodes, SimulatedRuntime(self.clock))
-        self._agent.setup(self.manager)
-        Scheduler(self.client, self.clock).setup(self.manager)
+        self._agent = NodeAgent(self.manager, self._nodes, SimulatedRuntime(self.clock))
+        Scheduler(self.manager)
         await self._agent.open()
 
     async def _ensure_namespace(self, name: str) -> None:

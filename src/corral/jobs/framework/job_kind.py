@@ -31,7 +31,7 @@ class JobKind:
     on_by_default: bool = True
     """Whether it is queued where the configuration does not say what is."""
     operators: str = ""
-    """A function of an `OperatorContext`: the controllers that run its jobs in an embedded cluster."""
+    """A function of an `OperatorContext` that registers the controllers that run its jobs in an embedded cluster."""
     admission: str = ""
     """A function of an `OperatorContext`: admission plug-ins, for what its webhooks check elsewhere."""
     posts: str = ""

@@ -1,26 +1,17 @@
-"""What a cluster hands to the operators of job kinds: its client and clock, how they are set up, and whom it lets do what."""
+"""What a cluster hands to the operators of job kinds: the manager they register with, how they are set up, and whom it lets do what."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from corral.client.protocol import Client
 from corral.core.admission import UserInfo
 from corral.core.meta import Obj
 from corral.jobs.framework.registry import features
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager
 
 MayCreate = Callable[[UserInfo, Obj, str], bool]
 """Whether a user may create an object in a namespace."""
-
-
-class Operator(Protocol):
-    """A controller that registers itself with a manager."""
-
-    def setup(self, manager: Manager) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +39,8 @@ class OperatorSettings:
 class OperatorContext:
     """One cluster, as operators and their admission plug-ins see it."""
 
-    client: Client
-    clock: Clock
+    manager: Manager
+    """Controllers register themselves with it; its client and clock are the cluster's."""
     settings: OperatorSettings = field(default_factory=OperatorSettings)
     may_create: MayCreate | None = None
     """Answers for kinds that carry other objects inside; None lets everybody."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
@@ -22,7 +21,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.decide.pods.growth import STEP
 from corral.jobs.framework.child_objects import typed
-from corral.jobs.framework.operators import Operator, OperatorContext
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.template_history import History
 from corral.jobs.leader_worker_set.kind import (
     GROUP,
@@ -46,7 +45,6 @@ from corral.jobs.leader_worker_set.rollout import Groups, first_step, next_step
 from corral.jobs.stateful_set.plan import ordinal_of
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "lws"
@@ -63,11 +61,9 @@ class LeaderWorkerSetController:
 
     name = "leaderworkerset"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._lws = manager.informer(LEADER_WORKER_SETS)
         self._stateful = manager.informer(STATEFUL_SETS)
         self._services = manager.informer(SERVICES)
@@ -183,5 +179,5 @@ class LeaderWorkerSetController:
             return
 
 
-def operators(context: OperatorContext) -> list[Operator]:
-    return [LeaderWorkerSetController(context.client, context.clock)]
+def operators(context: OperatorContext) -> None:
+    LeaderWorkerSetController(context.manager)

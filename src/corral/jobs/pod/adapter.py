@@ -15,6 +15,7 @@ from corral.core.resource import Resource
 from corral.jobs.framework.adapter import Finish, JobFacts, Lookup, Write
 from corral.jobs.framework.paths import Path, get_in
 from corral.jobs.framework.remote_copy import bare_copy
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
 from corral.workload.podsets import DEFAULT_NAME, PodSet, PodSetInfo, injected, topology_request
 
@@ -90,7 +91,7 @@ class PodJob(JobFacts):
     """A single Pod as a job."""
 
     framework: ClassVar[str] = "pod"
-    resource: ClassVar[Resource] = Resource("", "v1", "pods", "Pod")
+    resource: ClassVar[Resource] = PODS
     ends: ClassVar[bool] = False
     """A pod is not what a hub places to have a job done."""
     followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"),)

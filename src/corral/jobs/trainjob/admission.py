@@ -62,4 +62,4 @@ class TrainerRules(WebhookRules):
 
 
 def plugins(context: OperatorContext) -> list[AdmissionPlugin]:
-    return [TrainerRules(context.client, context.clock)]
+    return [TrainerRules(context.manager.client, context.manager.clock)]

@@ -50,4 +50,4 @@ class ProgressReports:
 def posts(context: OperatorContext) -> dict[tuple[str, str], ProgressReports]:
     """The handler, where training pods may report."""
     reports = context.settings.has("TrainJobStatus")
-    return {ProgressReports.key: ProgressReports(context.client)} if reports else {}
+    return {ProgressReports.key: ProgressReports(context.manager.client)} if reports else {}

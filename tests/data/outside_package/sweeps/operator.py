@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core import conditions
 from corral.core.meta import Key, Obj, is_owned_by, labels_of, name_of, owner_ref, spec_of, status_of, uid_of
 from corral.jobs.framework.adapter import managed_by
-from corral.jobs.framework.operators import Operator, OperatorContext
+from corral.jobs.framework.operators import OperatorContext
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Watch, owner_key
 from sweeps.adapter import NAME_LABEL, Sweep
 from sweeps.kind import SWEEPS
@@ -17,10 +15,8 @@ from sweeps.kind import SWEEPS
 class SweepController:
     name = "sweep"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client, self._clock = client, clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client, self._clock = manager.client, manager.clock
         self._sweeps, self._pods = manager.informer(SWEEPS), manager.informer(PODS)
         manager.add(self, watches=[Watch(SWEEPS), Watch(PODS, map=owner_key("Sweep"))])
 
@@ -61,5 +57,5 @@ class SweepController:
             await self._client.update(SWEEPS, {**sweep, "status": status}, subresource="status")
 
 
-def operators(context: OperatorContext) -> list[Operator]:
-    return [SweepController(context.client, context.clock)]
+def operators(context: OperatorContext) -> None:
+    SweepController(context.manager)

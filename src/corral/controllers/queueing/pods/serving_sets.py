@@ -7,7 +7,6 @@ ones, gated as the first ones were. Its kind says which pods are claimed togethe
 from __future__ import annotations
 
 from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
-from corral.controllers.queueing.jobs.elastic import PODS
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority
 from corral.controllers.queueing.jobs.workload_builder import COMPOSE_RETRY_S, compose
@@ -33,8 +32,9 @@ from corral.core.meta import (
 from corral.jobs.framework.adapter import prebuilt_workload, queue_name
 from corral.jobs.framework.queued_set import Claim, QueuedSet
 from corral.jobs.pod.adapter import is_gated, is_terminated, ungated
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone
@@ -44,7 +44,14 @@ from corral.workload.podsets import ConflictingUpdate
 class ServingController:
     """Queues sets of one kind."""
 
-    def __init__(self, context: Context, queued: QueuedSet, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+    def __init__(
+        self,
+        context: Context,
+        queued: QueuedSet,
+        managed: ManagedJobs,
+        metrics: QueueingMetrics,
+        owners: WorkloadOwners,
+    ) -> None:
         self.context = context
         self.queued = queued
         self.name = f"{queued.resource.kind.lower()}-kueue-controller"
@@ -54,9 +61,7 @@ class ServingController:
         self.writes = WorkloadWrites(context, metrics, self.recorder)
         self._pod_recorder = context.recorder.named("pod-kueue-controller")
         self._by_set = f"pods of {queued.framework}"
-
-    def setup(self, manager: Manager, owners: WorkloadOwners) -> None:
-        resource = self.queued.resource
+        resource, manager = queued.resource, context.manager
         self.sets = manager.informer(resource)
         self.pods = manager.informer(PODS)
         self.pods.add_index(self._by_set, lambda pod: map(str, self._set_of_pod(pod)))
