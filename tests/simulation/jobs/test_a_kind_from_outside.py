@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -70,6 +71,12 @@ def sweep(name: str = "lr", trials: int = 2, cpu: str = "1") -> Obj:
 def test_the_kind_is_small() -> None:
     lines = [line for path in (PACKAGE / "sweeps").glob("*.py") for line in path.read_text().splitlines()]
     assert len(lines) <= 150
+
+
+def test_the_documentation_shows_it_as_it_is() -> None:
+    page = (PACKAGE.parents[2] / "docs" / "how-to" / "add-a-job-kind.md").read_text()
+    shown = re.findall(r"```py\n(.*?)```", page, flags=re.DOTALL)
+    assert shown == [(PACKAGE / "sweeps" / name).read_text() for name in ("__init__.py", "kind.py", "adapter.py")]
 
 
 @pytest.mark.usefixtures("installed")

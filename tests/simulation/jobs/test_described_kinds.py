@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,12 @@ def test_it_is_queued_dispatched_mirrored_and_finished() -> None:
         assert not (await fleet.workers[worker].client.list(RENDERS)).items
 
     run_virtual(main)
+
+
+def test_the_documentation_describes_it_as_it_is() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "add-a-job-kind.md").read_text()
+    (shown,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    assert yaml.safe_load(shown) == {"corral": {"jobKinds": [DESCRIPTION]}}
 
 
 def test_a_manager_asks_for_what_it_needs_on_a_worker() -> None:
