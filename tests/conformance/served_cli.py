@@ -16,7 +16,7 @@ from corral.controllers.queueing.setup import Queueing
 from corral.core.errors import ApiError
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.machinery.registry import native_kinds
+from corral.jobs.framework.served_kinds import native_kinds
 from corral.kinds.machinery.virtual_resources import ExtraApi
 
 JOBS = Resource("batch", "v1", "jobs", "Job")

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.served_cli import JOBS, Run, job, serve, until, user_with
 
 from corral.clusters.embedded_api import EmbeddedApi
-from corral.clusters.kueue_installation.objects import ROLES
+from corral.clusters.kueue_installation.objects import roles
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
@@ -203,7 +203,7 @@ async def test_who_holds_the_quota_and_who_is_before_a_job_are_named(tmp_path: P
         await embedded.client.create(JOBS, job("third", "1"))
         await says(run, "  1 workload is before it in ClusterQueue team: Job second\n", "explain", "job/third")
         await embedded.client.create(
-            CLUSTER_ROLES, {"metadata": {"name": "user"}, "rules": ROLES["kueue-batch-user-role"]}
+            CLUSTER_ROLES, {"metadata": {"name": "user"}, "rules": roles()["kueue-batch-user-role"]}
         )
         alice = await user_with(embedded, tmp_path, "user")
         mine = await run("explain", "job/third", kubeconfig=alice)
@@ -258,7 +258,7 @@ async def test_a_user_who_may_only_see_their_queue_is_answered_as_well(tmp_path:
         await embedded.client.create(JOBS, job("typo", "1", "ql"))
         await says(run, "1 more needed", "explain", "job/second")
         await says(run, "1 waiting", "explain", "lq/lq")
-        rules = ROLES["kueue-batch-user-role"]
+        rules = roles()["kueue-batch-user-role"]
         await embedded.client.create(CLUSTER_ROLES, {"metadata": {"name": "user"}, "rules": rules})
         alice = await user_with(embedded, tmp_path, "user")
         told = await run("explain", "job/second", kubeconfig=alice)

@@ -13,8 +13,8 @@ from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.core.streams import PodStreams
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICES
-from corral.kinds.machinery.registry import builtin_registry
 from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager

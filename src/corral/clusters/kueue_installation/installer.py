@@ -17,7 +17,7 @@ import yaml
 from corral.clusters.kueue_installation.controller_pod import OwnPods
 from corral.clusters.kueue_installation.lease import OwnLease
 from corral.clusters.kueue_installation.objects import CONFIG_KEY, CONFIG_NAME, DEPLOYMENT_NAME, installed_objects
-from corral.configuration.queueing import SHIPPED_FRAMEWORKS, ConfigError, QueueingConfig, load_config
+from corral.configuration.queueing import ConfigError, QueueingConfig, load_config
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.queues.explanations import EXPLANATION
 from corral.controllers.queueing.queues.visibility import CLUSTER_QUEUE, LOCAL_QUEUE
@@ -28,6 +28,7 @@ from corral.core.meta import Key, Obj, annotations_of, key_of, name_of, namespac
 from corral.core.resource import Resource
 from corral.decide.dispatch.reasons import WorkerAnswer
 from corral.decide.queueing.explanation import workers_to_obj
+from corral.jobs.framework.registry import shipped_frameworks
 from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.kinds.machinery.definition import KindDef
@@ -51,7 +52,7 @@ class Installation:
         """Run queueing beside the controllers of `manager`, and watch for a restart."""
         self._outer = manager
         # A document that does not speak of kinds of jobs leaves them as shipped; by itself it would mean batch/job alone.
-        self._document = {"integrations": {"frameworks": list(SHIPPED_FRAMEWORKS)}, **document} if document else {}
+        self._document = {"integrations": {"frameworks": list(shipped_frameworks())}, **document} if document else {}
         self._config = load_config(self._document) if self._document else QueueingConfig()
         # Where the objects are; a new configuration does not move them.
         self._namespace = self._config.namespace

@@ -17,12 +17,7 @@ from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.controllers.dispatch.workloads import DispatchWorkloads
 from corral.decide.dispatch.model import LATE_BINDING
 from corral.jobs.framework.adapter import JobAdapter
-from corral.jobs.leader_worker_set.adapter import LeaderWorkerSetJob
-from corral.jobs.stateful_set.adapter import StatefulSetJob
 from corral.runtime.controller import Manager
-
-SERVING: tuple[JobAdapter, ...] = (StatefulSetJob(), LeaderWorkerSetJob())
-"""Sets that queueing handles by their pods, and dispatch as a whole."""
 
 
 def set_up_dispatch(
@@ -41,7 +36,6 @@ def set_up_dispatch(
     remotes = Remotes()
     if not settings.enabled:
         return remotes
-    adapters = [*adapters, *SERVING]
     metrics = DispatchMetrics(manager.metrics)
     workloads = DispatchWorkloads(manager, settings, remotes, adapters, metrics, kept, answers)
     kinds = [adapter.resource for adapter in adapters]
@@ -76,5 +70,5 @@ def set_up_remote_pods(
     kept: KeptPods | None = None,
 ) -> RemotePods:
     """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
-    kinds = [adapter.resource for adapter in (*adapters, *SERVING)]
+    kinds = [adapter.resource for adapter in adapters]
     return RemotePods(manager, remotes, kinds, settings.origin, revision, kept)

@@ -42,6 +42,7 @@ from corral.decide.placement.works import (
     nothing_reported,
     summarize,
 )
+from corral.jobs.framework.endings import ENDINGS
 from corral.kinds.fleet import WORKS
 from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
 from corral.runtime.changes import changed
@@ -266,7 +267,7 @@ class WorkController:
         if not report_diff and nothing_reported(works):
             await self._write(binding, [*first, IN_PROGRESS], {})
             return None
-        summary = summarize(works, report_diff=report_diff)
+        summary = summarize(works, ENDINGS, report_diff=report_diff)
         lists = dict(zip(_LISTS, (summary.failed, summary.drifted, summary.diffed), strict=True))
         await self._write(binding, [*first, *summary.conditions], lists)
         return None

@@ -18,6 +18,7 @@ from corral.decide.placement.selection import is_selectable, ordered, strip
 from corral.decide.placement.snapshots import outdated, policy_hash, resource_hash, split
 from corral.decide.placement.staged import concurrency
 from corral.decide.placement.works import summarize
+from corral.jobs.framework.endings import ENDINGS
 
 NOW = 1_767_225_600.0
 STAMP = "2026-01-01T00:00:00Z"
@@ -249,9 +250,9 @@ def work(name: str, applied: str, reason: str = "x", generation: int = 1) -> Obj
 
 def test_a_work_that_has_not_answered_hides_one_that_failed() -> None:
     works = [work("a", "False"), work("b", "True", generation=2)]
-    (entry,) = summarize(works, report_diff=False).conditions
+    (entry,) = summarize(works, ENDINGS, report_diff=False).conditions
     assert entry["message"] == "Work object b has not yet completed the apply op"
-    (entry,) = summarize(works[:1], report_diff=False).conditions
+    (entry,) = summarize(works[:1], ENDINGS, report_diff=False).conditions
     assert entry["message"] == "Work object a has failed to apply"
 
 

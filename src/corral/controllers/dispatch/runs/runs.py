@@ -7,7 +7,7 @@ from functools import partial
 
 from corral.controllers import workload_status
 from corral.controllers.dispatch.context import Context, Subject
-from corral.controllers.dispatch.runs.dependencies import send_named, send_runtime
+from corral.controllers.dispatch.runs.dependencies import send_named, send_needed
 from corral.controllers.dispatch.runs.remote_job import remove, sync_job
 from corral.controllers.dispatch.runs.spec_sync import apply_changes
 from corral.controllers.dispatch.safety.worker_tasks import Late, unless_late
@@ -123,7 +123,8 @@ class Runs:
                 self._context.whereabouts.begin(key_of(subject.workload), cluster)
             is_new = self._context.settings.propagate and is_missing
             if is_new:
-                await send_runtime(self._context.manager.client, remote, job, self._context.settings.origin)
+                client, origin = self._context.manager.client, self._context.settings.origin
+                await send_needed(client, remote, subject.adapter, job, origin)
             done &= await sync_job(
                 self._context.manager.client,
                 remote,
