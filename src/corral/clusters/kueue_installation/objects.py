@@ -97,6 +97,7 @@ def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Obj:
 
 _KUEUE = ["kueue.x-k8s.io"]
 _VISIBILITY = ["visibility.kueue.x-k8s.io"]
+_EXPLAINED = _rule(["visibility.corral.dev"], ["workloadexplanations"], ["get", "list"])
 _QUEUES = ["clusterqueues", "cohorts", "localqueues", "resourceflavors", "topologies", "workloadpriorityclasses"]
 _JOBS = [
     _rule(["batch"], ["jobs", "jobs/status"], EDIT),
@@ -114,11 +115,13 @@ ROLES: dict[str, list[Obj]] = {
         _rule(
             _VISIBILITY, ["clusterqueues/pendingworkloads", "localqueues/pendingworkloads"], ["get", "list", "watch"]
         ),
+        _EXPLAINED,
         *_JOBS,
     ],
     "kueue-batch-user-role": [
         _rule(_KUEUE, ["localqueues", "workloads", "localqueues/status", "workloads/status"], VIEW),
         _rule(_VISIBILITY, ["localqueues/pendingworkloads"], ["get", "list", "watch"]),
+        _EXPLAINED,
         *_JOBS,
     ],
     "kueue-metrics-reader": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
