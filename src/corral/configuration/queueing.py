@@ -26,7 +26,6 @@ from corral.decide.queueing.model.settings import (
 from corral.kinds.kueue.gates import FeatureGates
 from corral.workload.settings import Retention, WaitForPodsReady
 
-CONFIG_GROUP = "config.kueue.x-k8s.io"
 DEFAULT_NAMESPACE = "kueue-system"
 
 SHIPPED_FRAMEWORKS = (

@@ -22,7 +22,6 @@ from corral.server.verbs.options import Listing
 from corral.store import Event, Stored
 
 encode = msgspec.json.Encoder().encode
-_META_V1 = "meta.k8s.io/v1"
 
 
 def warning_headers(messages: Sequence[str]) -> Headers:
