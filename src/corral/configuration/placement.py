@@ -29,8 +29,10 @@ class PlacementSettings:
     """How long placed jobs may wait on one cluster before another is tried; for ever when None."""
     gather: float = 0.03
     """How long news of a placement's bindings are gathered before its status is written anew."""
-    hold: float = 0.3
-    """How long a state that is about to pass is not worth a write; every state is written when 0."""
+    coalesce_writes: bool = True
+    """Objects are made with what the controllers that come next would otherwise add, in as many writes."""
+    status_hold_s: float = 0.3
+    """How long a state that is about to pass is kept back from a status; every state is written when 0."""
     inventory: bool = True
     """Show members that joined as ClusterProfiles."""
     unhealthy_after: float = 180.0
@@ -50,7 +52,14 @@ class PlacementSettings:
     @classmethod
     def upstream(cls) -> PlacementSettings:
         """Everything as upstream does it."""
-        return cls(reserve=False, gather=0.0, hold=0.0, strict_admission=True, patient_runs=True)
+        return cls(
+            reserve=False,
+            gather=0.0,
+            coalesce_writes=False,
+            status_hold_s=0.0,
+            strict_admission=True,
+            patient_runs=True,
+        )
 
 
 def placement_settings(configuration: Obj | Part, *, admit_workloads: bool = False) -> PlacementSettings:
@@ -65,7 +74,8 @@ def placement_settings(configuration: Obj | Part, *, admit_workloads: bool = Fal
         pending_limit=part.seconds("pendingTimeout", 0.0) or None,
         reserve=part.flag("reserve", default.reserve),
         gather=default.gather,
-        hold=default.hold,
+        coalesce_writes=default.coalesce_writes,
+        status_hold_s=default.status_hold_s,
         inventory=part.flag("enableClusterInventory", default.inventory),
         unhealthy_after=part.seconds("clusterUnhealthyThreshold", default.unhealthy_after),
         strict_admission=part.flag("strictAdmission", default.strict_admission),

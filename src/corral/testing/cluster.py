@@ -1,7 +1,7 @@
 """A whole cluster in memory on virtual time: API, controllers, no sockets, no processes, no waiting.
 
 async def main():
-    async with VirtualCluster(set_up=[lambda manager: JobController(...).setup(manager)]) as cluster:
+    async with VirtualCluster([JobController]) as cluster:
         await cluster.client.create(JOBS, job)
         await cluster.settle()          # until no controller has anything to do now
         await cluster.advance(60)       # let a minute pass

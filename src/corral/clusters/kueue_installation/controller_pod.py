@@ -29,10 +29,8 @@ class OwnPods:
 
     name = "kueue-installation-pods"
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, manager: Manager, namespace: str) -> None:
         self._key = Key(namespace, DEPLOYMENT_NAME)
-
-    def setup(self, manager: Manager) -> None:
         self._client, self._clock = manager.client, manager.clock
         self._pods = manager.informer(PODS)
         self._services = manager.informer(SERVICES)

@@ -43,7 +43,9 @@ class Installation:
 
     name = MANAGER_NAME
 
-    def __init__(self, document: Obj | None = None) -> None:
+    def __init__(self, manager: Manager, document: Obj | None = None) -> None:
+        """Run queueing beside the controllers of `manager`, and watch for a restart."""
+        self._outer = manager
         # A document that does not speak of kinds of jobs leaves them as shipped; by itself it would mean batch/job alone.
         self._document = {"integrations": {"frameworks": list(SHIPPED_FRAMEWORKS)}, **document} if document else {}
         self._config = load_config(self._document) if self._document else QueueingConfig()
@@ -54,16 +56,11 @@ class Installation:
         self.visibility = _CurrentVisibility(self)
         self._restart = asyncio.Event()
         self._restarted_at: str | None = None
-        self._metrics: QueueingMetrics | None = None
-
-    def setup(self, manager: Manager) -> None:
-        """Run queueing beside the controllers of `manager`, and watch for a restart."""
-        self._outer = manager
         self._recorder = manager.recorder.named(MANAGER_NAME)
         self._metrics = QueueingMetrics(manager.metrics, local_queues=self._config.local_queue_metrics)
         manager.run_task(self._run, "queueing")
         manager.add(self, watches=[Watch(DEPLOYMENTS, map=self._ours)])
-        OwnPods(self._namespace).setup(manager)
+        OwnPods(manager, self._namespace)
 
     def _ours(self, deployment: Obj) -> Iterable[Key]:
         mine = Key(self._namespace, DEPLOYMENT_NAME)
@@ -105,7 +102,7 @@ class Installation:
             outer = self._outer
             inner = Manager(outer.client, outer.clock, outer.random, metrics=outer.metrics)
             self.queueing.setup(inner, self._metrics)
-            OwnLease(self._namespace).setup(inner)
+            OwnLease(inner, self._namespace)
             try:
                 await inner.start()
                 await self._restart.wait()

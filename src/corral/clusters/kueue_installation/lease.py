@@ -26,10 +26,8 @@ class OwnLease:
 
     name = "kueue-installation-lease"
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, manager: Manager, namespace: str) -> None:
         self._namespace = namespace
-
-    def setup(self, manager: Manager) -> None:
         self._client, self._clock = manager.client, manager.clock
         self._pods = manager.informer(PODS)
         manager.run_task(self._keep, "queueing lease")

@@ -49,7 +49,6 @@ class Context:
         self.kept = kept
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
         self.errands = Errands(manager.clock, again)
-        manager.run_task(self.errands.keep, "work on workers")
         self.refusals = Refusals(manager.clock)
         self.whereabouts = Whereabouts(manager.clock, remotes)
         self.recorder = manager.recorder.named("kueue-workload-controller")

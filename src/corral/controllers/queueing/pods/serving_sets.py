@@ -47,7 +47,7 @@ from corral.jobs.pod.adapter import is_gated, is_terminated, ungated
 from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone
@@ -80,20 +80,22 @@ class ServingController(ABC):
     name: ClassVar[str]
     resource: ClassVar[Resource]
 
-    def __init__(self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+    def __init__(
+        self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics, owners: WorkloadOwners
+    ) -> None:
         self.context = context
         self.managed = managed
         self.workloads = context.caches.workloads
         self.recorder = context.recorder.named(self.name)
         self.writes = WorkloadWrites(context, metrics, self.recorder)
         self._pod_recorder = context.recorder.named("pod-kueue-controller")
-
-    def setup(self, manager: Manager, owners: WorkloadOwners) -> None:
-        self.sets = manager.informer(self.resource)
-        self.pods = manager.informer(PODS)
+        self.sets = context.manager.informer(self.resource)
+        self.pods = context.manager.informer(PODS)
         self.pods.add_index(BY_CONTROLLER, controller_uid)
         self.pods.add_index(BY_LWS, _lws_index)
-        controller = manager.add(self, watches=[Watch(self.resource), Watch(PODS, map=self.set_of_pod)], workers=2)
+        controller = context.manager.add(
+            self, watches=[Watch(self.resource), Watch(PODS, map=self.set_of_pod)], workers=2
+        )
         owners.add(self.resource.group, self.resource.kind, controller.queue.add, named=True)
 
     @abstractmethod

@@ -21,7 +21,7 @@ from corral.jobs.pod.adapter import is_terminated
 from corral.kinds.kubernetes.core.kinds import NODES, PODS
 from corral.kinds.kueue import names
 from corral.kinds.kueue.topology_assignment import domains_of
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone, start_infos
@@ -46,14 +46,12 @@ class NodeFailureController:
         self.gates = context.config.gates
         self.workloads = context.caches.workloads
         self.recorder = context.recorder.named(self.name)
-
-    def setup(self, manager: Manager) -> None:
-        self.nodes = manager.informer(NODES)
-        self.pods = manager.informer(PODS)
+        self.nodes = context.manager.informer(NODES)
+        self.pods = context.manager.informer(PODS)
         self.pods.add_index(BOUND_TO, _bound_to)
         self.pods.add_index(SENT_TO, _sent_to)
         self.workloads.add_index(BY_NODE, placed_nodes)
-        manager.add(
+        context.manager.add(
             self,
             watches=[
                 Watch(NODES, when=_node_changed),
