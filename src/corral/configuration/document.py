@@ -94,9 +94,9 @@ def _close_to(name: str, known: list[str]) -> list[str]:
 
 
 def _unknown_frameworks(names: Any) -> Iterator[str]:
-    from corral.jobs.framework.registry import ADAPTERS, IMPLIED
+    from corral.jobs.framework.registry import known_frameworks
 
-    known = sorted({*ADAPTERS, *IMPLIED})
+    known = known_frameworks()
     for name in names:
         if name not in known:
             yield f"integrations.frameworks: Corral does not queue {name!r}; there are {', '.join(known)}"

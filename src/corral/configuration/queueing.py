@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from corral.configuration.devices import device_mappings
+from corral.configuration.job_kinds import described_kinds
 from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
 from corral.core.quantity import Quantity
@@ -22,31 +23,13 @@ from corral.decide.queueing.model.settings import (
     QueueingSettings,
     Transformation,
 )
+from corral.jobs.framework.adapter import JobAdapter
+from corral.jobs.framework.described import JobDescription, described_job
+from corral.jobs.framework.registry import adapters, shipped_frameworks, with_implied
 from corral.kinds.kueue.gates import FeatureGates
 from corral.workload.settings import Retention, WaitForPodsReady
 
 DEFAULT_NAMESPACE = "kueue-system"
-
-SHIPPED_FRAMEWORKS = (
-    "batch/job",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/jaxjob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "ray.io/rayjob",
-    "ray.io/raycluster",
-    "ray.io/rayservice",
-    "jobset.x-k8s.io/jobset",
-    "trainer.kubeflow.org/trainjob",
-    "workload.codeflare.dev/appwrapper",
-    "pod",
-    "deployment",
-    "statefulset",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-)
-"""What an embedded cluster queues unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +42,8 @@ class QueueingConfig:
         default_factory=lambda: from_label_selector(_default_selector(DEFAULT_NAMESPACE))
     )
     wait_for_pods_ready: WaitForPodsReady | None = field(default_factory=WaitForPodsReady)
-    frameworks: tuple[str, ...] = SHIPPED_FRAMEWORKS
+    frameworks: tuple[str, ...] = field(default_factory=shipped_frameworks)
+    described_kinds: tuple[JobDescription, ...] = ()
     label_keys_to_copy: tuple[str, ...] = ()
     retention: Retention = field(default_factory=Retention)
     workers: Mapping[str, int] = field(default_factory=dict)
@@ -72,6 +56,10 @@ class QueueingConfig:
     transformations: tuple[Transformation, ...] = ()
     device_mappings: tuple[DeviceMapping, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
+
+    def job_adapters(self) -> list[JobAdapter]:
+        """The adapters of every kind that is queued as a single object, in order."""
+        return [*adapters(with_implied(self.frameworks)), *(described_job(kind) for kind in self.described_kinds)]
 
     def settings(self) -> QueueingSettings:
         """The part that scheduling decisions depend on."""
@@ -147,6 +135,7 @@ def load_config(configuration: Obj | Part) -> QueueingConfig:
         managed_namespaces=from_label_selector(selector),
         wait_for_pods_ready=_wait_for_pods_ready(document.part("waitForPodsReady"), gates),
         frameworks=tuple(integrations.get("frameworks") or ("batch/job",)),
+        described_kinds=described_kinds(document),
         label_keys_to_copy=tuple(integrations.get("labelKeysToCopy") or ()),
         retention=_retention(document.part("objectRetentionPolicies").part("workloads")),
         workers=document.part("controller").get("groupKindConcurrency") or {},

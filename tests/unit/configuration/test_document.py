@@ -12,7 +12,7 @@ from corral.configuration.document import OURS, read_all
 from corral.configuration.fleet import FleetError
 from corral.configuration.part import Part
 
-DOCUMENTATION = Path(__file__).parents[3] / "docs" / "concepts"
+DOCUMENTATION = Path(__file__).parents[3] / "docs"
 
 
 def fleet_with(tmp_path: Path, text: str) -> None:
@@ -69,7 +69,7 @@ def test_a_field_that_has_no_effect_is_named_in_the_log(tmp_path: Path, caplog: 
 def test_the_documented_fields_of_our_parts_are_the_ones_that_are_read() -> None:
     document = Part({})
     read_all(document)
-    described = "".join(page.read_text() for page in sorted(DOCUMENTATION.glob("*.md")))
+    described = "".join(page.read_text() for page in sorted(DOCUMENTATION.rglob("*.md")))
     for name in OURS:
         missing = [field for field in document.part(name).known() if not re.search(rf"\b{field}\b", described)]
         assert missing == [], name
