@@ -8,7 +8,7 @@ from corral.client.sync import SyncClient
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, key_of, namespace_of, owner_references_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
-from corral.inspect.explain import Surroundings
+from corral.inspect.explain import Evidence
 from corral.inspect.lookup import WORKLOADS, events_of, visible, waiting_path
 
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
@@ -16,13 +16,13 @@ CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "Cluster
 MULTI_KUEUE_CLUSTERS = Resource("kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", False)
 
 
-def surroundings_of(client: SyncClient, workload: Obj, namespace: str) -> Surroundings:
+def collect_evidence(client: SyncClient, workload: Obj, namespace: str) -> Evidence:
     """Everything that is known, as far as the user may see it."""
     local = _get(client, LOCAL_QUEUES, str(spec_of(workload).get("queueName") or ""), namespace)
     name = str(spec_of(local).get("clusterQueue") or "") if local else ""
     queue = _get(client, CLUSTER_QUEUES, name, "")
     events = events_of(client, workload, namespace)
-    return Surroundings(
+    return Evidence(
         local,
         queue,
         position_of(client, name, workload) if queue else None,

@@ -19,7 +19,7 @@ REACTIVATE = "`corral workload resume {name}` queues it again."
 RESUBMIT = "Delete the job and create it again, now that its queue dispatches: managedBy is set when a job is created."
 
 LOST = "Nothing to do yet: it is dispatched anew if the worker stays away (multiKueue.workerLostTimeout, 15 minutes by default)."
-ELSEWHERE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
+NOT_DISPATCHABLE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
 
 MAX_EVENTS = 5
 
@@ -55,7 +55,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Evidence:
     """What is known around a Workload. `position` counts from 0 within the ClusterQueue, None when it is not pending.
 
     `queues` are the LocalQueues there are, of the Workload's namespace and of others; they are only needed where its own
@@ -71,13 +71,15 @@ class Surroundings:
     jobs: Mapping[str, str] = field(default_factory=dict)
 
 
-def explain(workload: Obj, around: Surroundings) -> Explanation:
+def explain(workload: Obj, evidence: Evidence) -> Explanation:
     """The state of a Workload in words; evidence that would only repeat what was said is left out."""
-    found = _state(workload, around)
+    found = _state(workload, evidence)
     said = "\n".join((found.headline, *found.facts))
-    facts = (*found.facts, *_checks(workload, said), *_events(around.events, said))
+    facts = (*found.facts, *_checks(workload, said), *_events(evidence.events, said))
     return replace(
-        found, headline=_named(found.headline, around.jobs), facts=tuple(_named(fact, around.jobs) for fact in facts)
+        found,
+        headline=_named(found.headline, evidence.jobs),
+        facts=tuple(_named(fact, evidence.jobs) for fact in facts),
     )
 
 
@@ -89,7 +91,7 @@ def _named(text: str, jobs: Mapping[str, str]) -> str:
     return UID.sub(lambda found: f"({jobs[found['uid']]})" if found["uid"] in jobs else found[0], text)
 
 
-def _state(workload: Obj, around: Surroundings) -> Explanation:
+def _state(workload: Obj, evidence: Evidence) -> Explanation:
     finished = conditions.find(workload, "Finished")
     if finished and finished.get("status") == "True":
         return Explanation(f"Finished ({finished.get('reason')}): {finished.get('message') or 'no message'}")
@@ -97,16 +99,16 @@ def _state(workload: Obj, around: Surroundings) -> Explanation:
         why = _message(workload, "Evicted") or "it was deactivated"
         return Explanation(f"Deactivated: {why}", advice=_remedy(why, workload))
     if conditions.is_true(workload, "Admitted"):
-        return _running(workload, around.worker)
+        return _running(workload, evidence.worker)
     if conditions.is_true(workload, "QuotaReserved"):
         return _reserved(workload)
-    return _waiting(workload, around)
+    return _waiting(workload, evidence)
 
 
 def _remedy(why: str, workload: Obj) -> str:
     if NOT_MANAGED in why:
         return RESUBMIT
-    return ELSEWHERE if NO_ADAPTER in why else REACTIVATE.format(name=_argument(workload))
+    return NOT_DISPATCHABLE if NO_ADAPTER in why else REACTIVATE.format(name=_argument(workload))
 
 
 def _argument(obj: Obj) -> str:
@@ -167,29 +169,29 @@ def _answers(message: str, asked: Sequence[str]) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _waiting(workload: Obj, around: Surroundings) -> Explanation:
+def _waiting(workload: Obj, evidence: Evidence) -> Explanation:
     queue = spec_of(workload).get("queueName") or ""
     if not queue:
         return Explanation("Not queued: it names no queue.", advice=f"Set the label {QUEUE_LABEL}.")
-    if around.local_queue is None:
-        return _no_such_queue(workload, queue, around.queues)
-    if _is_stopped(around.local_queue):
-        advice = f"`corral queue resume localqueue {_argument(around.local_queue)}` lets it admit again."
+    if evidence.local_queue is None:
+        return _no_such_queue(workload, queue, evidence.queues)
+    if _is_stopped(evidence.local_queue):
+        advice = f"`corral queue resume localqueue {_argument(evidence.local_queue)}` lets it admit again."
         return Explanation(f"Waiting: LocalQueue {queue} is stopped.", advice=advice)
-    target = spec_of(around.local_queue).get("clusterQueue")
-    if target and around.cluster_queue is None:
+    target = spec_of(evidence.local_queue).get("clusterQueue")
+    if target and evidence.cluster_queue is None:
         return Explanation(f"Waiting: ClusterQueue {target} does not exist.", advice=f"Create ClusterQueue {target}.")
-    active = conditions.find(around.cluster_queue or {}, "Active")
+    active = conditions.find(evidence.cluster_queue or {}, "Active")
     if active and active.get("status") == "False":
         text = f"Waiting: ClusterQueue {target} is not active: {active.get('message')}"
         resume = f"`corral queue resume clusterqueue {target}` lets it admit again."
-        return Explanation(text, advice=resume if _is_stopped(around.cluster_queue or {}) else _advice(text))
-    unseen = "others are before it" if around.position else "it has not been looked at yet"
+        return Explanation(text, advice=resume if _is_stopped(evidence.cluster_queue or {}) else _advice(text))
+    unseen = "others are before it" if evidence.position else "it has not been looked at yet"
     why = _message(workload, "QuotaReserved") or unseen
-    place = () if around.position is None else (_place(around.position, str(target)),)
+    place = () if evidence.position is None else (_place(evidence.position, str(target)),)
     evicted = _message(workload, "Evicted")
     before = (f"evicted before: {evicted}",) if evicted and evicted not in why else ()
-    return Explanation(f"Waiting in {name_of(around.local_queue)}: {why}", (*place, *before), _advice(why))
+    return Explanation(f"Waiting in {name_of(evidence.local_queue)}: {why}", (*place, *before), _advice(why))
 
 
 def _place(position: int, queue: str) -> str:
@@ -206,12 +208,12 @@ def _no_such_queue(workload: Obj, name: str, queues: Sequence[Obj]) -> Explanati
     namespace = namespace_of(workload)
     headline = f"Waiting: LocalQueue {name} does not exist" + (f" in namespace {namespace}." if namespace else ".")
     here = [name_of(queue) for queue in queues if namespace_of(queue) == namespace]
-    elsewhere = sorted(namespace_of(queue) for queue in queues if name_of(queue) == name)
+    other_namespaces = sorted(namespace_of(queue) for queue in queues if name_of(queue) == name)
     facts = [
         f"namespace {namespace} has " + (f"the queue{'s'[: len(here) - 1]} {', '.join(here)}" if here else "no queue")
     ]
-    if elsewhere:
-        facts.append(f"a queue of that name is in namespace {', '.join(elsewhere)}")
+    if other_namespaces:
+        facts.append(f"a queue of that name is in namespace {', '.join(other_namespaces)}")
     advice = f"Create the job again with one of them in the label {QUEUE_LABEL}, or create" if here else "Create"
     return Explanation(headline, tuple(facts) if namespace else (), f"{advice} LocalQueue {name}.")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from corral.configuration.queueing import QueueingConfig
-from corral.controllers.queueing.context import NAMESPACES, Caches, Context
+from corral.controllers.queueing.context import NAMESPACES, Caches, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.topology.node_failures import NodeFailureController
 from corral.core.meta import Obj
@@ -206,7 +206,7 @@ def test_node(name: str) -> None:
 
     def set_up(manager: Manager) -> None:
         config = QueueingConfig(gates=FeatureGates(case.gates))
-        context = Context(manager.client, manager.clock, manager.recorder, config, Caches.of(manager))
+        context = QueueingContext(manager.client, manager.clock, manager.recorder, config, Caches.of(manager))
         NodeFailureController(context, QueueingMetrics(manager.metrics)).setup(manager)
 
     async def main() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj
-from corral.inspect.explain import Surroundings, explain
+from corral.inspect.explain import Evidence, explain
 
 LOCAL = {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}
 QUEUE = {"metadata": {"name": "cq"}, "status": {"conditions": [{"type": "Active", "status": "True"}]}}
@@ -15,7 +15,7 @@ STOPPED = {
     "metadata": {"name": "cq"},
     "status": {"conditions": [{"type": "Active", "status": "False", "message": "Can't admit"}]},
 }
-AROUND = Surroundings(LOCAL, QUEUE, position=4)
+EVIDENCE = Evidence(LOCAL, QUEUE, position=4)
 
 
 def workload(*entries: tuple[str, str, str, str], spec: Obj | None = None, **status: Any) -> Obj:
@@ -32,18 +32,18 @@ ADMITTED = ("Admitted", "True", "Admitted", "")
 
 
 @pytest.mark.parametrize(
-    ("subject", "around", "headline"),
+    ("subject", "evidence", "headline"),
     [
-        (workload(("Finished", "True", "Succeeded", "all done")), AROUND, "Finished (Succeeded): all done"),
-        (workload(spec={"active": False}), AROUND, "Deactivated: it was deactivated"),
+        (workload(("Finished", "True", "Succeeded", "all done")), EVIDENCE, "Finished (Succeeded): all done"),
+        (workload(spec={"active": False}), EVIDENCE, "Deactivated: it was deactivated"),
         (
             workload(RESERVED, ADMITTED, clusterName="w1", admission={"clusterQueue": "cq"}),
-            AROUND,
+            EVIDENCE,
             "Admitted, pods are starting on cluster w1 with quota of cq.",
         ),
         (
             workload(RESERVED, ADMITTED, ("PodsReady", "True", "", ""), admission={"clusterQueue": "cq"}),
-            AROUND,
+            EVIDENCE,
             "Running on this cluster with quota of cq.",
         ),
         (
@@ -52,35 +52,35 @@ ADMITTED = ("Admitted", "True", "Admitted", "")
                 admission={"clusterQueue": "cq"},
                 admissionChecks=[{"name": "mk", "state": "Pending", "message": "w1: full"}],
             ),
-            AROUND,
+            EVIDENCE,
             "Quota is reserved in cq; waiting for admission check mk: w1: full",
         ),
-        (workload(("QuotaReserved", "False", "Pending", "1 more needed")), AROUND, "Waiting in lq: 1 more needed"),
-        (workload(), Surroundings(), "Waiting: LocalQueue lq does not exist."),
-        (workload(), Surroundings(LOCAL), "Waiting: ClusterQueue cq does not exist."),
-        (workload(), Surroundings(LOCAL, STOPPED), "Waiting: ClusterQueue cq is not active: Can't admit"),
-        (workload(spec={"queueName": ""}), AROUND, "Not queued: it names no queue."),
+        (workload(("QuotaReserved", "False", "Pending", "1 more needed")), EVIDENCE, "Waiting in lq: 1 more needed"),
+        (workload(), Evidence(), "Waiting: LocalQueue lq does not exist."),
+        (workload(), Evidence(LOCAL), "Waiting: ClusterQueue cq does not exist."),
+        (workload(), Evidence(LOCAL, STOPPED), "Waiting: ClusterQueue cq is not active: Can't admit"),
+        (workload(spec={"queueName": ""}), EVIDENCE, "Not queued: it names no queue."),
     ],
 )
-def test_the_headline_is(subject: Obj, around: Surroundings, headline: str) -> None:
-    assert explain(subject, around).headline == headline
+def test_the_headline_is(subject: Obj, evidence: Evidence, headline: str) -> None:
+    assert explain(subject, evidence).headline == headline
 
 
 def test_a_waiting_workload_knows_its_place() -> None:
-    found = explain(workload(("QuotaReserved", "False", "Pending", "full")), AROUND)
+    found = explain(workload(("QuotaReserved", "False", "Pending", "full")), EVIDENCE)
     assert found.facts[0] == "4 workloads are before it in ClusterQueue cq"
 
 
 def test_a_workload_that_was_not_tried_waits_for_those_before_it() -> None:
-    assert explain(workload(), AROUND).headline == "Waiting in lq: others are before it"
-    assert explain(workload(), Surroundings(LOCAL, QUEUE)).headline == "Waiting in lq: it has not been looked at yet"
+    assert explain(workload(), EVIDENCE).headline == "Waiting in lq: others are before it"
+    assert explain(workload(), Evidence(LOCAL, QUEUE)).headline == "Waiting in lq: it has not been looked at yet"
 
 
 def test_evidence_does_not_repeat_the_headline() -> None:
     checks = [{"name": "mk", "state": "Pending", "message": "w1: full; w2: full"}]
     events = [{"reason": "WaitingForWorker", "message": "w1: full"}, {"reason": "QuotaReserved", "message": "at last"}]
     found = explain(
-        workload(RESERVED, admission={"clusterQueue": "cq"}, admissionChecks=checks), Surroundings(events=events)
+        workload(RESERVED, admission={"clusterQueue": "cq"}, admissionChecks=checks), Evidence(events=events)
     )
     assert found.headline.endswith("w1: full; w2: full")
     assert found.facts == ("None QuotaReserved: at last",)
@@ -94,7 +94,7 @@ def test_every_worker_has_a_line_of_its_own() -> None:
         admissionChecks=[{"name": "mk", "state": "Pending", "message": message}],
         nominatedClusterNames=["w1", "w2", "w3", "w4"],
     )
-    found = explain(subject, Surroundings(events=[{"reason": "WaitingForWorker", "message": message}]))
+    found = explain(subject, Evidence(events=[{"reason": "WaitingForWorker", "message": message}]))
     assert found.headline == "Quota is reserved in cq; waiting for admission check mk: no worker takes it yet."
     assert found.facts == (
         "w1, w2: request (9) > maximum capacity (8)",
@@ -110,46 +110,46 @@ def test_a_misspelt_queue_is_answered_with_the_queues_there_are() -> None:
 
     subject = workload(spec={"queueName": "usr"})
     subject["metadata"]["namespace"] = "team"
-    found = explain(subject, Surroundings(queues=[queue("user", "team"), queue("usr", "other")]))
+    found = explain(subject, Evidence(queues=[queue("user", "team"), queue("usr", "other")]))
     assert found.headline == "Waiting: LocalQueue usr does not exist in namespace team."
     assert found.facts == ("namespace team has the queue user", "a queue of that name is in namespace other")
     assert (
         found.advice
         == "Create the job again with one of them in the label kueue.x-k8s.io/queue-name, or create LocalQueue usr."
     )
-    assert explain(subject, Surroundings()).facts == ("namespace team has no queue",)
+    assert explain(subject, Evidence()).facts == ("namespace team has no queue",)
 
 
 def test_a_stopped_queue_comes_with_the_command_that_resumes_it() -> None:
     held = {"metadata": {"name": "lq", "namespace": "team"}, "spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}}
-    found = explain(workload(), Surroundings(held, QUEUE))
+    found = explain(workload(), Evidence(held, QUEUE))
     assert found.headline == "Waiting: LocalQueue lq is stopped."
     assert found.advice.startswith("`corral queue resume localqueue lq -n team`")
     drained = {**STOPPED, "spec": {"stopPolicy": "HoldAndDrain"}}
-    assert explain(workload(), Surroundings(LOCAL, drained)).advice.startswith("`corral queue resume clusterqueue cq`")
+    assert explain(workload(), Evidence(LOCAL, drained)).advice.startswith("`corral queue resume clusterqueue cq`")
 
 
 def test_a_worker_out_of_reach_is_told_of_its_running_job() -> None:
     away = {"type": "Active", "status": "False", "message": "refused", "lastTransitionTime": "noon"}
     subject = workload(RESERVED, ADMITTED, clusterName="w1", admission={"clusterQueue": "cq"})
-    found = explain(subject, Surroundings(LOCAL, QUEUE, worker={"status": {"conditions": [away]}}))
+    found = explain(subject, Evidence(LOCAL, QUEUE, worker={"status": {"conditions": [away]}}))
     assert found.facts == ("cluster w1 cannot be reached since noon: refused",)
     assert "workerLostTimeout" in found.advice
-    assert not explain(subject, Surroundings(LOCAL, QUEUE, worker={"status": {}})).advice
+    assert not explain(subject, Evidence(LOCAL, QUEUE, worker={"status": {}})).advice
 
 
 def test_preemptors_are_called_by_the_names_of_their_jobs() -> None:
     why = "Preempted to accommodate a workload (UID: u1, JobUID: j1) due to priority"
     subject = workload(("QuotaReserved", "False", "Pending", "full"), ("Evicted", "True", "Preempted", why))
     events = [{"reason": "Preempted", "message": f"{why}; more"}, {"reason": "Other", "message": "by (UID: u2)"}]
-    found = explain(subject, Surroundings(LOCAL, QUEUE, events=events, jobs={"u1": "Job train"}))
+    found = explain(subject, Evidence(LOCAL, QUEUE, events=events, jobs={"u1": "Job train"}))
     named = "Preempted to accommodate a workload (Job train) due to priority"
     assert found.facts == (f"evicted before: {named}", "None Other: by (UID: u2)", f"None Preempted: {named}; more")
 
 
 def test_a_job_without_managed_by_has_to_be_created_again() -> None:
     why = 'The owner is not managed by Kueue: Expecting spec.managedBy to be "kueue.x-k8s.io/multikueue" not ""'
-    found = explain(workload(("Evicted", "True", "Deactivated", why), spec={"active": False}), AROUND)
+    found = explain(workload(("Evicted", "True", "Deactivated", why), spec={"active": False}), EVIDENCE)
     assert "create it again" in found.advice
 
 
@@ -173,7 +173,7 @@ def test_a_job_without_managed_by_has_to_be_created_again() -> None:
     ],
 )
 def test_what_waiting_does_not_cure_comes_with_advice(why: str, advice: str) -> None:
-    found = explain(workload(("QuotaReserved", "False", "Pending", why)), AROUND)
+    found = explain(workload(("QuotaReserved", "False", "Pending", why)), EVIDENCE)
     assert advice in found.advice
     assert bool(advice) == bool(found.advice)
 
@@ -184,10 +184,10 @@ def test_a_missing_flavor_is_to_be_created() -> None:
         "metadata": {"name": "cq"},
         "status": {"conditions": [{"type": "Active", "status": "False", "message": message}]},
     }
-    assert explain(workload(), Surroundings(LOCAL, queue)).advice == "Create ResourceFlavor a,b."
+    assert explain(workload(), Evidence(LOCAL, queue)).advice == "Create ResourceFlavor a,b."
 
 
 def test_the_eviction_is_told_once() -> None:
     why = "Evicted due to a check"
-    found = explain(workload(("QuotaReserved", "False", "Pending", why), ("Evicted", "True", "", why)), AROUND)
+    found = explain(workload(("QuotaReserved", "False", "Pending", why), ("Evicted", "True", "", why)), EVIDENCE)
     assert not any("evicted before" in fact for fact in found.facts)

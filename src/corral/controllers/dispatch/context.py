@@ -8,10 +8,10 @@ from corral.configuration.dispatch import DispatchSettings
 from corral.controllers import workload_status
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
-from corral.controllers.dispatch.safety.possible_locations import Whereabouts
-from corral.controllers.dispatch.safety.worker_tasks import Errands
+from corral.controllers.dispatch.safety.possible_locations import PossibleLocations
+from corral.controllers.dispatch.safety.worker_tasks import WorkerTasks
 from corral.controllers.dispatch.workers.admission_checks import config_name
-from corral.controllers.dispatch.workers.rejections import Refusals, Unwelcome
+from corral.controllers.dispatch.workers.rejections import Refusals, WorkerRejection
 from corral.controllers.dispatch.workers.remotes import Remote, Remotes
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
@@ -24,7 +24,7 @@ from corral.workload import statuses
 from corral.workload import workload as wl
 
 
-class Subject:
+class DispatchedWorkload:
     """A Workload with all that was found out about it."""
 
     __slots__ = ("adapter", "check", "job_key", "jobs", "rejected", "workload")
@@ -34,7 +34,7 @@ class Subject:
         self.rejected: Mapping[str, str] = {}
 
 
-class Context:
+class DispatchContext:
     """One manager's dispatching."""
 
     def __init__(
@@ -48,10 +48,10 @@ class Context:
     ) -> None:
         self.kept = kept
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
-        self.errands = Errands(manager.clock, again)
-        manager.run_task(self.errands.keep, "work on workers")
+        self.worker_tasks = WorkerTasks(manager.clock, again)
+        manager.run_task(self.worker_tasks.keep, "work on workers")
         self.refusals = Refusals(manager.clock)
-        self.whereabouts = Whereabouts(manager.clock, remotes)
+        self.possible_locations = PossibleLocations(manager.clock, remotes)
         self.recorder = manager.recorder.named("kueue-workload-controller")
         self.workloads = manager.informer(WORKLOADS)
         self.checks = manager.informer(ADMISSION_CHECKS)
@@ -91,7 +91,7 @@ class Context:
         """A Workload as it is now; others go on while we wait for a worker."""
         return self.workloads.get(key_of(workload)) or workload
 
-    def note_refusal(self, workload: Obj, cluster: str, problem: Unwelcome) -> None:
+    def note_refusal(self, workload: Obj, cluster: str, problem: WorkerRejection) -> None:
         """Do not ask a worker for a while that cannot have what a Workload needs there, and tell why."""
         self.refusals.note(key_of(workload), cluster, problem.why)
         self.metrics.redispatched(cluster, problem.reason)

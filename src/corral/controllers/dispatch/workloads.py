@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from corral.configuration.dispatch import DispatchSettings
-from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
 from corral.controllers.dispatch.copies.deployment_siblings import Siblings
 from corral.controllers.dispatch.copies.late_binding import LateBinding
 from corral.controllers.dispatch.copies.multi_workload_jobs import Components
@@ -20,9 +20,9 @@ from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.runs.remote_job import is_shared
 from corral.controllers.dispatch.runs.runs import Runs
-from corral.controllers.dispatch.safety.worker_tasks import Late
+from corral.controllers.dispatch.safety.worker_tasks import StillRunning
 from corral.controllers.dispatch.workers.admission_checks import activity_changed, config_name
-from corral.controllers.dispatch.workers.remotes import Remote, Remotes, is_news
+from corral.controllers.dispatch.workers.remotes import Remote, Remotes, workload_changed
 from corral.core import conditions
 from corral.core.meta import (
     Key,
@@ -75,7 +75,7 @@ class DispatchWorkloads:
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
 
     def setup(self, manager: Manager) -> None:
-        context = Context(manager, self._settings, self._remotes, self._metrics, self._again, self._kept)
+        context = DispatchContext(manager, self._settings, self._remotes, self._metrics, self._again, self._kept)
         self._context = context
         self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
         siblings = Siblings(manager)
@@ -87,7 +87,7 @@ class DispatchWorkloads:
         self.controller: Controller = manager.add(
             self,
             watches=[
-                Watch(WORKLOADS, when=is_news),
+                Watch(WORKLOADS, when=workload_changed),
                 Watch(WORKLOADS, map=siblings.keys, when=_cluster_changed),
                 Watch(WORKLOADS, map=self._components.keys, when=_matters_to_components),
                 Watch(ADMISSION_CHECKS, map=self._of_check),
@@ -113,7 +113,7 @@ class DispatchWorkloads:
 
     def cluster_left(self, name: str) -> None:
         """The way to a worker is gone. Who was woken when its description went may have looked before that."""
-        known = self._context.whereabouts.known_on(name)
+        known = self._context.possible_locations.known_on(name)
         for key in dict.fromkeys((*self._of_cluster({"metadata": {"name": name}}), *known)):
             self.wake(key)
 
@@ -170,13 +170,13 @@ class DispatchWorkloads:
         if workload is None or is_deleting(workload):
             self._late.forget(key)
             self._context.refusals.forget(key)
-            self._context.errands.forget(key)
+            self._context.worker_tasks.forget(key)
             if await self._runs.remove_everywhere(key) and workload is None:
                 self._known.discard(key)
             return None
         try:
             return await self._reconcile(workload)
-        except Late:
+        except StillRunning:
             return None  # it is looked at again when the worker has answered
 
     async def _reconcile(self, workload: Obj) -> Result | None:
@@ -200,23 +200,23 @@ class DispatchWorkloads:
             await self._context.reject(workload, check, f"The owner is not managed by Kueue: {problem}")
             return None
         view = self._view(workload, check)
-        return await self._act(Subject(workload, check, adapter, job_key, jobs), next_step(view))
+        return await self._act(DispatchedWorkload(workload, check, adapter, job_key, jobs), next_step(view))
 
     def _is_new(self, state: Obj) -> bool:
         """Whether a check was asked for so lately that the queue, whose turn is before ours, may not have had it yet."""
         since = state.get("lastTransitionTime")
         return bool(since) and self._context.manager.clock.now() - parse_time(str(since)) < QUOTA_FIRST_S
 
-    async def _act(self, subject: Subject, step: model.Step) -> Result | None:
+    async def _act(self, subject: DispatchedWorkload, step: model.DispatchStep) -> Result | None:
         runs = self._runs
         match step:
-            case model.Nothing(why, again, is_told):
-                if is_told and self._settings.say_why:
+            case model.Nothing(why, again, is_reported):
+                if is_reported and self._settings.say_why:
                     await self._context.explain(subject.workload, subject.check, why)
                 return Result(again) if again is not None else None
             case model.CleanUp(clusters, again):
                 await runs.clean_up(subject, clusters)
-                is_late = any(self._context.errands.is_busy(name, key_of(subject.workload)) for name in clusters)
+                is_late = any(self._context.worker_tasks.is_busy(name, key_of(subject.workload)) for name in clusters)
                 return None if again is None or is_late else Result(again)
             case model.Finish(cluster, condition):
                 return await self._on(cluster, subject, runs.finish, condition)
@@ -235,7 +235,7 @@ class DispatchWorkloads:
                     return None
                 if not self._is_on(subject, cluster) and (wait := await self._nominations.fence(subject)) is not None:
                     return wait
-                self._context.whereabouts.begin(key_of(subject.workload), cluster)
+                self._context.possible_locations.begin(key_of(subject.workload), cluster)
                 return await self._on(cluster, subject, runs.run, drop)
             case _:
                 if self._is_stopped(subject):
@@ -243,18 +243,18 @@ class DispatchWorkloads:
         return None
 
     async def _on(
-        self, cluster: str, subject: Subject, work: Callable[..., Coroutine[None, None, T]], *more: object
+        self, cluster: str, subject: DispatchedWorkload, work: Callable[..., Coroutine[None, None, T]], *more: object
     ) -> T:
         """Do something about a Workload on one worker, without waiting for it for long."""
-        return await self._context.errands.run(
+        return await self._context.worker_tasks.run(
             cluster, key_of(subject.workload), partial(work, subject, cluster, *more)
         )
 
-    def _is_stopped(self, subject: Subject, cluster: str = "") -> bool:
+    def _is_stopped(self, subject: DispatchedWorkload, cluster: str = "") -> bool:
         """Whether the job runs nowhere but on `cluster`, as far as is known: it must not run twice."""
-        return self._is_on(subject, cluster) or not self._context.errands.is_stopping(key_of(subject.workload))
+        return self._is_on(subject, cluster) or not self._context.worker_tasks.is_stopping(key_of(subject.workload))
 
-    def _is_on(self, subject: Subject, cluster: str) -> bool:
+    def _is_on(self, subject: DispatchedWorkload, cluster: str) -> bool:
         return bool(cluster) and status_of(subject.workload).get("clusterName") == cluster
 
     def _view(self, workload: Obj, check: str) -> model.DispatchView:
@@ -271,7 +271,7 @@ class DispatchWorkloads:
                 remote.connected, copy, remote.lost_since, seen, remote.connected and self._has_job(remote, key)
             )
         strays = self._strays(workload, remotes)
-        settings, away = self._context.settings, self._context.whereabouts.away(workload)
+        settings, away = self._context.settings, self._context.possible_locations.away(workload)
         return model.DispatchView(
             workload, check, remotes, now, settings.worker_lost_timeout, strays, settings.keep_finished, away
         )
@@ -295,12 +295,12 @@ class DispatchWorkloads:
 
     def _has_job(self, remote: Remote, key: Key) -> bool:
         """Whether our job is on a worker, or may be there at the end of what is being done."""
-        whereabouts = self._context.whereabouts
+        possible_locations = self._context.possible_locations
         if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.ending(key))):
-            whereabouts.begin(key, remote.name)
-        elif whereabouts.may_be(key, remote.name) and not self._context.errands.is_busy(remote.name, key):
-            whereabouts.gone(key, remote.name)
-        return whereabouts.may_be(key, remote.name)
+            possible_locations.begin(key, remote.name)
+        elif possible_locations.may_be(key, remote.name) and not self._context.worker_tasks.is_busy(remote.name, key):
+            possible_locations.gone(key, remote.name)
+        return possible_locations.may_be(key, remote.name)
 
     def _clusters(self, workload: Obj, check: str) -> list[str]:
         """The workers a check is about; without a config, those the Workload is on: it stays where it is meanwhile."""

@@ -23,7 +23,7 @@ from corral.core.resource import Resource
 from corral.decide.member.manifests import Manifest, hash_of, identity
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import is_applied_work
-from corral.decide.member.queue import JOB_KINDS, asks_for_peace, is_finished, is_queued, progress, remembered
+from corral.decide.member.queue import JOB_KINDS, is_finished, is_queued, progress, remembered, yields_to_queue
 from corral.kinds.fleet.names import SPEC_HASH
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.controller import Manager
@@ -107,7 +107,7 @@ class PlacedJobs:
         return resource is not None and f"{resource.group}/{resource.kind}" in JOB_KINDS
 
     def _wants_progress(self, obj: Obj, work: str) -> bool:
-        return self._friendly or work in self._prompt or asks_for_peace(obj)
+        return self._friendly or work in self._prompt or yields_to_queue(obj)
 
     def _changed(self, old: Obj | None, new: Obj | None) -> None:
         job = new or old

@@ -33,7 +33,7 @@ from corral.decide.placement.rollout import is_external
 from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
 from corral.decide.placement.selection import SelectionError, identifier
 from corral.decide.placement.status import invalid_selectors, placement_status
-from corral.decide.placement.status_view import View
+from corral.decide.placement.status_view import PlacementView
 from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX, SCHEDULER_CLEANUP
 from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
@@ -158,7 +158,7 @@ class PlacementController:
             self._held.put(placement, until)
         return until - now
 
-    def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> View:
+    def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> PlacementView:
         key = key_of(placement)
         bindings = {
             target_of(one): one
@@ -170,7 +170,7 @@ class PlacementController:
         external = is_external(placement)
         snapshots = self._records.snapshots(key) if external else []
         shown = selected if external or master is None else self._contents(key, master)
-        return View(
+        return PlacementView(
             prefix=self._scope.prefix,
             placement=placement,
             policy_snapshot=policy,

@@ -10,7 +10,7 @@ from corral.controllers.placement.members import Members
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.resources import is_complete
-from corral.controllers.placement.writes import remove, together, write_status
+from corral.controllers.placement.writes import remove, run_all, write_status
 from corral.core.conditions import condition, set_condition
 from corral.core.meta import (
     Key,
@@ -62,9 +62,9 @@ class RolloutController:
         self._queue = manager.add(
             self,
             watches=[
-                Watch(self._scope.placements, when=_placement_concerns),
+                Watch(self._scope.placements, when=_placement_changed),
                 Watch(self._scope.snapshots, map=parent_key),
-                Watch(self._scope.bindings, map=parent_key, when=_binding_concerns),
+                Watch(self._scope.bindings, map=parent_key, when=_binding_changed),
             ],
             workers=4,
         ).queue
@@ -107,7 +107,7 @@ class RolloutController:
     async def _push_strategy(self, placement: Obj, bindings: list[Obj]) -> bool:
         wanted = apply_strategy(placement)
         stale = [b for b in bindings if not is_deleting(b) and spec_of(b).get("applyStrategy") != wanted]
-        await together(
+        await run_all(
             self._client.update(self._scope.bindings, {**b, "spec": {**spec_of(b), "applyStrategy": wanted}})
             for b in stale
         )
@@ -141,13 +141,13 @@ class RolloutController:
         return chosen
 
     async def _act(self, step: Plan, snapshot: str, overrides: dict[str, Overrides]) -> None:
-        await together(remove(self._client, self._scope.bindings, binding) for binding in step.remove)
+        await run_all(remove(self._client, self._scope.bindings, binding) for binding in step.remove)
         # Who waits says so first, or the placement would seem to be rolled out everywhere for a moment.
-        await together(self._mark(binding, False) for binding in step.held if not _is_held(binding))
-        await together(
+        await run_all(self._mark(binding, False) for binding in step.held if not _is_held(binding))
+        await run_all(
             self._release(binding, snapshot, overrides.get(target_of(binding), Overrides())) for binding in step.update
         )
-        await together(self._mark(binding, True) for binding in step.current if _is_held(binding))
+        await run_all(self._mark(binding, True) for binding in step.current if _is_held(binding))
 
     async def _release(self, binding: Obj, snapshot: str, overrides: Overrides) -> None:
         spec = overrides.put({**spec_of(binding), "state": BOUND, "resourceSnapshotName": snapshot})
@@ -168,14 +168,14 @@ def _is_held(binding: Obj) -> bool:
     return entry is not None and entry["status"] == "False"
 
 
-def _placement_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _placement_changed(old: Obj | None, new: Obj | None) -> bool:
     """Not what others report on a placement."""
     return new is not None and (
         old is None or generation_of(old) != generation_of(new) or is_deleting(old) != is_deleting(new)
     )
 
 
-def _binding_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _binding_changed(old: Obj | None, new: Obj | None) -> bool:
     """Whether a binding counts otherwise than before: other wishes, or another answer to whether it is running."""
     if old is None or new is None or is_deleting(old) != is_deleting(new):
         return True

@@ -10,7 +10,7 @@ from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
-from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, run_all, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists, ApiError, Conflict, NotFound
 from corral.core.meta import (
@@ -91,7 +91,7 @@ class WorkController:
             self,
             watches=[
                 Watch(self._scope.bindings, when=changed(generation_of, is_deleting, finalizers_of, _rollout_started)),
-                Watch(WORKS, map=self._own_binding, when=_work_concerns),
+                Watch(WORKS, map=self._own_binding, when=_work_changed),
                 Watch(self._scope.placements, map=self._bindings_of, when=self._delivers_otherwise),
             ],
             workers=8,
@@ -146,7 +146,7 @@ class WorkController:
         works = [work for work in works if not is_deleting(work)]
         if any(ABANDON in annotations_of(work) for work in works) and await self._outlived(binding):
             works = [await self._client.update(WORKS, with_annotations(work, {ABANDON: None})) for work in works]
-        await together(remove(self._client, WORKS, work) for work in works)
+        await run_all(remove(self._client, WORKS, work) for work in works)
         return Result(requeue_after=DELETION_CHECK_S)
 
     async def _outlived(self, binding: Obj) -> bool:
@@ -296,7 +296,7 @@ def _rollout_started(binding: Obj) -> Obj | None:
     return find(binding, "RolloutStarted")
 
 
-def _work_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _work_changed(old: Obj | None, new: Obj | None) -> bool:
     """Not the Work that we just made, and not the member's own marks on it."""
     if old is None or new is None:
         return new is None or bool(status_of(new))

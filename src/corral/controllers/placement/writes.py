@@ -52,7 +52,7 @@ async def remove(client: Client, resource: Resource, obj: Obj) -> None:
         pass
 
 
-async def together(writes: Iterable[Awaitable[object]]) -> None:
+async def run_all(writes: Iterable[Awaitable[object]]) -> None:
     """Run writes side by side; the first error is raised when all are done."""
     results = await asyncio.gather(*writes, return_exceptions=True)
     for result in results:

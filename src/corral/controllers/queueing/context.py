@@ -171,7 +171,7 @@ class Caches:
 
 
 @dataclass(frozen=True)
-class Context:
+class QueueingContext:
     """Client, clock, configuration and caches of one cluster's queueing."""
 
     client: Client

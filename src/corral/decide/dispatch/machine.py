@@ -15,6 +15,7 @@ from corral.core.timestamps import parse_time
 from corral.decide.dispatch.model import (
     CleanUp,
     Deactivate,
+    DispatchStep,
     DispatchView,
     Finish,
     Nominate,
@@ -22,7 +23,6 @@ from corral.decide.dispatch.model import (
     Run,
     SendBack,
     Settle,
-    Step,
     SyncStatus,
     UpdateSpec,
 )
@@ -33,7 +33,7 @@ ELASTIC = "kueue.x-k8s.io/elastic-job"
 FOLLOWED_FIELDS = ("priority", "priorityClassRef")
 
 
-def next_step(view: DispatchView) -> Step:
+def next_step(view: DispatchView) -> DispatchStep:
     """The next thing to do about this Workload."""
     local = view.workload
     if (conditions.find(local, "Finished") or {}).get("reason") == SLICE_REPLACED:
@@ -68,7 +68,7 @@ def check_state(workload: Obj, check: str) -> Obj:
     return next((state for state in states if state.get("name") == check), {})
 
 
-def _clean_up(view: DispatchView) -> Step:
+def _clean_up(view: DispatchView) -> DispatchStep:
     holding = tuple(name for name, remote in view.remotes.items() if remote.workload is not None or remote.has_job)
     away = any(not remote.connected for remote in view.remotes.values())
     again = view.worker_lost_timeout if away else None
@@ -112,7 +112,7 @@ def _copy(view: DispatchView, cluster: str) -> Obj:
     return view.remotes[cluster].workload or {}
 
 
-def _finished(view: DispatchView, cluster: str) -> Step:
+def _finished(view: DispatchView, cluster: str) -> DispatchStep:
     condition = conditions.find(_copy(view, cluster), "Finished") or {}
     if condition.get("reason") != OUT_OF_SYNC:
         return Finish(cluster, condition)
@@ -124,7 +124,7 @@ def _finished(view: DispatchView, cluster: str) -> Step:
     return SendBack(OUT_OF_SYNC, message + _previously(view), "Warning", message)
 
 
-def _evicted(view: DispatchView, cluster: str) -> Step | None:
+def _evicted(view: DispatchView, cluster: str) -> DispatchStep | None:
     if conditions.is_true(view.workload, "Evicted"):
         return SyncStatus(cluster)
     if check_state(view.workload, view.check).get("state") == "Ready":
@@ -137,7 +137,7 @@ def _previously(view: DispatchView) -> str:
     return f', Previously: "{check_state(view.workload, view.check).get("state")}"'
 
 
-def _differing_spec(view: DispatchView) -> Step | None:
+def _differing_spec(view: DispatchView) -> DispatchStep | None:
     wanted = _comparable(spec_of(view.workload))
     for name, remote in view.remotes.items():
         if remote.workload is None:
@@ -171,7 +171,7 @@ def _without(spec: Obj, fields: tuple[str, ...]) -> Obj:
     return {name: value for name, value in spec.items() if name not in fields}
 
 
-def _placed(view: DispatchView) -> Step | None:
+def _placed(view: DispatchView) -> DispatchStep | None:
     """What to do when a worker has admitted its copy, or should have."""
     cluster = _winner(view)
     if cluster:
@@ -184,25 +184,25 @@ def _placed(view: DispatchView) -> Step | None:
     return _lost(view)
 
 
-def _run(view: DispatchView, cluster: str) -> Step:
+def _run(view: DispatchView, cluster: str) -> DispatchStep:
     """Let the Workload run on `cluster`, unless its job may be running elsewhere."""
     if status_of(view.workload).get("clusterName") != cluster:
-        elsewhere = tuple(name for name, remote in view.remotes.items() if name != cluster and remote.has_job)
-        if elsewhere:
-            return CleanUp(elsewhere, again_after=0.0)
+        running_on = tuple(name for name, remote in view.remotes.items() if name != cluster and remote.has_job)
+        if running_on:
+            return CleanUp(running_on, again_after=0.0)
         if (wait := _wait_for_the_lost(view)) is not None:
             return wait
     others = [name for name, remote in view.remotes.items() if name != cluster and remote.workload is not None]
     return Run(cluster, tuple(others))
 
 
-def _wait_for_the_lost(view: DispatchView) -> Step | None:
+def _wait_for_the_lost(view: DispatchView) -> DispatchStep | None:
     """A job that may be running on a worker out of reach is not started again before that worker is given up."""
     left = {name: since + view.worker_lost_timeout - view.now for name, since in view.away.items()}
     waiting = [name for name in left if left[name] > 0]
     if not waiting:
         return None
-    return Nothing(f"may be running on {', '.join(waiting)}, out of reach", max(left.values()), is_told=True)
+    return Nothing(f"may be running on {', '.join(waiting)}, out of reach", max(left.values()), is_reported=True)
 
 
 def _winner(view: DispatchView) -> str:
@@ -215,7 +215,7 @@ def _winner(view: DispatchView) -> str:
     return _first_with(view, "Admitted", with_job=True) or _first_with(view, "Admitted")
 
 
-def _lost(view: DispatchView) -> Step:
+def _lost(view: DispatchView) -> DispatchStep:
     """The check is Ready, but no worker holds an admitted copy."""
     if conditions.is_true(view.workload, "Evicted"):
         return _settle(view)
@@ -240,12 +240,12 @@ def _away_since(view: DispatchView, cluster: str) -> float | None:
     return view.away.get(cluster)
 
 
-def _settle(view: DispatchView) -> Step:
+def _settle(view: DispatchView) -> DispatchStep:
     """End an eviction that no worker will end, unless the job's worker may come back and do so."""
     return _wait_for_the_lost(view) or Settle()
 
 
-def _unplaced(view: DispatchView) -> Step:
+def _unplaced(view: DispatchView) -> DispatchStep:
     if conditions.is_true(view.workload, "Evicted"):
         return _settle(view)
     state = check_state(view.workload, view.check)

@@ -46,22 +46,22 @@ class DispatchView:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DispatchStep:
     """What to do next. The subclasses are all there are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing(Step):
+class Nothing(DispatchStep):
     """Wait; something else has to happen first. `again_after` seconds from now look again, if set."""
 
     why: str
     again_after: float | None = None
-    is_told: bool = False
+    is_reported: bool = False
     """Whether the one who waits should know why."""
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUp(Step):
+class CleanUp(DispatchStep):
     """Remove the copies and jobs from these workers; look again later for those out of reach."""
 
     clusters: tuple[str, ...]
@@ -69,7 +69,7 @@ class CleanUp(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Finish(Step):
+class Finish(DispatchStep):
     """Copy the job's last status from `cluster` and finish the Workload with the copy's Finished condition."""
 
     cluster: str
@@ -77,7 +77,7 @@ class Finish(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class SendBack(Step):
+class SendBack(DispatchStep):
     """Set the check to Retry: the Workload is evicted, requeued and dispatched anew. `reason` is one word for metrics."""
 
     reason: str
@@ -87,14 +87,14 @@ class SendBack(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class SyncStatus(Step):
+class SyncStatus(DispatchStep):
     """Copy the job's status from `cluster`, nothing else: the Workload is being evicted on both sides."""
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True)
-class Deactivate(Step):
+class Deactivate(DispatchStep):
     """Ask the worker to stop its copy, because the manager evicts the Workload; keep copying its status."""
 
     cluster: str
@@ -102,12 +102,12 @@ class Deactivate(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Settle(Step):
+class Settle(DispatchStep):
     """The Workload is evicted and no reachable worker has a copy: nobody else will say that the job has stopped."""
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateSpec(Step):
+class UpdateSpec(DispatchStep):
     """Bring fields of the copy's spec in line with the manager's."""
 
     cluster: str
@@ -115,7 +115,7 @@ class UpdateSpec(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Step):
+class Run(DispatchStep):
     """The Workload runs on `cluster`: drop the other copies, make or mirror the job, mark the check Ready."""
 
     cluster: str
@@ -123,5 +123,5 @@ class Run(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Nominate(Step):
+class Nominate(DispatchStep):
     """No worker has it yet: let the dispatcher name workers, and make the copies follow."""

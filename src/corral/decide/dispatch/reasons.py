@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def told(reasons: Mapping[str, str]) -> str:
+def grouped_reasons(reasons: Mapping[str, str]) -> str:
     """`worker1, worker2: why; worker3: another`; the empty name is for a reason that is no worker's."""
     workers: dict[str, list[str]] = {}
     for cluster in sorted(reasons):

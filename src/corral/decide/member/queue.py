@@ -58,7 +58,7 @@ def is_queued(obj: Obj) -> bool:
     return _QUEUE_NAME in labels_of(obj) or _QUEUE_NAME in annotations_of(obj)
 
 
-def asks_for_peace(obj: Obj) -> bool:
+def yields_to_queue(obj: Obj) -> bool:
     """Whether an object, or the Work that carries it, is annotated to be left to the queue."""
     return annotations_of(obj).get(QUEUE_FRIENDLY) == "true"
 
@@ -136,15 +136,15 @@ def progress(live: Obj, workload: Obj | None) -> Obj | None:
     status = status_of(live)
     if not status and workload is None:
         return None
-    told: Obj = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "status": status}
+    reported: Obj = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "status": status}
     if workload is not None:
         queue = {
             "name": name_of(workload),
             "clusterQueue": (status_of(workload).get("admission") or {}).get("clusterQueue"),
             "conditions": status_of(workload).get("conditions"),
         }
-        told["workload"] = {name: value for name, value in queue.items() if value}
-    return told
+        reported["workload"] = {name: value for name, value in queue.items() if value}
+    return reported
 
 
 def remembered(applied_work: Obj) -> dict[str, Obj]:

@@ -10,12 +10,12 @@ from corral.core.meta import Obj, generation_of, spec_of, status_of
 from corral.decide.placement.progress import JOBS_FINISHED, JOBS_STARTED
 from corral.decide.placement.readiness import fresh
 from corral.decide.placement.status_texts import UNKNOWN_PER_CLUSTER
-from corral.decide.placement.status_view import View
+from corral.decide.placement.status_view import PlacementView
 
 _COPIED_ON_FAILURE: Final = ("failedPlacements", "diffedPlacements")
 
 
-def statuses_of_nobody(view: View, decisions: Sequence[Obj], chosen: int) -> list[Obj]:
+def statuses_of_nobody(view: PlacementView, decisions: Sequence[Obj], chosen: int) -> list[Obj]:
     """Entries for clusters that are missing: why those that were not chosen were not, as many as are wanted."""
     texts = [decision["reason"] for decision in decisions[: max(0, _wanted(view) - chosen)]]
     since = {
@@ -30,7 +30,7 @@ def statuses_of_nobody(view: View, decisions: Sequence[Obj], chosen: int) -> lis
     ]
 
 
-def _wanted(view: View) -> int:
+def _wanted(view: PlacementView) -> int:
     """How many clusters the placement asks for; 0 when it takes what there is."""
     policy = spec_of(view.placement).get("policy") or {}
     match policy.get("placementType"):
@@ -41,7 +41,7 @@ def _wanted(view: View) -> int:
     return 0
 
 
-def status_of_cluster(view: View, decision: Obj, before: Obj) -> Obj:
+def status_of_cluster(view: PlacementView, decision: Obj, before: Obj) -> Obj:
     """The entry of a chosen cluster; `before` is the one it had."""
     generation = generation_of(view.placement)
     binding = view.bindings.get(decision["clusterName"])
@@ -90,7 +90,7 @@ def _waiting(binding: Obj, generation: int) -> Obj:
     return _unknown("RolloutStarted", generation)
 
 
-def _copied(view: View, binding: Obj, generation: int) -> list[Obj]:
+def _copied(view: PlacementView, binding: Obj, generation: int) -> list[Obj]:
     """The binding's own conditions up to the first that is not True."""
     result: list[Obj] = []
     for step in view.steps:

@@ -44,11 +44,11 @@ def news_for_profile(member: Obj) -> Obj:
     """What of a member's status its profile is made from, the times of heartbeats aside."""
     status = status_of(member)
     properties = status.get("properties") or {}
-    told = {
+    known = {
         name: (properties.get(name) or {}).get("value") for name in (K8S_VERSION, CLUSTER_ENTRYPOINT, CLUSTER_AUTHORITY)
     }
     agent = (agent_of(member) or {}).get("conditions")
-    return {"conditions": status.get("conditions"), "agent": agent, "properties": told}
+    return {"conditions": status.get("conditions"), "agent": agent, "properties": known}
 
 
 def profile_status(member: Obj, profile: Obj, now: float, timestamp: str, threshold: float) -> Obj:
@@ -59,12 +59,12 @@ def profile_status(member: Obj, profile: Obj, now: float, timestamp: str, thresh
     status.setdefault("version", {})
     if not is_true(member, "ClusterPropertyCollectionSucceeded"):
         return status
-    told = {name: str(value.get("value", "")) for name, value in (status_of(member).get("properties") or {}).items()}
-    if K8S_VERSION in told:
-        status["version"] = {"kubernetes": told[K8S_VERSION]}
-    cluster = {"server": told.get(CLUSTER_ENTRYPOINT, "")}
-    if CLUSTER_AUTHORITY in told:
-        cluster["certificate-authority-data"] = base64.b64encode(told[CLUSTER_AUTHORITY].encode()).decode()
+    known = {name: str(value.get("value", "")) for name, value in (status_of(member).get("properties") or {}).items()}
+    if K8S_VERSION in known:
+        status["version"] = {"kubernetes": known[K8S_VERSION]}
+    cluster = {"server": known.get(CLUSTER_ENTRYPOINT, "")}
+    if CLUSTER_AUTHORITY in known:
+        cluster["certificate-authority-data"] = base64.b64encode(known[CLUSTER_AUTHORITY].encode()).decode()
     return {**status, "accessProviders": [{"name": MANAGER, "cluster": cluster}]}
 
 

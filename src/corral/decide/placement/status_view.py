@@ -13,7 +13,7 @@ DIFF_STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "DiffRe
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PlacementView:
     """Everything a placement's status is made from."""
 
     prefix: str

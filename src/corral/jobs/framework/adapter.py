@@ -25,14 +25,14 @@ Lookup = Callable[[Resource, Key], Obj | None]
 """Reads an object of one of the kinds an adapter declares in `reads`."""
 
 
-class Finish(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a job ended."""
 
     message: str
     success: bool
 
 
-class Write(NamedTuple):
+class StopWrite(NamedTuple):
     """One write towards a stopped job."""
 
     obj: Obj
@@ -70,7 +70,7 @@ class JobAdapter(Protocol):
         """The job started with `infos`, one per pod set. Raises ConflictingUpdate when it can never start."""
         ...
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """The next write towards a suspended job with its original templates; None when it is there."""
         ...
 
@@ -78,7 +78,7 @@ class JobAdapter(Protocol):
         """Whether pods of the job may still be running."""
         ...
 
-    def finished(self, job: Obj) -> Finish | None: ...
+    def finished(self, job: Obj) -> JobOutcome | None: ...
 
     def pods_ready(self, job: Obj) -> bool: ...
 
@@ -195,9 +195,9 @@ class SuspendableJob(ABC):
             started = set_in(started, slot.path, injected(get_in(job, slot.path, {}), info))
         return started
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         stopped = self.suspend(self.restore(job, infos))
-        return None if stopped == job else Write(stopped)
+        return None if stopped == job else StopWrite(stopped)
 
     def restore(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         """The job with the templates its Workload was made from."""
@@ -213,7 +213,7 @@ class SuspendableJob(ABC):
         return bool(status_of(job).get("active"))
 
     @abstractmethod
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         """How it ended, None while it has not."""
 
     @abstractmethod

@@ -83,9 +83,9 @@ class Supervisor:
         self.stopping = False
         self.kill_at = 0.0
         self.cgroups = Cgroups()
-        self.around = self._look_around()
+        self.abilities = self._find_abilities()
 
-    def _look_around(self) -> Abilities:
+    def _find_abilities(self) -> Abilities:
         is_real_root = os.geteuid() == 0
         root = self.state / "root"
         root.mkdir(exist_ok=True)
@@ -242,7 +242,7 @@ class Supervisor:
             (run.watchers.append if message["on"] else run.watchers.remove)(connection)
             return {}
         if operation == "list":
-            return {"runs": [self._describe(run) for run in self.runs.values()], "isolated": self.around.can_isolate}
+            return {"runs": [self._describe(run) for run in self.runs.values()], "isolated": self.abilities.can_isolate}
         if operation == "stop":
             self._stop(float(message.get("grace", 0)))
             return {}
@@ -262,8 +262,8 @@ class Supervisor:
         if launch.inside:
             given, connection.descriptors = connection.descriptors, []
         run, streams = self._prepare(connection, launch, given)
-        enter = inner.pid if inner is not None and self.around.can_isolate else None
-        run.pid, run.report = spawn(launch, streams, self.around, enter)
+        enter = inner.pid if inner is not None and self.abilities.can_isolate else None
+        run.pid, run.report = spawn(launch, streams, self.abilities, enter)
         run.seq = seq
         if launch.memory or launch.cpu_milli:
             name = hashlib.sha256(f"{self.state}/{launch.id}".encode()).hexdigest()[:24]

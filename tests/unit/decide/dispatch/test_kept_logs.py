@@ -7,7 +7,7 @@ import pytest
 from corral.core.streams import LogOptions
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.kept_logs import part_of, pod_selector, tail
-from corral.decide.dispatch.reasons import told
+from corral.decide.dispatch.reasons import grouped_reasons
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.ray.kind import RAY_JOBS
 
@@ -56,4 +56,4 @@ def test_pods_are_looked_for_by_what_they_have_in_common() -> None:
     ],
 )
 def test_workers_with_the_same_reason_are_named_together(reasons: dict[str, str], line: str) -> None:
-    assert told(reasons) == line
+    assert grouped_reasons(reasons) == line

@@ -15,7 +15,7 @@ from corral.kinds.kueue import names
 from corral.runtime.clock import Clock
 
 
-class Whereabouts:
+class PossibleLocations:
     """The workers each job may be on, as far as this manager has seen since it started."""
 
     def __init__(self, clock: Clock, remotes: Remotes) -> None:

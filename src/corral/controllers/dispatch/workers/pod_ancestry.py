@@ -13,7 +13,7 @@ from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, controller_of, name_of, namespace_of, owner_references_of, uid_of
 from corral.core.resource import Resource, version_path
 from corral.decide.dispatch.kept_logs import pod_selector
-from corral.decide.dispatch.workload_copy import is_ours
+from corral.decide.dispatch.workload_copy import has_origin
 from corral.kinds.kubernetes.core.kinds import PODS
 
 Root = tuple[Resource, Obj]
@@ -42,7 +42,7 @@ class Ancestry:
     async def root(self, obj: Obj, resource: Resource, depth: int = 0) -> Root | None:
         """The topmost owner of an object that carries our origin label; None when nothing above it is ours."""
         above = await self._above(obj, depth) if depth < MAX_DEPTH else None
-        return above or ((resource, obj) if is_ours(obj, self._origin) else None)
+        return above or ((resource, obj) if has_origin(obj, self._origin) else None)
 
     async def _above(self, obj: Obj, depth: int) -> Root | None:
         reference = controller_of(obj) or next(iter(owner_references_of(obj)), None)

@@ -20,7 +20,7 @@ REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 """Answers that trying again does not change."""
 
 
-class Unwelcome(ApiError):
+class WorkerRejection(ApiError):
     """A worker cannot have an object of ours, and will not until somebody changes something there."""
 
     reason = ""
@@ -31,7 +31,7 @@ class Unwelcome(ApiError):
         self.why = why
 
 
-class NotOurs(Unwelcome):
+class NameTaken(WorkerRejection):
     """A worker has an object of that name which this manager did not make."""
 
     reason = "NameTaken"
@@ -41,7 +41,7 @@ class NotOurs(Unwelcome):
         super().__init__(cluster, f"{mine}: delete it there or submit the job under another name")
 
 
-class Refused(Unwelcome):
+class Refused(WorkerRejection):
     """A worker does not accept the object."""
 
     reason = "Refused"

@@ -275,7 +275,7 @@ class Remote:
             self.admitted_at.pop(uid_of(obj), None)
         elif conditions.is_true(new, names.ADMITTED):
             self.admitted_at.setdefault(uid_of(new), self.clock.now())
-        if is_news(old, new):
+        if workload_changed(old, new):
             self._wake(key_of(obj), False)
 
     def _job_changed(self, resource: Resource, old: Obj | None, new: Obj | None) -> None:
@@ -378,7 +378,7 @@ def workload_of_pod(pod: Obj) -> str:
     return annotations_of(pod).get(names.WORKLOAD) or ""
 
 
-def is_news(old: Obj | None, new: Obj | None) -> bool:
+def workload_changed(old: Obj | None, new: Obj | None) -> bool:
     """Whether a Workload changed by more than what its job says of its own pods, which nobody dispatches by."""
     if old is None or new is None or is_deleting(old) != is_deleting(new):
         return True

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from corral.controllers.queueing.context import (
     BY_OWNER,
     BY_OWNER_NAME,
-    Context,
+    QueueingContext,
     owner_name_index,
 )
 from corral.controllers.queueing.jobs import progress as job_progress
@@ -22,7 +22,14 @@ from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, wor
 from corral.controllers.queueing.jobs.runs import JobRuns
 from corral.controllers.queueing.jobs.view import JobView
 from corral.controllers.queueing.jobs.workload_builder import COMPOSE_RETRY_S, CannotCompose, compose_for_job
-from corral.controllers.queueing.jobs.workload_choice import Change, Discard, OutOfSync, Rewrite, StopFirst, Use
+from corral.controllers.queueing.jobs.workload_choice import (
+    Discard,
+    OutOfSync,
+    Proceed,
+    Rewrite,
+    StopFirst,
+    StoreWorkload,
+)
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.workloads.owners import WorkloadOwners
 from corral.controllers.queueing.workloads.writes import WorkloadWrites
@@ -45,7 +52,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.adapter import Finish, JobAdapter, managed_by, prebuilt_workload
+from corral.jobs.framework.adapter import JobAdapter, JobOutcome, managed_by, prebuilt_workload
 from corral.kinds.kueue import names
 from corral.runtime.controller import Manager, Result, Watch
 from corral.runtime.informer import Reader
@@ -65,7 +72,9 @@ def _prebuilt_index(job: Obj) -> Iterable[str]:
 class JobController:
     """Queues the jobs of one kind."""
 
-    def __init__(self, context: Context, adapter: JobAdapter, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+    def __init__(
+        self, context: QueueingContext, adapter: JobAdapter, managed: ManagedJobs, metrics: QueueingMetrics
+    ) -> None:
         self.name = f"{adapter.framework}-kueue-controller"
         self.adapter = adapter
         self.context = context
@@ -160,7 +169,7 @@ class JobController:
         if view.suspended:
             if wl.is_admitted(workload):
                 return await self.runs.start(view.job, workload)
-            self._tell_checks(view.job, workload)
+            self._report_checks(view.job, workload)
         elif not wl.is_admitted(workload) and not self._grows(view, workload):
             await self.runs.stop(view, workload, "Not admitted by cluster queue")
         return None
@@ -170,7 +179,7 @@ class JobController:
         is_larger = names.WORKLOAD_SLICE_REPLACEMENT_FOR in annotations_of(workload)
         return is_larger and view.elastic and wl.has_quota(workload)
 
-    def _tell_checks(self, job: Obj, workload: Obj) -> None:
+    def _report_checks(self, job: Obj, workload: Obj) -> None:
         """What the admission checks say about a job that has quota but may not start yet."""
         waiting = [state for state in wl.check_states_of(workload) if state.get("state") == names.PENDING]
         said = [f"{state['name']}: {state['message']}" for state in waiting if state.get("message")]
@@ -183,14 +192,14 @@ class JobController:
         """Act on the verdict about the job's Workloads: the one to go on with, and whether to go on at all."""
         verdict = self._verdict(view)
         match verdict:
-            case Use(workload, stale, outgrown):
+            case Proceed(workload, stale, outgrown):
                 await self._discard(view.job, stale)
                 if outgrown is not None:
                     await self._grow(view, outgrown)
                 return workload, True
             case Rewrite(workload):
                 await self._rewrite(view, workload)
-            case Change(workload):
+            case StoreWorkload(workload):
                 await self.writes.update(workload)
             case Discard(workloads):
                 await self._discard(view.job, workloads)
@@ -201,7 +210,7 @@ class JobController:
                 await self.writes.out_of_sync(workload)
         return None, False
 
-    def _verdict(self, view: JobView) -> job_workloads.Verdict:
+    def _verdict(self, view: JobView) -> job_workloads.WorkloadVerdict:
         name = prebuilt_workload(view.job) if self.adapter.prebuilt else ""
         if name:
             named = self.workloads.get(Key(namespace_of(view.job), name))
@@ -298,7 +307,7 @@ class JobController:
 
     # The end
 
-    async def _finish(self, view: JobView, workload: Obj | None, finish: Finish) -> None:
+    async def _finish(self, view: JobView, workload: Obj | None, finish: JobOutcome) -> None:
         if workload is None:
             return
         if not managed_by(self.adapter, view.job):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.jobs.elastic import BY_CONTROLLER, PODS, controller_uid
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority
@@ -78,7 +78,7 @@ class ServingController(ABC):
     name: ClassVar[str]
     resource: ClassVar[Resource]
 
-    def __init__(self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: QueueingContext, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
         self.context = context
         self.managed = managed
         self.workloads = context.caches.workloads

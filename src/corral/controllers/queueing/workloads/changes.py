@@ -57,6 +57,6 @@ _concerns_life = changed(
 )
 
 
-def concerns_life(old: Obj | None, new: Obj | None) -> bool:
+def life_changed(old: Obj | None, new: Obj | None) -> bool:
     """Whether the next step of a Workload's own life may have changed; one that is gone has none."""
     return new is not None and _concerns_life(old, new)

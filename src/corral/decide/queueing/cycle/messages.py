@@ -23,8 +23,12 @@ WAITING_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condit
 
 def was_preempting(workload: Obj) -> bool:
     """Was a waiting workload last told that its victims are about to leave?"""
-    told = find(workload, "QuotaReserved")
-    return told is not None and told.get("status") == "False" and PENDING_PREEMPTION in str(told.get("message", ""))
+    condition = find(workload, "QuotaReserved")
+    return (
+        condition is not None
+        and condition.get("status") == "False"
+        and PENDING_PREEMPTION in str(condition.get("message", ""))
+    )
 
 
 def no_replacement(nodes: str) -> str:

@@ -6,7 +6,7 @@ from corral.decide.queueing.cycle.plan import CyclePlan, Decision
 from corral.decide.queueing.quota.tree import QuotaNode
 
 
-class Draft:
+class PlanBuilder:
     """Collects the decisions of one plan."""
 
     def __init__(self) -> None:

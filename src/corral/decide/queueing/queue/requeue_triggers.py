@@ -14,7 +14,7 @@ from corral.decide.queueing.topology.assigning import recorded_usage
 from corral.decide.queueing.world import World
 
 
-class Upkeep:
+class RequeueTriggers:
     """Keeps up what follows from the objects in a world."""
 
     def __init__(self, world: World) -> None:
@@ -106,7 +106,7 @@ class Upkeep:
         world = self._world
         queue.generation += 1
         world.pending[queue.name].flush(lambda info: world.namespace_matches(queue, info.key.namespace))
-        world.stir(queue.name)
+        world.mark_dirty(queue.name)
 
     def settle_structure(self) -> None:
         """Bring quota trees and capacities up to date."""

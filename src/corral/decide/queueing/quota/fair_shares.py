@@ -16,7 +16,7 @@ from corral.decide.queueing.quota.tree import QuotaNode
 
 
 @total_ordering
-class Share:
+class DominantShare:
     """The dominant resource share of a node."""
 
     __slots__ = ("borrowed", "ratio", "resource", "weight")
@@ -55,23 +55,23 @@ class Share:
         return boundless, self.ratio if boundless else self.weighted
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Share) and self._order() == other._order()
+        return isinstance(other, DominantShare) and self._order() == other._order()
 
-    def __lt__(self, other: Share) -> bool:
+    def __lt__(self, other: DominantShare) -> bool:
         return self._order() < other._order()
 
     def __hash__(self) -> int:
         return hash(self._order())
 
     def __repr__(self) -> str:
-        return f"Share({self.weighted:g}, {self.resource!r})"
+        return f"DominantShare({self.weighted:g}, {self.resource!r})"
 
 
-def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None) -> Share:
+def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None) -> DominantShare:
     """The share of `node`, as if it used `extra` on top; zero for a root."""
     parent = node.parent
     if parent is None:
-        return Share(0.0, node.weight)
+        return DominantShare(0.0, node.weight)
     borrowed: dict[str, int] = {}
     columns: list[FlavorResource] = []
     usage = node.usage
@@ -83,7 +83,7 @@ def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None)
             borrowed[column.resource] = borrowed.get(column.resource, 0) + above
             columns.append(column)
     if not borrowed:
-        return Share(0.0, node.weight)
+        return DominantShare(0.0, node.weight)
     lendable = lendable_by(parent)
     ratio, dominant = 0.0, ""
     for resource in sorted(borrowed):
@@ -92,7 +92,7 @@ def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None)
             part = borrowed[resource] * 1000.0 / whole
             if part > ratio:
                 ratio, dominant = part, resource
-    return Share(ratio, node.weight, dominant, columns)
+    return DominantShare(ratio, node.weight, dominant, columns)
 
 
 def lendable_by(cohort: QuotaNode) -> dict[str, int]:

@@ -123,14 +123,14 @@ class Candidates:
             yield candidate
 
 
-class Scope(NamedTuple):
+class SearchScope(NamedTuple):
     """Where looking for candidates can pay at all."""
 
     own: bool
     others: bool
 
 
-def worthwhile_scope(preemptor: Preemptor) -> Scope:
+def worthwhile_scope(preemptor: Preemptor) -> SearchScope:
     """Rule out, from sums alone, searches that cannot end in a set of victims.
 
     Candidates of other queues without hierarchical advantage count only in the attempt without borrowing, unless
@@ -144,7 +144,7 @@ def worthwhile_scope(preemptor: Preemptor) -> Scope:
         others = _fits_without_borrowing(preemptor, own)
     if not others and own:
         own = _frees_enough(preemptor)
-    return Scope(own, others)
+    return SearchScope(own, others)
 
 
 def _has_candidates_below(preemptor: Preemptor) -> bool:
@@ -195,7 +195,7 @@ def _frees_enough(preemptor: Preemptor) -> bool:
     )
 
 
-def find_candidates(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue], scope: Scope) -> Candidates:
+def find_candidates(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue], scope: SearchScope) -> Candidates:
     """Candidates of the classical algorithm: those that leave anyway first, hierarchical before others before own."""
     hierarchical, others = _borrowers(preemptor, queues) if scope.others else ([], [])
     policy = preemptor.queue.spec.preemption

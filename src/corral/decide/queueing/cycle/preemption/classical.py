@@ -24,14 +24,14 @@ Placement = Callable[[], bool]
 """Is there room on nodes, given the usage as it stands?"""
 
 
-def take(reservation: Reservation) -> None:
+def simulate_removal(reservation: Reservation) -> None:
     """Pretend a workload is gone."""
     reservation.queue.node.remove(reservation.usage)
     reservation.queue.topology.give_back(reservation.topology_usage)
 
 
-def give_back(reservation: Reservation) -> None:
-    """Undo `take`."""
+def undo_removal(reservation: Reservation) -> None:
+    """Undo `simulate_removal`."""
     reservation.queue.node.add(reservation.usage)
     reservation.queue.topology.take(reservation.topology_usage)
 
@@ -50,7 +50,7 @@ def classical_targets(
         for candidate in candidates:
             if not is_still_valid(candidate, preemptor.columns, allow_borrowing):
                 continue
-            take(candidate.reservation)
+            simulate_removal(candidate.reservation)
             targets.append(Target(candidate.reservation, candidate.variant.reason))
             if _frees_enough(missing, candidate.reservation) and fits(preemptor, allow_borrowing, placement):
                 targets = fill_back(preemptor, targets, allow_borrowing, placement)
@@ -111,18 +111,18 @@ def fill_back(
 ) -> list[Target]:
     """Give back, last first, every victim but the last that turns out not to be needed."""
     for index in range(len(targets) - 2, -1, -1):
-        give_back(targets[index].reservation)
+        undo_removal(targets[index].reservation)
         if fits(preemptor, allow_borrowing, placement):
             targets[index] = targets[-1]
             targets.pop()
         else:
-            take(targets[index].reservation)
+            simulate_removal(targets[index].reservation)
     return targets
 
 
 def restore(targets: Iterable[Target]) -> None:
     for target in targets:
-        give_back(target.reservation)
+        undo_removal(target.reservation)
 
 
 def possibility(targets: Sequence[Target], queue: ClusterQueue, column: FlavorResource, amount: int) -> tuple[Fit, int]:
