@@ -251,7 +251,8 @@ class DispatchWorkloads:
         )
 
     def _is_stopped(self, subject: DispatchedWorkload, cluster: str = "") -> bool:
-        """Whether the job runs nowhere but on `cluster`, as far as is known: it must not run twice."""
+        """Whether the job may be started (on `cluster`) now: it is on that worker already, or it is not being removed from
+        any worker. While a removal is under way its pods may still run there, and a start would make it run twice."""
         return self._is_on(subject, cluster) or not self._context.worker_tasks.is_stopping(key_of(subject.workload))
 
     def _is_on(self, subject: DispatchedWorkload, cluster: str) -> bool:

@@ -92,7 +92,11 @@ def choose(workload: Obj, job: Obj | None, workers: Sequence[WorkerView]) -> Cho
 
 
 def rebind(choice: Choice, current: str) -> str:
-    """The worker to be bound to, given the one it is bound to now: another only when it starts at once and this one does not."""
+    """The worker to be bound to, given the one it is bound to now: another only when it starts at once and this one does not.
+
+    The best score alone is no reason to move. Scores change with every change of usage anywhere, and a Workload that
+    followed them would have its copy made and removed all the time and never be admitted.
+    """
     best = choice.best
     if best is None:
         return ""
@@ -218,6 +222,7 @@ def _fullness(wish: _PlacementWish, worker: WorkerView) -> float:
     return max(shares, default=0.0)
 
 
+# Compared from left to right, so whether it starts now outweighs everything else, and price outweighs an even load.
 SCORES: tuple[Callable[[_PlacementWish, WorkerView], float], ...] = (
     _waits,
     _tier,

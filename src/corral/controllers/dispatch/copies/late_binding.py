@@ -21,7 +21,12 @@ BY_NOMINATION = "nominated"
 
 
 class LateBinding:
-    """Binds Workloads, and remembers the bindings that do not show in the caches yet."""
+    """Binds Workloads, and remembers the bindings that do not show in the caches yet.
+
+    At most one worker is nominated at a time. `_binding` holds what was decided and may not be written or seen yet: two
+    Workloads decided one after the other must not both count on the same room. `_refused` holds the usage a worker had
+    when it did not take a Workload; it counts until that usage changes, because only then can the answer.
+    """
 
     def __init__(self, context: DispatchContext) -> None:
         self._context = context
@@ -38,6 +43,7 @@ class LateBinding:
         """The one worker that can start the Workload now or soonest; it stays where a worker has reserved quota for it."""
         workload = subject.workload
         current = next((name for name in nominate.nominated(workload) if name not in barred), "")
+        # A worker that has not looked at its copy yet has not refused it; leaving now would never let anybody answer.
         if current and not self._is_refused(current, key_of(workload)):
             return Nomination((current,))
         if current:

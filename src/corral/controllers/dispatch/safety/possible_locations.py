@@ -22,6 +22,8 @@ class PossibleLocations:
         self._clock, self._remotes = clock, remotes
         self._started = clock.now()
         self._known: dict[Key, dict[str, bool]] = {}
+        """By Workload and worker: True when the job may be there, False when it was seen to be gone. No entry means that
+        nothing was seen since this manager started, which is not the same as gone (see `away`)."""
 
     def begin(self, key: Key, cluster: str) -> None:
         """A job is about to be made on a worker, or was seen there."""
@@ -54,8 +56,11 @@ class PossibleLocations:
         """The workers out of reach that may be running the job, and since when each is."""
         known, chosen = self._known.get(key_of(workload), {}), status_of(workload).get("clusterName")
         candidates = {name for name, may_be in known.items() if may_be}
+        # After a restart memory is empty and the status is all there is: a Workload that names a cluster has its job there
+        # until that cluster was seen without it.
         if chosen and known.get(str(chosen), True):
             candidates.add(str(chosen))
+        # The process before this one may have begun to make the job without getting to write the cluster's name.
         if not chosen and self._is_older(workload):
             candidates.update(name for name in nominate.nominated(workload) if not self._remotes.has_met(name))
         return {name: self._away_since(name) for name in sorted(candidates) if self._is_away(name)}

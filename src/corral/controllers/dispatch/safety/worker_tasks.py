@@ -55,6 +55,7 @@ class WorkerTasks:
     ) -> T:
         """Do it, or raise `StillRunning` and let it go on; `stops` when a job that may be running there ends by it."""
         here = self._running.setdefault(key, {})
+        # Not queued behind what is running: it was decided without knowing how that ends. The caller decides again then.
         if cluster in here:
             here[cluster].is_missed = True
             raise StillRunning(cluster)
@@ -63,6 +64,7 @@ class WorkerTasks:
         task.add_done_callback(partial(self._done, cluster, key))
         await asyncio.wait({task}, timeout=0.0 if self._late.get(cluster) else PATIENCE_S)
         if not task.done():
+            # Not cancelled: the worker may have carried the request out already, and only its answer tells.
             self._late[cluster] = self._late.get(cluster, 0) + 1
             running.is_late = running.is_missed = True
             raise StillRunning(cluster)

@@ -51,6 +51,7 @@ class DominantShare:
         return any(requested.get(column, 0) > 0 for column in self.borrowed)
 
     def _order(self) -> tuple[bool, float]:
+        # Comparing `weighted` would make all borrowers of weight zero equal (infinite): they would be picked by chance.
         boundless = self.weight == 0 and self.ratio != 0
         return boundless, self.ratio if boundless else self.weighted
 
@@ -68,7 +69,11 @@ class DominantShare:
 
 
 def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None) -> DominantShare:
-    """The share of `node`, as if it used `extra` on top; zero for a root."""
+    """The share of `node`, as if it used `extra` on top; zero for a root, which has nobody to borrow from.
+
+    Flavors of a resource are added up, but only those used beyond quota: unused quota of one flavor does not pay for
+    borrowing another. Resources are not added up; the one borrowed most, relative to what could be lent, is the share.
+    """
     parent = node.parent
     if parent is None:
         return DominantShare(0.0, node.weight)
@@ -86,7 +91,7 @@ def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None)
         return DominantShare(0.0, node.weight)
     lendable = lendable_by(parent)
     ratio, dominant = 0.0, ""
-    for resource in sorted(borrowed):
+    for resource in sorted(borrowed):  # by name, so that of equal ones always the same is called dominant
         whole = lendable.get(resource, 0)
         if whole > 0:
             part = borrowed[resource] * 1000.0 / whole
@@ -97,6 +102,7 @@ def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None)
 
 def lendable_by(cohort: QuotaNode) -> dict[str, int]:
     """Per resource, all that anyone below `cohort` could ever use through it."""
+    # The columns of the root, because a cohort may have no quota of its own for what it can borrow from above.
     lendable: dict[str, int] = {}
     for column in cohort.root().subtree:
         lendable[column.resource] = lendable.get(column.resource, 0) + cohort.potential(column)

@@ -1,7 +1,8 @@
 """Classical preemption: the smallest set of evictions, found greedily, that lets a workload in.
 
-Candidates are taken away one after the other until the workload fits; then, in reverse, those it fits without are
-given back. Usage is changed in place and always restored before returning.
+Candidates are removed one after the other until the workload fits; then, in reverse, those it fits without are
+put back. Removal is simulated on the live usage of the quota tree and the nodes, not on a copy: every `simulate_removal`
+is answered by one `undo_removal` before a function returns.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def classical_targets(
         targets: list[Target] = []
         missing = _missing(preemptor)
         for candidate in candidates:
+            # Asked for each candidate in turn, not once before: the removals so far may have brought its queue back
+            # within its quota, and then it may not lose more.
             if not is_still_valid(candidate, preemptor.columns, allow_borrowing):
                 continue
             simulate_removal(candidate.reservation)
@@ -71,7 +74,11 @@ def _missing(preemptor: Preemptor) -> Usage:
 
 
 def _frees_enough(missing: Usage, victim: Reservation) -> bool:
-    """Take a victim off what is missing; nothing can fit before all of it is covered."""
+    """Subtract a victim from what is missing; nothing can fit before all of it is covered.
+
+    A victim frees at most its usage, and less where a lending limit hides part of it. So this is a necessary condition,
+    cheap to keep, and only `fits` decides.
+    """
     for column in list(missing):
         missing[column] -= victim.usage.get(column, 0)
         if missing[column] <= 0:
@@ -109,7 +116,12 @@ def fits(preemptor: Preemptor, allow_borrowing: bool, placement: Placement | Non
 def fill_back(
     preemptor: Preemptor, targets: list[Target], allow_borrowing: bool, placement: Placement | None
 ) -> list[Target]:
-    """Give back, last first, every victim but the last that turns out not to be needed."""
+    """Put back, last first, every victim but the last that turns out not to be needed.
+
+    The last one is needed: without it the workload did not fit although all the others were gone. The others are tried
+    backwards because candidates come with those that should leave first at the front. A victim that is put back is
+    replaced by the last of the list, so the order of the targets is not kept.
+    """
     for index in range(len(targets) - 2, -1, -1):
         undo_removal(targets[index].reservation)
         if fits(preemptor, allow_borrowing, placement):
@@ -127,6 +139,7 @@ def restore(targets: Iterable[Target]) -> None:
 
 def possibility(targets: Sequence[Target], queue: ClusterQueue, column: FlavorResource, amount: int) -> tuple[Fit, int]:
     """What evicting `targets` means for a request on one column: its kind, and how high it then borrows."""
+    # Only quota is looked at here; nodes are left as they are.
     for target in targets:
         target.reservation.queue.node.remove(target.reservation.usage)
     height, _ = lowest_fitting_subtree(queue.node, column, amount)

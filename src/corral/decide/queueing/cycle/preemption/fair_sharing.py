@@ -98,6 +98,7 @@ class VictimOrder:
         return queue
 
     def _heaviest_queue(self, cohort: QuotaNode) -> tuple[QuotaNode | None, DominantShare]:
+        # What is pruned stays so: during a search usage of other queues only falls, and so do their shares.
         best, best_share = None, DominantShare(-1.0, 1.0)
         for node in cohort.queues.values():
             if node in self._pruned:
@@ -117,6 +118,7 @@ class VictimOrder:
             if node in self._pruned:
                 continue
             share = share_of(node)
+            # The own queue is below its ancestors and may always lose workloads, so those are never left out.
             if not share.is_borrowing and node not in self._ancestors:
                 self._pruned.add(node)
             elif not share < best_share:
@@ -138,6 +140,8 @@ def fair_targets(
         return []
     search = _FairSearch(preemptor, placement)
     node = preemptor.queue.node
+    # Shares are compared as they would be after the admission, so what is asked for is counted during the whole search.
+    # Whether it fits is asked without it (`_evict`, and `fill_back` afterwards): it would be counted twice.
     node.add(preemptor.requests)
     try:
         fitted = search.run_first(candidates, strategy_named(strategies[0]), within_nominal)
@@ -193,6 +197,7 @@ class _FairSearch:
     def _compare(self, order: VictimOrder, node: QuotaNode, strategy: Strategy) -> bool:
         """Evict the first candidate of a queue that passes; the ones before it may be retried by the next rule."""
         mine, before = order.shares(node)
+        # A queue of weight zero has no entitlement: beyond its quota it displaces nobody who has one.
         if math.isinf(mine.weighted) and not math.isinf(before.weighted):
             self.retry.extend(order.left[node])
             order.left[node] = []
