@@ -132,5 +132,5 @@ def _why(client: SyncClient, name: str, namespace: str) -> str:
     try:
         found = conditions.find(client.get(WORKLOADS, name, namespace), "QuotaReserved") or {}
     except ApiError:
-        return ""  # gone by now, or not ours to see
+        return ""  # deleted meanwhile, or we may not read it
     return str(found.get("message") or "")

@@ -143,7 +143,7 @@ def _has_nodes(client: SyncClient) -> bool:
     try:
         return bool(client.call("GET", "/api/v1/nodes", {"limit": "1"}).get("items"))
     except ApiError:
-        return True  # not ours to see
+        return True  # we may not read it
 
 
 def _unscheduled(pod: Obj) -> str:

@@ -84,7 +84,7 @@ def _unknown_frameworks(names: Any) -> Iterator[str]:
 
 
 def _unreadable(document: Obj) -> Iterator[str]:
-    """What those who use a document make of it."""
+    """Faults that only show when a part of the document is parsed: every parser is run, and what it raises is listed."""
     from corral.configuration.dispatch import dispatch_settings
     from corral.configuration.member import member_settings
     from corral.configuration.placement import placement_settings

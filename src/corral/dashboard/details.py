@@ -41,7 +41,7 @@ def _pods(client: SyncClient, workload: Obj, namespace: str) -> list[Obj]:
             try:
                 return pods_of(client, resource, {"metadata": {"name": owner["name"]}}, namespace)
             except ApiError:
-                return []  # a pod that is gone, or not ours to see
+                return []  # the pod was deleted, or we may not read it
     return []
 
 

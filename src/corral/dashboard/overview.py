@@ -80,7 +80,7 @@ def _job(
     target = str(spec_of(local).get("clusterQueue") or "") if local else ""
     cluster = str(status_of(workload).get("clusterName") or "")
     position = positions.get(key_of(workload))
-    unseen = {"metadata": {"name": target}} if not queues else None  # there, perhaps, but not ours to see
+    unseen = {"metadata": {"name": target}} if not queues else None  # it may exist, but we may not read it
     evidence = Evidence(
         local, queues.get(target, unseen), position, queues=list(local_queues.values()), worker=workers.get(cluster)
     )

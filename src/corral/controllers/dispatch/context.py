@@ -1,4 +1,4 @@
-"""What the rooms of dispatching share: the manager's caches, the workers, and how a Workload's check is written."""
+"""What all parts of dispatch share: the manager's caches, the workers, and how a Workload's check is written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from corral.workload import workload as wl
 
 
 class DispatchedWorkload:
-    """A Workload with all that was found out about it."""
+    """A Workload that is dispatched, with the check, the adapter and the job objects it belongs to."""
 
     __slots__ = ("adapter", "check", "job_key", "jobs", "rejected", "workload")
 
@@ -35,7 +35,7 @@ class DispatchedWorkload:
 
 
 class DispatchContext:
-    """One manager's dispatching."""
+    """The shared state of dispatch on one manager."""
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class DispatchContext:
         return ""
 
     def clusters_of(self, check: str, workload: Obj) -> list[str]:
-        """The workers a Workload may go to: each by one name, for by two it would be taken from one for the other."""
+        """The workers a Workload may go to. A worker that is configured under two names is listed once: under both, the
+        copy made for one name would be removed as a stale copy of the other."""
         config = self._config(check)
         return self.distinct(spec_of(config).get("clusters") or [], workload) if config else []
 
@@ -88,11 +89,11 @@ class DispatchContext:
         return remote
 
     def current(self, workload: Obj) -> Obj:
-        """A Workload as it is now; others go on while we wait for a worker."""
+        """The Workload read again from the cache: it may have changed while we waited for a worker."""
         return self.workloads.get(key_of(workload)) or workload
 
     def note_refusal(self, workload: Obj, cluster: str, problem: WorkerRejection) -> None:
-        """Do not ask a worker for a while that cannot have what a Workload needs there, and tell why."""
+        """A worker cannot hold an object this Workload needs there: record why, and do not ask it again for a while."""
         self.refusals.note(key_of(workload), cluster, problem.why)
         self.metrics.redispatched(cluster, problem.reason)
         self.manager.recorder.event(workload, "Warning", "RefusedByWorker", str(problem))

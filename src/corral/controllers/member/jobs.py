@@ -50,7 +50,8 @@ class PlacedJobs:
     async def follow(self, work: str, manifests: Sequence[Manifest], *, prompt: bool) -> None:
         """Watch the kinds of these manifests from now on, when they are kinds of jobs.
 
-        `prompt` wakes the Work with every step its jobs make, as those do that ask for peace themselves."""
+        `prompt` wakes the Work with every step its jobs make, as jobs do that ask themselves to be left to the
+        queue."""
         (self._prompt.add if prompt else self._prompt.discard)(work)
         for manifest in manifests:
             resource = manifest.resource

@@ -57,7 +57,7 @@ class Nothing(DispatchStep):
     why: str
     again_after: float | None = None
     is_reported: bool = False
-    """Whether the one who waits should know why."""
+    """Whether `why` is written where users see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,8 @@ class Deactivate(DispatchStep):
 
 @dataclass(frozen=True, slots=True)
 class Settle(DispatchStep):
-    """The Workload is evicted and no reachable worker has a copy: nobody else will say that the job has stopped."""
+    """The Workload is evicted and no reachable worker has a copy, so no worker will report that the job has stopped: the
+    manager declares it stopped, which ends the eviction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Peace with the queue: what of a job belongs to the queue on the member, and what of it the hub should hear about.
+"""Sharing jobs with the queue: what of a job belongs to the queue on the member, and what of it the hub should hear about.
 
 A queue starts a job by writing to it: it turns `suspend` off, adds node selectors, tolerations, labels and annotations to
 pod templates, and may lower the parallelism. The API server adds a selector and labels of its own. None of that is the

@@ -16,7 +16,7 @@ _COPIED_ON_FAILURE: Final = ("failedPlacements", "diffedPlacements")
 
 
 def statuses_of_nobody(view: PlacementView, decisions: Sequence[Obj], chosen: int) -> list[Obj]:
-    """Entries for clusters that are missing: why those that were not chosen were not, as many as are wanted."""
+    """Entries for the clusters a placement still lacks: why that many of the rejected clusters were not chosen."""
     texts = [decision["reason"] for decision in decisions[: max(0, _wanted(view) - chosen)]]
     since = {
         one["conditions"][0]["message"]: one["conditions"][0]["lastTransitionTime"]

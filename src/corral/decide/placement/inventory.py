@@ -52,7 +52,8 @@ def news_for_profile(member: Obj) -> Obj:
 
 
 def profile_status(member: Obj, profile: Obj, now: float, timestamp: str, threshold: float) -> Obj:
-    """The status of a member's ClusterProfile. What the member once told of itself stays when it tells no more."""
+    """The status of a member's ClusterProfile. Properties the member once reported stay when
+    it no longer reports them."""
     old = status_of(profile)
     entry = {**_health(member, now, threshold), "observedGeneration": generation_of(profile)}
     status = {**old, "conditions": set_condition(old.get("conditions") or [], entry, timestamp)}

@@ -33,7 +33,7 @@ class JobOutcome(NamedTuple):
 
 
 class StopWrite(NamedTuple):
-    """One write towards a stopped job."""
+    """The next write that brings a job closer to being stopped."""
 
     obj: Obj
     subresource: str = ""
@@ -107,7 +107,7 @@ class JobAdapter(Protocol):
         ...
 
     def stopped_status(self, job: Obj, now: str) -> Obj:
-        """The status of a suspended job whose copy elsewhere is gone and will not report any more."""
+        """The status of a suspended job whose copy on a worker is gone and will not report any more."""
         ...
 
 

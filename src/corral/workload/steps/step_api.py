@@ -28,7 +28,7 @@ class Eviction(NamedTuple):
 
 
 class WriteWorkload(NamedTuple):
-    """Store a Workload like this, and tell about it."""
+    """Store this Workload, then record the event and count the eviction or admission."""
 
     workload: Obj
     part: str = STATUS
@@ -57,7 +57,7 @@ class Delete(NamedTuple):
 
 
 class LookAgain(NamedTuple):
-    """Nothing to do yet; ask again in a while."""
+    """Nothing to do yet; run the steps again after so many seconds."""
 
     seconds: float
 
@@ -82,7 +82,7 @@ class Queues(Protocol):
 
 
 class WorkloadView:
-    """All that matters to a Workload besides itself: its queues, the configuration, what the scheduler knows, the time."""
+    """What a step may look at besides the Workload: its queues, the configuration, what the scheduler knows, the time."""
 
     def __init__(
         self, workload: Obj, queues: Queues, config: LifeSettings, now: float, state: SchedulerKnowledge | None = None
@@ -124,7 +124,7 @@ class WorkloadView:
 
     @property
     def is_parent(self) -> bool:
-        """Variants are queued in its place, and have checks in its place."""
+        """Whether variants of this Workload are queued, and pass checks, instead of it."""
         return self.concurrent and variants.is_parent(self._workload)
 
 
@@ -142,7 +142,7 @@ def evicted(
 
 
 def eviction(new: Obj, reason: str, message: str, cause: str = "") -> WriteWorkload:
-    """Write an eviction and tell about it."""
+    """The write of an eviction, with its event."""
     named = (conditions.find(new, names.EVICTED) or {}).get("reason", reason)
     return WriteWorkload(new, event=("Normal", f"EvictedDueTo{named}", message), eviction=Eviction(reason, cause))
 

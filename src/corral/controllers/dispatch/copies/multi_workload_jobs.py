@@ -25,7 +25,8 @@ class Components:
         context.workloads.add_index(BY_JOB, _job_uids)
 
     def nomination(self, subject: DispatchedWorkload) -> Nomination | None:
-        """Where to follow the others, or nowhere yet; None when this one chooses for all, or is the only one."""
+        """The worker another component has chosen, or an empty nomination while none has; None when this component
+        chooses for all of them."""
         wanted = component_workloads(subject.jobs[0]) if subject.jobs else []
         if not wanted:
             return self._slice_nomination(subject.workload)

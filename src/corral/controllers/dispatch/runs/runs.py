@@ -1,4 +1,4 @@
-"""A Workload on its worker: the job made and mirrored there, its end brought back, and nothing left behind."""
+"""Running a Workload on its worker: create the job, mirror its status back, finish, and remove everything afterwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Runs:
         self._context = context
 
     async def remove_everywhere(self, key: Key) -> bool:
-        """Nothing is left of the Workload here, so nothing may be left of it there: True when nothing was."""
+        """Remove the copies and jobs of a Workload that no longer exists on the manager; True when there were none."""
         holding = [
             remote
             for remote in self._context.remotes.connected()
@@ -53,7 +53,7 @@ class Runs:
         return not holding and not self._context.remotes.unreachable()
 
     async def leave(self, remote: Remote) -> None:
-        """Nothing of ours stays on a worker, unless it is ours by another name too."""
+        """Remove everything of ours from a worker that is taken out, unless it is also configured under another name."""
         if (twin := self._context.remotes.twin(remote)) is not None:
             await self._hand_over(remote, twin)
             return
@@ -88,7 +88,7 @@ class Runs:
         self._context.possible_locations.gone(key, remote.name)
 
     async def clean_up(self, subject: DispatchedWorkload, clusters: Sequence[str]) -> None:
-        """Remove copies and jobs from workers; those that are slow are done with later."""
+        """Remove copies and jobs from workers. A slow worker is not waited for: its removal goes on as a task."""
         await run_all(unless_still_running(partial(self.remove_from, subject, name)) for name in clusters)
 
     async def remove_from(self, subject: DispatchedWorkload, cluster: str) -> None:

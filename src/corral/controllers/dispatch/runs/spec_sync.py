@@ -1,4 +1,4 @@
-"""Changes of a job on the manager, applied to the job on the worker that runs it; `jobs.follow` says which."""
+"""Changes of a job on the manager, applied to the job on the worker that runs it; `jobs.framework.followed_fields` says which."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from corral.kinds.kueue import names
 
 
 async def apply_changes(context: DispatchContext, remote: Remote, adapter: JobAdapter, job: Obj, workload: str) -> None:
-    """Bring the worker's job in line; what the worker refuses is told and does not stop anything else."""
+    """Bring the worker's job in line; a refusal by the worker becomes an Event and stops nothing else."""
     key = key_of(job)
     found = remote.job(adapter.resource, key)
     if found is None or not has_origin(found, context.settings.origin):

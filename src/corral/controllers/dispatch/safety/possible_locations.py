@@ -44,7 +44,7 @@ class PossibleLocations:
         return [key for key, known in self._known.items() if cluster in known]
 
     def forget(self, key: Key) -> None:
-        """The Workload is gone or has ended: only workers out of reach, which still have to be told, are remembered."""
+        """The Workload is gone or has ended. Workers out of reach are still remembered: their copy has to be removed."""
         left = {name: True for name, may_be in self._known.pop(key, {}).items() if may_be and self._is_away(name)}
         if left:
             self._known[key] = left

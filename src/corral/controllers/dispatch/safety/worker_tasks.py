@@ -1,7 +1,7 @@
-"""Work on workers, each piece a task of its own, so that a worker that is slow to answer holds up nobody else.
+"""Requests to workers run as tasks of their own, so that a slow worker delays only what needs its answer.
 
-A reconcile waits a moment for what it asked of a worker and then goes on without it; the Workload is looked at again when
-that is done. One thing is done at a time for a Workload on a worker, so what happens there keeps its order.
+A reconcile waits a moment (PATIENCE_S) for the task it started and then goes on without it; the Workload is reconciled
+again when the task is done. At most one task runs for a Workload on a worker, so requests arrive there in order.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ class _WorkerTask:
     stops: bool
     is_late: bool = False
     is_missed: bool = False
-    """Whether somebody went on without it, and has to be told when it is done."""
+    """Whether a reconcile went on without its result, so that the Workload must be reconciled again when it is done."""
 
 
 class WorkerTasks:
-    """What is being done on workers; `again` is called with a Workload and whether it failed, when a late piece is done."""
+    """The running tasks by Workload and worker. `again` is called with a Workload, and whether it failed, when a task ends
+    that a reconcile did not wait for."""
 
     def __init__(self, clock: Clock, again: Callable[[Key, bool], None]) -> None:
         self._clock, self._again = clock, again
@@ -53,7 +54,10 @@ class WorkerTasks:
     async def run(
         self, cluster: str, key: Key, work: Callable[[], Coroutine[Any, Any, T]], *, stops: bool = False
     ) -> T:
-        """Do it, or raise `StillRunning` and let it go on; `stops` when a job that may be running there ends by it."""
+        """The result of `work`; raises `StillRunning` when it takes longer, and `work` goes on in the background.
+
+        `stops` marks work that removes a job which may be running on the worker.
+        """
         here = self._running.setdefault(key, {})
         # Not queued behind what is running: it was decided without knowing how that ends. The caller decides again then.
         if cluster in here:
@@ -131,7 +135,7 @@ class WorkerTasks:
 
 
 async def unless_still_running(work: Callable[[], Awaitable[None]]) -> None:
-    """Do it, or let it be done later: nothing waits for it."""
+    """Await `work`, but do not fail when it goes on in the background: nothing depends on its result."""
     try:
         await work()
     except StillRunning:

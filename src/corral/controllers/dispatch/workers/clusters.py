@@ -57,7 +57,7 @@ DEPRECATED_PATH = (
 
 @dataclass(frozen=True, slots=True)
 class WorkerListeners:
-    """Who is told what of workers."""
+    """Callbacks for what happens to workers."""
 
     wake: Wake
     connected: Callable[[Obj], None]

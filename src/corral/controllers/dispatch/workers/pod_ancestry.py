@@ -40,7 +40,7 @@ class Ancestry:
         return [pod for pod, root in roots if (uid_of(root[1]) == uid_of(job) if root is not None else or_else(pod))]
 
     async def root(self, obj: Obj, resource: Resource, depth: int = 0) -> Root | None:
-        """The topmost owner of an object that carries our origin label; None when nothing above it is ours."""
+        """The topmost owner of an object that carries our origin label; None when none of its owners does."""
         above = await self._above(obj, depth) if depth < MAX_DEPTH else None
         return above or ((resource, obj) if has_origin(obj, self._origin) else None)
 

@@ -21,7 +21,7 @@ REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 
 
 class WorkerRejection(ApiError):
-    """A worker cannot have an object of ours, and will not until somebody changes something there."""
+    """A worker cannot hold an object of ours; trying again is useless until something is changed on the worker."""
 
     reason = ""
     """What metrics count it as."""

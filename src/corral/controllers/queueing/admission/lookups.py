@@ -1,4 +1,4 @@
-"""What is around a job or a pod when it is admitted: its namespace, the default queue there, and the jobs that own it."""
+"""What admission has to look up about a job or a pod: its namespace, the default queue there, and the jobs that own it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ClusterReader:
 
 
 class AdmissionLookups:
-    """Answers about the surroundings, for the kinds of jobs in `owners`."""
+    """Whether a new object is queued: by its namespace, by a default queue, or by an owner of one of the kinds in `owners`."""
 
     def __init__(
         self, config: QueueingConfig, reader: ClusterReader, owners: Mapping[tuple[str, str], JobAdapter]

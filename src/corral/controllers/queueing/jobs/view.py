@@ -1,4 +1,4 @@
-"""A job as its adapter reads it: what every step of a reconcile asks, asked once."""
+"""A job as its adapter reads it, each answer computed once per reconcile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which Workload is a job's, and what has to happen first when the ones it has do not fit.
 
-Pure: a job and the Workloads it has go in, a verdict comes out, and `job_controller` acts on it. Usually a job has one
+Pure: a job and the Workloads it has go in, a verdict comes out, and `jobs.controller` acts on it. Usually a job has one
 Workload that describes it. A job that was changed while it waits gets its Workload rewritten; one that was changed while it
 runs is stopped first. An elastic job has slices, one for each size, and a prebuilt Workload is adopted as it is.
 """
@@ -38,7 +38,7 @@ Fits = Callable[[JobView, Obj], bool]
 
 
 class Proceed(NamedTuple):
-    """Go on with this Workload, or without one."""
+    """Go on with this Workload, or without one when it is None."""
 
     workload: Obj | None
     stale: Sequence[Obj] = ()
@@ -80,7 +80,7 @@ class OutOfSync(NamedTuple):
 
 
 class WaitForOthers(NamedTuple):
-    """Somebody else has to act."""
+    """Nothing to do here until somebody else acts, such as the owner of the Workload."""
 
 
 WorkloadVerdict = Proceed | Rewrite | StoreWorkload | Discard | StopFirst | OutOfSync | WaitForOthers

@@ -1,4 +1,4 @@
-"""Which changes of a Workload concern whom.
+"""Predicates: which changes of a Workload wake which controller.
 
 What somebody only reports in a status, readiness above all, wakes no one who waits for decisions; whoever wrote it knows it.
 """

@@ -1,4 +1,4 @@
-"""The turn of an entry: it was nominated, entries before it had their turns, and now it is admitted, preempts or waits."""
+"""Processing one nominated entry of a round, after the entries before it: it is admitted, preempts or waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from corral.decide.queueing.world import World
 
 
 class EntryProcessing:
-    """Gives the entries of a round their turns; what comes out of them is in the draft."""
+    """Processes the entries of a round in order; the decisions go to `plan_builder`."""
 
     def __init__(self, world: World, nominator: Nominator, order: EntryOrder, claims: RoundClaims) -> None:
         self._world = world
@@ -40,7 +40,7 @@ class EntryProcessing:
         self.plan_builder = PlanBuilder()
 
     def take(self, entry: Entry) -> bool:
-        """Take the entry's turn; True when it needs no requeue."""
+        """Admit the entry, preempt for it, or let it wait; True when it needs no requeue."""
         if self._variants and self._is_behind_sibling(entry):
             return False
         fits = self._recheck(entry)

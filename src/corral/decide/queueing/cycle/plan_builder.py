@@ -1,4 +1,4 @@
-"""A plan in the making: what was decided so far, and whether it is worth going on."""
+"""A plan under construction: the decisions so far, and whether another round can decide anything more."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from corral.decide.queueing.topology.cluster import TopologyCluster
 
 
 class RoundClaims:
-    """Claims of one round."""
+    """The victims and the room that entries of one round have claimed."""
 
     def __init__(self, topology: TopologyCluster) -> None:
         self._topology = topology

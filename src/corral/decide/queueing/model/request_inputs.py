@@ -1,7 +1,7 @@
-"""What a workload asks for depends on more than itself: pod overheads, limit ranges, devices.
+"""What a workload requests depends on more than its own object: RuntimeClass overheads, LimitRanges, device classes.
 
-Who holds quota keeps what was reserved. Who waits is counted anew when its surroundings change, so every change
-returns whom it concerns, None for nobody.
+A workload that holds quota keeps what was reserved. A waiting one has to be decoded again when one of these inputs
+changes, so every setter returns a predicate that selects the workloads concerned, or None when there are none.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from corral.decide.queueing.model.values import WorkloadInfo
 from corral.decide.queueing.model.workload import WorkloadDecoder
 
 WorkloadPredicate = Callable[[WorkloadInfo], bool]
-"""Is this workload concerned?"""
+"""Does a changed input concern this workload?"""
 
 
 class RequestInputs:
-    """Reads Workloads as what is around them has it."""
+    """Decodes Workloads with the current overheads, limit ranges and devices."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ Rank = tuple[int, float, str, int]
 
 
 class WaitVerdict(NamedTuple):
-    """Why a workload waits, as last told to its status."""
+    """Why a workload waits, as its status was last set to say."""
 
     cause: str
     reason: str

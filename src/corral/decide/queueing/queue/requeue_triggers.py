@@ -1,4 +1,4 @@
-"""What a change means to others: which ClusterQueues can admit now, and who gets another chance.
+"""Which ClusterQueues can admit now, and which parked workloads are tried again because something changed.
 
 Wherever quota or nodes may have come free, the tree is marked. At the next plan trees are brought up to date and all
 that is parked in marked ones is tried again.
@@ -15,7 +15,7 @@ from corral.decide.queueing.world import World
 
 
 class RequeueTriggers:
-    """Keeps up what follows from the objects in a world."""
+    """Marks trees in which quota or nodes may have come free, and brings them up to date before a plan."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -81,14 +81,14 @@ class WaitingWorkloads:
         self.leave(info)
 
     def join_all(self, local_queue: Key) -> None:
-        """Let all join whom only their LocalQueue kept out."""
+        """Queue every workload that waited only for its LocalQueue to be open."""
         for key in list(self._members.get(local_queue, ())):
             info = self._world.workloads[key]
             if not info.reserving and not info.finished and key not in self._world.reservations:
                 self.join(info)
 
     def leave_all(self, spec: LocalQueueSpec) -> None:
-        """Take all out who came through a LocalQueue."""
+        """Take out of the queue every workload that names this LocalQueue."""
         pending = self._world.pending.get(spec.cluster_queue)
         if pending is not None:
             for key in self._members.get(spec.key, ()):
@@ -98,7 +98,7 @@ class WaitingWorkloads:
     # -- one workload ---------------------------------------------------------------------------------------------
 
     def recall_preemption(self, info: WorkloadInfo) -> None:
-        """A workload seen for the first time may have begun to preempt in a former life of ours."""
+        """A workload seen for the first time may have begun to preempt before this process was started."""
         if not info.reserving and was_preempting(info.obj):
             self._preempting[info.key] = None
 

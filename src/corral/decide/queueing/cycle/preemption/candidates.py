@@ -54,7 +54,7 @@ class Target(NamedTuple):
 
 
 class Preemptor(NamedTuple):
-    """Who asks for room, and what for."""
+    """The workload that needs room: its queue, what it requests, and the columns that do not fit."""
 
     info: WorkloadInfo
     queue: ClusterQueue
