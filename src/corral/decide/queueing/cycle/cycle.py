@@ -99,7 +99,7 @@ class Cycle:
         try:
             for entry in heads:
                 (entries if self._nominate(entry) else refused).append(entry)
-            unadmitted = [entry for entry in self._order.ordered(entries) if not self._processing.take(entry)]
+            unadmitted = [entry for entry in self._order.ordered(entries) if not self._processing.process(entry)]
             self._claims.give_up_room()
             for entry in (*unadmitted, *refused):
                 self._requeue(entry)

@@ -39,7 +39,7 @@ class EntryProcessing:
         self._claims = claims
         self.plan_builder = PlanBuilder()
 
-    def take(self, entry: Entry) -> bool:
+    def process(self, entry: Entry) -> bool:
         """Admit the entry, preempt for it, or let it wait; True when it needs no requeue."""
         if self._variants and self._is_behind_sibling(entry):
             return False
