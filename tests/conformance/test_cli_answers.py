@@ -8,9 +8,10 @@ import pytest
 from tests.conformance.served_cli import JOBS, Run, job, serve, until, user_with
 
 from corral.clusters.embedded_api import EmbeddedApi
-from corral.clusters.kueue_installation.objects import CLUSTER_ROLES, ROLES
+from corral.clusters.kueue_installation.objects import ROLES
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 

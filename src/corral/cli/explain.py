@@ -18,10 +18,11 @@ from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_o
 from corral.core.resource import Resource
 from corral.inspect.evidence import collect_evidence
 from corral.inspect.explain import explain as explain_workload
-from corral.inspect.lookup import PODS, events_of, pods_of, visible, workload_of
+from corral.inspect.lookup import events_of, pods_of, visible, workload_of
+from corral.jobs.batch_job.kind import JOBS
+from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kueue import WORKLOAD_PRIORITY_CLASSES
 
-JOBS = Resource("batch", "v1", "jobs", "Job")
-PRIORITY_CLASSES = Resource("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False)
 MAX_TROUBLES = 5
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -217,7 +218,7 @@ def _unqueued_advice(client: SyncClient, kind: str, has_queue: bool, refused: li
     if not has_queue:
         return f"Set the label {QUEUE_LABEL} when you create it, and it is queued."
     if refused and refused[0].get("reason") == "WorkloadPriorityClassNotFound":
-        names = [name_of(item) for item in visible(client, PRIORITY_CLASSES)]
+        names = [name_of(item) for item in visible(client, WORKLOAD_PRIORITY_CLASSES)]
         known = f"name one of {shortened(names)} in the label {PRIORITY_LABEL}" if names else "leave the label away"
         return f"Create the WorkloadPriorityClass, or {known}."
     if refused:

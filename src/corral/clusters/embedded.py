@@ -57,10 +57,9 @@ class EmbeddedCluster:
         only_hub = HUB in spec.roles and not {MANAGER, WORKER} & set(spec.roles)
         if not only_hub:
             # A hub's queues are for its members: to the hub itself they are only objects.
-            installation = Installation(self._configuration)
-            installation.setup(manager)
+            installation = Installation(manager, self._configuration)
             plugins.extend(installation.plugins)
-            Fence().setup(manager)
+            Fence(manager)
             self.base.server.extras.append(installation.visibility)
         options = OperatorSettings(spec.operators.gang_scheduler, spec.operators.features, spec.operators.ray)
         plugins.extend(set_up_operators(manager, options, self._may_create))
@@ -87,8 +86,7 @@ class EmbeddedCluster:
         nodes = node_specs(spec)
         if nodes:
             runtime = self._make_runtime(fleet, port)
-            self._agent = NodeAgent(manager.client, manager.clock, nodes, runtime)
-            self._agent.setup(manager)
+            self._agent = NodeAgent(manager, nodes, runtime)
             self.base.server.streams = runtime
             if isinstance(runtime, ProcessRuntime):
                 self.base.server.extras.append(PodUsage(manager, runtime.connection.runs))
@@ -97,7 +95,7 @@ class EmbeddedCluster:
         else:
             self.base.server.extras.append(RemoteUsage(lambda: self.base.server.remote_pods))
         if not only_hub:
-            Scheduler(manager.client, manager.clock).setup(manager)
+            Scheduler(manager)
 
     def _may_create(self, user: UserInfo, template: Obj, namespace: str) -> bool:
         """Whether a user who wraps an object in another may create it by itself."""

@@ -74,7 +74,7 @@ class Controllers:
         """Watch and act until stopped."""
         manager = Manager(self._client, self._clock, Random(), metrics=self._metrics)
         set_up_queueing(manager, self._configuration)
-        Fence().setup(manager)
+        Fence(manager)
         if self._connect is not None:
             frameworks = (self._configuration.get("integrations") or {}).get("frameworks") or list(ADAPTERS)
             chosen = adapters([name for name in frameworks if name in ADAPTERS])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from shutil import which
-from typing import Protocol
 
 from corral.configuration.operators import OperatorSettings
 from corral.controllers.apps.daemonset import DaemonSetController
@@ -40,12 +39,6 @@ BUILT_IN = (
 JOB_KINDS = (JobSetController, AppWrapperController, LeaderWorkerSetController)
 
 
-class Operator(Protocol):
-    """A controller that registers itself with a manager."""
-
-    def setup(self, manager: Manager) -> None: ...
-
-
 def ray_is_installed() -> bool:
     """Whether pods can really start Ray on this machine."""
     return find_spec("ray") is not None or which("ray") is not None
@@ -58,16 +51,14 @@ def set_up_operators(
 
     `may_create` answers whether a user may create an object, for kinds that carry other objects inside.
     """
-    client, clock = manager.client, manager.clock
     settings = settings or OperatorSettings()
     gang = settings.gang_scheduler
-    operators: list[Operator] = [kind(client, clock) for kind in (*BUILT_IN, *JOB_KINDS)]
-    operators.append(JobController(client, clock, honours_managers=settings.has("JobManagedBy")))
-    operators.append(TrainJobController(client, clock, reports=settings.has("TrainJobStatus")))
-    operators += training_controllers(client, clock, TrainingSettings(gang_scheduler=gang))
-    operators += mpi_controllers(client, clock, gang)
+    for controller in (*BUILT_IN, *JOB_KINDS):
+        controller(manager)
+    JobController(manager, honours_managers=settings.has("JobManagedBy"))
+    TrainJobController(manager, reports=settings.has("TrainJobStatus"))
+    training_controllers(manager, TrainingSettings(gang_scheduler=gang))
+    mpi_controllers(manager, gang)
     real = ray_is_installed() if settings.ray is None else settings.ray
-    operators += ray_controllers(client, clock, RaySettings(real=real))
-    for operator in operators:
-        operator.setup(manager)
-    return operator_plugins(client, clock, may_create, in_place_restart=settings.has("InPlaceRestart"))
+    ray_controllers(manager, RaySettings(real=real))
+    return operator_plugins(manager.client, manager.clock, may_create, in_place_restart=settings.has("InPlaceRestart"))

@@ -21,7 +21,7 @@ Labels = Mapping[str, str]
 
 _BINARY_OPERATORS: Final = "in, notin, =, ==, !=, gt, lt"
 _TOKEN: Final = re.compile(r"[ \t\r\n]*(?:([=!(),<>]+)|([^=!(),<> \t\r\n]+))", re.ASCII)
-_SYMBOLS: Final = ("==", "!=", "=", "!", "(", ")", ",", "<", ">")
+_SYMBOL: Final = re.compile("==|!=|[=!(),<>]")
 _OBJECT_OPERATORS: Final[dict[str, Operator]] = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
@@ -286,11 +286,8 @@ def _tokens(text: str) -> Iterable[tuple[str, str]]:
         if match[2] is not None:
             yield "word", match[2]
             continue
-        run = match[1]
-        while run:
-            symbol = next(symbol for symbol in _SYMBOLS if run.startswith(symbol))
+        for symbol in _SYMBOL.findall(match[1]):
             yield symbol, symbol
-            run = run[len(symbol) :]
     yield "end", ""
 
 

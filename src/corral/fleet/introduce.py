@@ -16,18 +16,8 @@ from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of
 from corral.core.quantity import Quantity
 from corral.core.resource import Resource
 from corral.fleet.folder import FleetFolder
-from corral.fleet.join import (
-    MULTI_KUEUE_CLUSTERS,
-    add_to_config,
-    prepare_worker,
-    register_worker,
-    remove_from_config,
-)
-
-CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
-LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
-RESOURCE_FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", namespaced=False)
-ADMISSION_CHECKS = Resource("kueue.x-k8s.io", "v1beta2", "admissionchecks", "AdmissionCheck", namespaced=False)
+from corral.fleet.join import add_to_config, prepare_worker, register_worker, remove_from_config
+from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CLUSTERS, RESOURCE_FLAVORS
 
 FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE = "default-flavor", "cluster-queue", "user-queue"
 CHECK, CONFIG = "multikueue", "multikueue"

@@ -15,26 +15,15 @@ from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Obj, spec_of
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.core.kinds import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from corral.kinds.kubernetes.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS
 
 NAMESPACE = "kueue-system"
 ACCOUNT = "corral-dispatch"
 TOKEN_SECONDS = 365 * 86400
 ITSELF = "corral.dev/itself"
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-SECRETS = Resource("", "v1", "secrets", "Secret")
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-CLUSTER_ROLE_BINDINGS = Resource(
-    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
-)
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-MULTI_KUEUE_CLUSTERS = Resource(
-    "kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", namespaced=False
-)
-MULTI_KUEUE_CONFIGS = Resource("kueue.x-k8s.io", "v1beta2", "multikueueconfigs", "MultiKueueConfig", namespaced=False)
 
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", *_READ, "patch", "update"]

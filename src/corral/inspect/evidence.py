@@ -9,11 +9,8 @@ from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, key_of, namespace_of, owner_references_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.inspect.explain import Evidence
-from corral.inspect.lookup import WORKLOADS, events_of, visible, waiting_path
-
-LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
-CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
-MULTI_KUEUE_CLUSTERS = Resource("kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", False)
+from corral.inspect.lookup import events_of, visible, waiting_path
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
 
 
 def collect_evidence(client: SyncClient, workload: Obj, namespace: str) -> Evidence:

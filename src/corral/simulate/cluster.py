@@ -79,7 +79,7 @@ class SimulatedCluster:
         if self._connect is not None:
             settings = dispatch_settings(self._configuration)
             self._remotes = set_up_dispatch(self.manager, settings, self._connect, adapters(ADAPTERS))
-        Fence().setup(self.manager)
+        Fence(self.manager)
         for register in self._extra:
             register(self.manager)
         if self._nodes:
@@ -89,9 +89,8 @@ class SimulatedCluster:
         await self.manager.start()
 
     async def _start_nodes(self) -> None:
-        self._agent = NodeAgent(self.client, self.clock, self._nodes, SimulatedRuntime(self.clock))
-        self._agent.setup(self.manager)
-        Scheduler(self.client, self.clock).setup(self.manager)
+        self._agent = NodeAgent(self.manager, self._nodes, SimulatedRuntime(self.clock))
+        Scheduler(self.manager)
         await self._agent.open()
 
     async def _ensure_namespace(self, name: str) -> None:

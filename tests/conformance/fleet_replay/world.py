@@ -111,9 +111,8 @@ class Member:
         nodes = [NodeSpec(f"{self.name}-node{number}", capacity) for number in range(1, self.size.nodes + 1)]
         await self.cluster.__aenter__()
         manager = Manager(self.cluster.client, self.cluster.clock, self.cluster.random)
-        self._nodes = NodeAgent(self.cluster.client, self.cluster.clock, nodes, self._runtime)
-        self._nodes.setup(manager)
-        Scheduler(self.cluster.client, self.cluster.clock).setup(manager)
+        self._nodes = NodeAgent(manager, nodes, self._runtime)
+        Scheduler(manager)
         await self._nodes.open()
         await manager.start()
         self._node_manager = manager

@@ -75,7 +75,7 @@ class World:
         def goes_on(pod: Obj) -> float:
             return self.pace.left(cluster, pod) if self.pace else 0.0
 
-        PodPlayer(manager.client, manager.clock, goes_on).setup(manager)
+        PodPlayer(manager, goes_on)
 
     def _connect(self, access: Access) -> Client:
         name = access.server.removeprefix("https://")

@@ -16,14 +16,7 @@ import yaml
 
 from corral.clusters.kueue_installation.controller_pod import OwnPods
 from corral.clusters.kueue_installation.lease import OwnLease
-from corral.clusters.kueue_installation.objects import (
-    CONFIG_KEY,
-    CONFIG_MAPS,
-    CONFIG_NAME,
-    DEPLOYMENT_NAME,
-    DEPLOYMENTS,
-    installed_objects,
-)
+from corral.clusters.kueue_installation.objects import CONFIG_KEY, CONFIG_NAME, DEPLOYMENT_NAME, installed_objects
 from corral.configuration.queueing import SHIPPED_FRAMEWORKS, ConfigError, QueueingConfig, load_config
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.queues.visibility import CLUSTER_QUEUE, LOCAL_QUEUE
@@ -32,6 +25,8 @@ from corral.core.admission import AdmissionPlugin, AdmissionRequest
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Key, Obj, annotations_of, name_of, namespace_of, spec_of
 from corral.core.resource import Resource
+from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.virtual_resources import ExtraRequest
 from corral.runtime.controller import Manager, Result, Watch
@@ -47,7 +42,9 @@ class Installation:
 
     name = MANAGER_NAME
 
-    def __init__(self, document: Obj | None = None) -> None:
+    def __init__(self, manager: Manager, document: Obj | None = None) -> None:
+        """Run queueing beside the controllers of `manager`, and watch for a restart."""
+        self._outer = manager
         # A document that does not speak of kinds of jobs leaves them as shipped; by itself it would mean batch/job alone.
         self._document = {"integrations": {"frameworks": list(SHIPPED_FRAMEWORKS)}, **document} if document else {}
         self._config = load_config(self._document) if self._document else QueueingConfig()
@@ -58,16 +55,11 @@ class Installation:
         self.visibility = _CurrentVisibility(self)
         self._restart = asyncio.Event()
         self._restarted_at: str | None = None
-        self._metrics: QueueingMetrics | None = None
-
-    def setup(self, manager: Manager) -> None:
-        """Run queueing beside the controllers of `manager`, and watch for a restart."""
-        self._outer = manager
         self._recorder = manager.recorder.named(MANAGER_NAME)
         self._metrics = QueueingMetrics(manager.metrics, local_queues=self._config.local_queue_metrics)
         manager.run_task(self._run, "queueing")
         manager.add(self, watches=[Watch(DEPLOYMENTS, map=self._ours)])
-        OwnPods(self._namespace).setup(manager)
+        OwnPods(manager, self._namespace)
 
     def _ours(self, deployment: Obj) -> Iterable[Key]:
         mine = Key(self._namespace, DEPLOYMENT_NAME)
@@ -109,7 +101,7 @@ class Installation:
             outer = self._outer
             inner = Manager(outer.client, outer.clock, outer.random, metrics=outer.metrics)
             self.queueing.setup(inner, self._metrics)
-            OwnLease(self._namespace).setup(inner)
+            OwnLease(inner, self._namespace)
             try:
                 await inner.start()
                 await self._restart.wait()

@@ -8,14 +8,9 @@ import yaml
 
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
-
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SERVICES = Resource("", "v1", "services", "Service")
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
+from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
 
 DEPLOYMENT_NAME = "kueue-controller-manager"
 CONFIG_NAME = "kueue-manager-config"

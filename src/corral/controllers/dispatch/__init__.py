@@ -40,12 +40,11 @@ def set_up_dispatch(
         return remotes
     adapters = [*adapters, *SERVING]
     metrics = DispatchMetrics(manager.metrics)
-    workloads = DispatchWorkloads(settings, remotes, adapters, metrics, kept)
+    workloads = DispatchWorkloads(manager, settings, remotes, adapters, metrics, kept)
     kinds = [adapter.resource for adapter in adapters]
     followers = [workloads.queues_changed] if settings.dispatcher == LATE_BINDING else []
     if settings.automates_quota:
-        quotas = QuotaAutomation(remotes)
-        quotas.setup(manager)
+        quotas = QuotaAutomation(manager, remotes)
         followers.append(quotas.queues_changed)
 
     def queues_changed(cluster: str) -> None:
@@ -59,10 +58,9 @@ def set_up_dispatch(
         workloads.cluster_left,
         queues_changed if followers else None,
     )
-    MultiKueueClusters(settings, remotes, connect, kinds, listeners, metrics).setup(manager)
-    MultiKueueChecks().setup(manager)
-    workloads.setup(manager)
-    CollectGarbage(settings, remotes).setup(manager)
+    MultiKueueClusters(manager, settings, remotes, connect, kinds, listeners, metrics)
+    MultiKueueChecks(manager)
+    CollectGarbage(manager, settings, remotes)
     return remotes
 
 
@@ -76,6 +74,4 @@ def set_up_remote_pods(
 ) -> RemotePods:
     """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
     kinds = [adapter.resource for adapter in (*adapters, *SERVING)]
-    pods = RemotePods(remotes, kinds, settings.origin, revision, kept)
-    pods.setup(manager)
-    return pods
+    return RemotePods(manager, remotes, kinds, settings.origin, revision, kept)

@@ -49,7 +49,6 @@ class DispatchContext:
         self.kept = kept
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
         self.worker_tasks = WorkerTasks(manager.clock, again)
-        manager.run_task(self.worker_tasks.keep, "work on workers")
         self.refusals = Refusals(manager.clock)
         self.possible_locations = PossibleLocations(manager.clock, remotes)
         self.recorder = manager.recorder.named("kueue-workload-controller")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
@@ -63,21 +63,19 @@ class DispatchWorkloads:
 
     def __init__(
         self,
+        manager: Manager,
         settings: DispatchSettings,
         remotes: Remotes,
         adapters: Sequence[JobAdapter],
         metrics: DispatchMetrics,
         kept: KeptPods | None = None,
     ) -> None:
-        self._settings, self._remotes, self._metrics, self._kept = settings, remotes, metrics, kept
         self._known: set[Key] = set()
         """Workloads that this manager has, or had and may have left something of on a worker."""
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
-
-    def setup(self, manager: Manager) -> None:
-        context = DispatchContext(manager, self._settings, self._remotes, self._metrics, self._again, self._kept)
+        context = DispatchContext(manager, settings, remotes, metrics, self._again, kept)
         self._context = context
-        self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
+        self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in adapters}
         siblings = Siblings(manager)
         self._components = Components(context)
         self._runs = Runs(context)
@@ -96,8 +94,9 @@ class DispatchWorkloads:
             ],
             workers=WORKERS,
         )
-        for resource in self._jobs:
-            self._jobs[resource].on_change(self._job_changed)
+        for informer in self._jobs.values():
+            informer.on_change(self._job_changed)
+        manager.run_task(context.worker_tasks.keep, "work on workers")
 
     def wake(self, key: Key, is_progress: bool = False) -> None:
         """Something about this Workload changed on a worker."""
@@ -199,7 +198,9 @@ class DispatchWorkloads:
                 return None  # the queue comes first
             await self._context.reject(workload, check, f"The owner is not managed by Kueue: {problem}")
             return None
-        view = self._view(workload, check)
+        clusters = self._clusters(workload, check)
+        self._observe(workload, clusters)
+        view = self._view(workload, check, clusters)
         return await self._act(DispatchedWorkload(workload, check, adapter, job_key, jobs), next_step(view))
 
     def _is_new(self, state: Obj) -> bool:
@@ -211,7 +212,7 @@ class DispatchWorkloads:
         runs = self._runs
         match step:
             case model.Nothing(why, again, is_reported):
-                if is_reported and self._settings.say_why:
+                if is_reported and self._context.settings.say_why:
                     await self._context.explain(subject.workload, subject.check, why)
                 return Result(again) if again is not None else None
             case model.CleanUp(clusters, again):
@@ -230,17 +231,38 @@ class DispatchWorkloads:
                 await runs.settle(subject)
             case model.UpdateSpec(cluster, spec):
                 return await self._on(cluster, subject, runs.update_spec, spec)
-            case model.Run(cluster, drop):
-                if not self._is_stopped(subject, cluster):
-                    return None
-                if not self._is_on(subject, cluster) and (wait := await self._nominations.fence(subject)) is not None:
-                    return wait
+            case model.Mirror(cluster):
                 self._context.possible_locations.begin(key_of(subject.workload), cluster)
-                return await self._on(cluster, subject, runs.run, drop)
+                return await self._on(cluster, subject, runs.mirror)
+            case model.Start() | model.Nominate():
+                return await self._begin(subject, step)
             case _:
-                if self._is_stopped(subject):
-                    return await self._nominations.nominate(subject)
+                assert_never(step)
         return None
+
+    async def _begin(self, subject: DispatchedWorkload, step: model.Start | model.Nominate) -> Result | None:
+        """Give a Workload to a worker, once the job cannot be running on another one: it must not run twice."""
+        key = key_of(subject.workload)
+        if self._context.worker_tasks.is_stopping(key):
+            return None  # it is looked at again when the worker that stops it has answered
+        if (wait := await self._fence(subject)) is not None:
+            return wait
+        if isinstance(step, model.Nominate):
+            return await self._nominations.nominate(subject)
+        # Noted before anything is done: an answer that gets lost must not let the job start a second time elsewhere.
+        self._context.possible_locations.begin(key, step.cluster)
+        return await self._on(step.cluster, subject, self._runs.start, step.drop)
+
+    async def _fence(self, subject: DispatchedWorkload) -> Result | None:
+        """With fencing, wait until no worker out of reach can be running the job any more."""
+        settings = self._context.settings
+        if not settings.fencing:
+            return None
+        left = self._context.possible_locations.fenced_in(key_of(subject.workload), settings.worker_lost_timeout)
+        if left <= 0:
+            return None
+        await self._context.explain(subject.workload, subject.check, "waits until a lost worker has stopped its copy")
+        return Result(left)
 
     async def _on(
         self, cluster: str, subject: DispatchedWorkload, work: Callable[..., Coroutine[None, None, T]], *more: object
@@ -250,58 +272,65 @@ class DispatchWorkloads:
             cluster, key_of(subject.workload), partial(work, subject, cluster, *more)
         )
 
-    def _is_stopped(self, subject: DispatchedWorkload, cluster: str = "") -> bool:
-        """Whether the job may be started (on `cluster`) now: it is on that worker already, or it is not being removed from
-        any worker. While a removal is under way its pods may still run there, and a start would make it run twice."""
-        return self._is_on(subject, cluster) or not self._context.worker_tasks.is_stopping(key_of(subject.workload))
+    def _observe(self, workload: Obj, clusters: Collection[str]) -> None:
+        """Note on which workers in reach the job is and on which it is not.
 
-    def _is_on(self, subject: DispatchedWorkload, cluster: str) -> bool:
-        return bool(cluster) and status_of(subject.workload).get("clusterName") == cluster
-
-    def _view(self, workload: Obj, check: str) -> model.DispatchView:
-        key, now = key_of(workload), self._context.manager.clock.now()
-        remotes: dict[str, model.RemoteView] = {}
-        for name in self._clusters(workload, check):
-            remote = self._context.remotes.get(name)
-            if remote is None:
-                remotes[name] = model.RemoteView(False, lost_since=self._context.remotes.missed_since(name, now))
+        A worker on which something is being done for the Workload right now has the last word when that is over.
+        """
+        key, possible_locations = key_of(workload), self._context.possible_locations
+        given = [remote for name in clusters if (remote := self._context.remotes.get(name)) is not None]
+        for remote in (*given, *self._unlisted(workload, clusters)):
+            if not remote.connected:
                 continue
-            copy = remote.workload(key)
-            seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
-            remotes[name] = model.RemoteView(
-                remote.connected, copy, remote.lost_since, seen, remote.connected and self._has_job(remote, key)
-            )
-        strays = self._strays(workload, remotes)
-        settings, away = self._context.settings, self._context.possible_locations.away(workload)
+            if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.ending(key))):
+                possible_locations.begin(key, remote.name)
+            elif possible_locations.may_be(key, remote.name) and not self._context.worker_tasks.is_busy(
+                remote.name, key
+            ):
+                possible_locations.gone(key, remote.name)
+
+    def _view(self, workload: Obj, check: str, clusters: Sequence[str]) -> model.DispatchView:
+        key, now = key_of(workload), self._context.manager.clock.now()
+        settings, possible_locations = self._context.settings, self._context.possible_locations
+        strays = [
+            remote.name
+            for remote in self._unlisted(workload, clusters)
+            if remote.workload(key) is not None or possible_locations.may_be(key, remote.name)
+        ]
         return model.DispatchView(
-            workload, check, remotes, now, settings.worker_lost_timeout, strays, settings.keep_finished, away
+            workload,
+            check,
+            {name: self._remote_view(name, key, now) for name in clusters},
+            now,
+            settings.worker_lost_timeout,
+            strays,
+            settings.keep_finished,
+            possible_locations.away(workload),
         )
 
-    def _strays(self, workload: Obj, configured: Collection[str]) -> list[str]:
-        """Workers that hold something of a Workload which the config does not give it to.
+    def _remote_view(self, cluster: str, key: Key, now: float) -> model.RemoteView:
+        remote = self._context.remotes.get(cluster)
+        if remote is None:
+            return model.RemoteView(False, lost_since=self._context.remotes.missed_since(cluster, now))
+        copy = remote.workload(key)
+        seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
+        has_job = remote.connected and self._context.possible_locations.may_be(key, cluster)
+        return model.RemoteView(remote.connected, copy, remote.lost_since, seen, has_job)
+
+    def _unlisted(self, workload: Obj, configured: Collection[str]) -> list[Remote]:
+        """Workers in reach to which the config does not give a Workload, and which may hold something of it still.
 
         A configured worker may be seen by a further name too: what it has is no stray, not even while the name that the
         Workload has it by is out of reach.
         """
-        key, chosen = key_of(workload), status_of(workload).get("clusterName")
+        chosen = status_of(workload).get("clusterName")
         given = [remote for name in configured if (remote := self._context.remotes.get(name)) is not None]
         servers = {remote.server for remote in given if remote.connected or remote.name == chosen}
         return [
-            remote.name
+            remote
             for remote in self._context.remotes.connected()
-            if remote.name not in configured
-            and remote.server not in servers
-            and (remote.workload(key) is not None or self._has_job(remote, key))
+            if remote.name not in configured and remote.server not in servers
         ]
-
-    def _has_job(self, remote: Remote, key: Key) -> bool:
-        """Whether our job is on a worker, or may be there at the end of what is being done."""
-        possible_locations = self._context.possible_locations
-        if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.ending(key))):
-            possible_locations.begin(key, remote.name)
-        elif possible_locations.may_be(key, remote.name) and not self._context.worker_tasks.is_busy(remote.name, key):
-            possible_locations.gone(key, remote.name)
-        return possible_locations.may_be(key, remote.name)
 
     def _clusters(self, workload: Obj, check: str) -> list[str]:
         """The workers a check is about; without a config, those the Workload is on: it stays where it is meanwhile."""

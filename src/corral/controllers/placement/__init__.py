@@ -42,10 +42,9 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
     settings = settings or PlacementSettings()
     catalog = Catalog(manager)
     members = Members(manager)
-    overrides = OverrideRecords(manager)
+    overrides = OverrideRecords(manager, members)
     selections = Selections(manager, catalog, runs_workloads=settings.admit_workloads)
-    reservations = Reservations(manager.clock, enabled=settings.reserve)
-    reservations.resources = selections.remembered
+    reservations = Reservations(manager.clock, selections.remembered, enabled=settings.reserve)
     MemberController(settings).setup(manager)
     if settings.inventory:
         ProfileController(settings).setup(manager)
@@ -53,9 +52,8 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         OverrideController(pair).setup(manager)
     for scope in SCOPES:
         PlacementController(scope, settings, selections).setup(manager)
-        rollouts = RolloutController(scope, members, overrides, settings)
-        SchedulerController(scope, settings, members, reservations, rollouts.release_at_once).setup(manager)
-        rollouts.setup(manager)
+        SchedulerController(scope, settings, members, overrides, reservations).setup(manager)
+        RolloutController(scope, overrides).setup(manager)
         WorkController(scope, members, overrides, catalog, settings).setup(manager)
         RunController(scope, settings, members, overrides, selections).setup(manager)
     EvictionController().setup(manager)
@@ -67,7 +65,7 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         MemberAdmission(),
         EvictionAdmission(manager.client),
     ]
-    if settings.hold:
+    if settings.coalesce_writes:
         plugins.append(PlacementAdoption())
     if settings.guard_rail:
         plugins.append(GuardRail(manager.client, settings.allowed_users))

@@ -104,6 +104,11 @@ class Records:
         members = [one for one in self.snapshots(key) if labels_of(one).get(RESOURCE_INDEX) == index]
         return sorted(members, key=lambda one: (name_of(one) != name_of(master), len(name_of(one)), name_of(one)))
 
+    def latest_group(self, key: Key) -> list[Obj]:
+        """The latest resource snapshot, master first; empty while there is none."""
+        master = self.snapshot(key)
+        return [] if master is None else self.group(key, master)
+
     def bindings(self, key: Key) -> list[Obj]:
         return self._bindings.by_index("parent", str(key))
 

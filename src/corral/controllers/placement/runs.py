@@ -12,7 +12,6 @@ from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.resources import ResourceSnapshots
-from corral.controllers.placement.rollouts import apply_strategy
 from corral.controllers.placement.selections import Selections
 from corral.controllers.placement.stages import Execution, Tools, set_on
 from corral.controllers.placement.writes import drop_finalizer, remove, write_status
@@ -31,8 +30,7 @@ from corral.core.meta import (
     status_of,
     with_finalizer,
 )
-from corral.decide.placement.overrides import for_cluster
-from corral.decide.placement.rollout import Overrides
+from corral.decide.placement.first_write import apply_strategy
 from corral.decide.placement.scheduling import target_of
 from corral.decide.placement.selection import SelectionError
 from corral.decide.placement.snapshots import index_of
@@ -166,7 +164,8 @@ class RunController:
         status["stagesStatus"] = make_stages(name_of(run), strategy, update, members, {})
         status["deletionStageStatus"] = deletion_stage(delete)
         master = await self._snapshot(run, placement)
-        chosen = self._choose_overrides(key, master, members)
+        group = self._records.group(key, master) or [master]
+        chosen = self._overrides.for_clusters(self._scope, key, group, members)
         status["stagesStatus"] = make_stages(name_of(run), strategy, update, members, chosen)
         status["resourceSnapshotIndexUsed"] = labels_of(master).get(RESOURCE_INDEX, "")
 
@@ -198,12 +197,6 @@ class RunController:
             where = f"{key.namespace}/{key.name}"
             raise user_error(f"no resourceSnapshots with index `{wanted}` found for placement `{where}`")
         return min(found, key=lambda one: not name_of(one).endswith("-snapshot"))
-
-    def _choose_overrides(self, key: Key, master: Obj, members: dict[str, Obj]) -> dict[str, Overrides]:
-        group = self._records.group(key, master) or [master]
-        resources = [obj for one in group for obj in spec_of(one).get("selectedResources") or ()]
-        wide, narrow = self._overrides.matching(self._scope, key, resources)
-        return {name: for_cluster(wide, narrow, member) for name, member in members.items()}
 
     # Execution
 

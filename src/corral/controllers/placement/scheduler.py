@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,9 +11,9 @@ from corral.client.protocol import Client
 from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.metrics import PlacementMetrics
+from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.reservations import Reservations
-from corral.controllers.placement.rollouts import apply_strategy
 from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, run_all, write_status
 from corral.core.conditions import find, is_false, set_condition
 from corral.core.meta import (
@@ -33,10 +33,11 @@ from corral.core.meta import (
 )
 from corral.decide.placement.clusters import SchedulingError, concerns_scheduling
 from corral.decide.placement.delivery import pending_limit
+from corral.decide.placement.first_write import BindingDraft, Release, may_release_at_once, new_binding
 from corral.decide.placement.progress import JOBS_STARTED, overdue
+from corral.decide.placement.rollout import Overrides
 from corral.decide.placement.scheduling import (
     PICK_N,
-    SCHEDULED,
     UNSCHEDULED,
     Cycle,
     Question,
@@ -52,11 +53,9 @@ from corral.kinds.fleet.names import (
     BINDING_CLEANUP,
     IS_LATEST,
     NUMBER_OF_CLUSTERS,
-    PARENT_PLACEMENT,
     PLACEMENT_GENERATION,
     PREVIOUS_STATE,
     SCHEDULER_CLEANUP,
-    WORK_CLEANUP,
 )
 from corral.runtime.controller import Manager, Result, Watch
 
@@ -75,15 +74,15 @@ class SchedulerController:
         scope: Scope,
         settings: PlacementSettings,
         members: Members,
+        overrides: OverrideRecords,
         reservations: Reservations,
-        release: Callable[[Obj, Sequence[str]], dict[str, Obj]],
     ) -> None:
         self.name = f"placement-scheduler-{scope.word}"
         self._scope = scope
         self._settings = settings
         self._members = members
         self._reservations = reservations
-        self._release = release
+        self._overrides = overrides
         self._awaited: dict[Key, list[Obj]] = {}
 
     def setup(self, manager: Manager) -> None:
@@ -199,7 +198,7 @@ class SchedulerController:
         cycle = schedule(question)
         picked = [str(one["clusterName"]) for one in cycle.create]
         self._reservations.reserve(self._scope, key, picked)
-        released = self._release(placement, picked) if picked else {}
+        released = self._released_at_once(placement, picked) if picked else {}
         await run_all(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
         await run_all(
             self._create(placement, policy, decision, released.get(decision["clusterName"]))
@@ -208,6 +207,15 @@ class SchedulerController:
         await run_all(self._reuse(key, policy, one) for one in cycle.reuse)
         await self._report(policy, cycle)
         return wait
+
+    def _released_at_once(self, placement: Obj, clusters: Sequence[str]) -> dict[str, Release]:
+        """What new bindings are released to with the write that makes them; empty when rollouts have to decide it."""
+        key, coalesce = key_of(placement), self._settings.coalesce_writes
+        group = self._records.latest_group(key)
+        if not may_release_at_once(placement, group, self._records.bindings(key), coalesce=coalesce):
+            return {}
+        chosen = self._overrides.for_clusters(self._scope, key, group, clusters)
+        return {cluster: Release(name_of(group[0]), chosen.get(cluster, Overrides())) for cluster in clusters}
 
     async def _move(self, placement: Obj, policy: Obj, binding: Obj, question: Question) -> bool:
         """Take jobs that wait too long off their cluster, provided there is another one they have not tried."""
@@ -226,28 +234,11 @@ class SchedulerController:
     def _expect(self, key: Key, written: Obj) -> None:
         self._awaited.setdefault(key, []).append(written)
 
-    async def _create(self, placement: Obj, policy: Obj, decision: Obj, released: Obj | None) -> None:
+    async def _create(self, placement: Obj, policy: Obj, decision: Obj, release: Release | None) -> None:
         key = key_of(placement)
-        cluster = decision["clusterName"]
-        name = f"{key.name[:26]}-{cluster[:27]}-{self._random.uid()[:8]}"
-        metadata: Obj = {
-            "name": name,
-            "labels": {PARENT_PLACEMENT: key.name},
-            "finalizers": [BINDING_CLEANUP] if released is None else [BINDING_CLEANUP, WORK_CLEANUP],
-        }
-        if key.namespace:
-            metadata["namespace"] = key.namespace
-        spec: Obj = {
-            "state": SCHEDULED,
-            "resourceSnapshotName": "",
-            "schedulingPolicySnapshotName": name_of(policy),
-            "targetCluster": cluster,
-            "clusterDecision": decision,
-        }
-        if (spec_of(placement).get("strategy") or {}).get("type") != "External":
-            spec["applyStrategy"] = apply_strategy(placement)
-        spec.update(released or {})
-        self._expect(key, await self._client.create(self._scope.bindings, {"metadata": metadata, "spec": spec}))
+        name = f"{key.name[:26]}-{decision['clusterName'][:27]}-{self._random.uid()[:8]}"
+        binding = new_binding(BindingDraft(name, placement, name_of(policy), decision), release)
+        self._expect(key, await self._client.create(self._scope.bindings, binding))
 
     async def _reuse(self, key: Key, policy: Obj, reuse: Reuse) -> None:
         spec = {

@@ -27,14 +27,14 @@ from corral.core.meta import (
     spec_of,
     status_of,
     with_annotations,
-    with_finalizer,
     with_labels,
 )
 from corral.decide.placement.delivery import ABANDON, PASSED_ON, Delivery, delivery_of
 from corral.decide.placement.envelopes import EnvelopeError, Order, make_works
+from corral.decide.placement.first_write import is_released, new_work
 from corral.decide.placement.overrides import OverrideError
 from corral.decide.placement.readiness import fresh
-from corral.decide.placement.rollout import STARTED, is_external, overrides_of
+from corral.decide.placement.rollout import STARTED, overrides_of
 from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
 from corral.decide.placement.works import (
     DIFF_IN_PROGRESS,
@@ -122,20 +122,13 @@ class WorkController:
         if state_of(binding) != BOUND:
             return None
         binding = await ensure_finalizer(self._client, self._scope.bindings, binding, WORK_CLEANUP)
-        return await self._generate(binding, works) if self._is_started(binding) else None
+        return await self._generate(binding, works) if self._is_released(binding) else None
 
-    def _is_started(self, binding: Obj) -> bool:
-        """Whether the binding is being rolled out. One that was released to the latest snapshot is: our own first
-        report says so too, which saves whoever released it a write."""
-        started = fresh(binding, "RolloutStarted")
-        if started is not None:
-            return bool(started["status"] == "True" or _is_stranded(binding))
-        for key in parent_key(binding):
-            placement, master = self._records.placements.get(key), self._records.snapshot(key)
-            if placement is None or master is None or is_external(placement):
-                return False
-            return spec_of(binding).get("resourceSnapshotName") == name_of(master)
-        return False
+    def _is_released(self, binding: Obj) -> bool:
+        return any(
+            is_released(binding, self._records.placements.get(key), self._records.snapshot(key))
+            for key in parent_key(binding)
+        )
 
     async def _clean_up(self, binding: Obj, works: list[Obj]) -> Result | None:
         if WORK_CLEANUP not in finalizers_of(binding):
@@ -188,10 +181,11 @@ class WorkController:
             text = f"Failed to synchronize the work to the latest: {error.message}"
             await self._fail(binding, "WorkSynchronized", "SyncWorkFailed", text, overridden)
             raise
-        if changed and self._settings.hold and find(binding, "Applied") is None:
+        hold = self._settings.status_hold_s
+        if changed and hold and find(binding, "Applied") is None:
             # The first answers are awaited. Later this state is written: it starts the times of the next anew.
-            self._held[key_of(binding)] = self._clock.now() + self._settings.hold
-            return Result(requeue_after=self._settings.hold)
+            self._held[key_of(binding)] = self._clock.now() + hold
+            return Result(requeue_after=hold)
         if changed:
             report_diff = (spec_of(binding).get("applyStrategy") or {}).get("type") == REPORT_DIFF
             await self._write(binding, [overridden, SYNCED, DIFF_IN_PROGRESS if report_diff else IN_PROGRESS], {})
@@ -236,8 +230,7 @@ class WorkController:
 
     async def _create(self, work: Obj) -> None:
         try:
-            # The member's finalizer comes with the Work: one write less, unless all is to be as upstream does it.
-            await self._client.create(WORKS, with_finalizer(work, WORK_CLEANUP) if self._settings.hold else work)
+            await self._client.create(WORKS, new_work(work, coalesce=self._settings.coalesce_writes))
         except AlreadyExists:
             # Left by another binding of this placement to the same cluster, or the cache is behind.
             old = await self._client.get(WORKS, name_of(work), namespace_of(work))
@@ -307,10 +300,3 @@ def _work_changed(old: Obj | None, new: Obj | None) -> bool:
         or labels_of(old) != labels_of(new)
         or annotations_of(old) != annotations_of(new)
     )
-
-
-def _is_stranded(binding: Obj) -> bool:
-    """Whether a binding waits for the next snapshot and nobody knows how it does with the one it has: it was changed while
-    it waited, or its member left and came back. It has to be served what it was released for, or it would count as down
-    for ever, and hold up the very rollout it waits for."""
-    return not any(fresh(binding, kind) for kind in ("Applied", "Available", "DiffReported", "WorkSynchronized"))

@@ -6,7 +6,7 @@ from corral.configuration.queueing import QueueingConfig, load_config
 from corral.controllers.queueing.admission.lookups import ClusterReader
 from corral.controllers.queueing.admission.plugins import QueuedJobs, QueueObjects
 from corral.controllers.queueing.admission.pods import QueuedPods
-from corral.controllers.queueing.context import Caches, QueueingContext
+from corral.controllers.queueing.context import QueueingContext
 from corral.controllers.queueing.jobs.controller import JobController
 from corral.controllers.queueing.jobs.elastic import ElasticUngater
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
@@ -35,15 +35,12 @@ from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
 from corral.jobs.framework.registry import adapters, with_implied
+from corral.kinds.kubernetes.core.kinds import LIMIT_RANGES, NODES, PODS
 from corral.kinds.kubernetes.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
+from corral.kinds.kubernetes.node import RUNTIME_CLASSES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Reader
 from corral.workload.waiting_reasons import is_granular
-
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-PODS = Resource("", "v1", "pods", "Pod")
-LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
-RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 ALWAYS_SERVED = frozenset(("", "apps", "batch", "node.k8s.io", "scheduling.k8s.io", "kueue.x-k8s.io"))
 
@@ -73,7 +70,7 @@ class Queueing:
         """Register all controllers with `manager` and let the plug-ins read through its client."""
         manager.do_without(may_be_missing)
         self._reader.attach(manager.client)
-        context = QueueingContext(manager.client, manager.clock, manager.recorder, self.config, Caches.of(manager))
+        context = QueueingContext(manager, self.config)
         self._workloads = context.caches.workloads
         if metrics is None:
             metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
@@ -91,26 +88,25 @@ class Queueing:
             pods=manager.informer(PODS) if topology else None,
             devices=self._device_caches(manager),
         )
-        scheduler.setup(manager)
-        WorkloadController(context, metrics, self.state).setup(manager)
+        scheduler.wake()
+        WorkloadController(context, metrics, self.state)
         recounts = Recounts()
-        ClusterQueueController(context, self.state, metrics).setup(manager, recounts)
-        LocalQueueController(context, self.state, metrics).setup(manager, recounts)
+        ClusterQueueController(context, self.state, metrics, recounts)
+        LocalQueueController(context, self.state, metrics, recounts)
         context.caches.workloads.on_change(recounts.changed)
-        CohortController(context, self.state, metrics).setup(manager)
-        PriorityClassController(context).setup(manager)
-        ProvisioningChecks(context).setup(manager)
-        for controller in in_use_controllers(context):
-            controller.setup(manager)
+        CohortController(context, self.state, metrics)
+        PriorityClassController(context)
+        ProvisioningChecks(context)
+        in_use_controllers(context)
         if topology:
-            TopologyUngater(context, metrics).setup(manager)
+            TopologyUngater(context, metrics)
             if self.config.gates["TASFailedNodeReplacement"]:
-                NodeFailureController(context, metrics).setup(manager)
+                NodeFailureController(context, metrics)
         if self.config.gates["ElasticJobsViaWorkloadSlices"]:
-            ElasticUngater(context).setup(manager)
+            ElasticUngater(context)
         if self.config.gates["ConcurrentAdmission"]:
-            VariantController(context, metrics).setup(manager)
-        self._set_up_jobs(context, metrics, manager)
+            VariantController(context, metrics)
+        self._set_up_jobs(context, metrics)
 
     def _device_caches(self, manager: Manager) -> DeviceCaches | None:
         if not self.config.gates["KueueDRAIntegration"]:
@@ -120,19 +116,19 @@ class Queueing:
     def _find_workload(self, key: Key) -> Obj | None:
         return self._workloads.get(key) if self._workloads is not None else None
 
-    def _set_up_jobs(self, context: QueueingContext, metrics: QueueingMetrics, manager: Manager) -> None:
+    def _set_up_jobs(self, context: QueueingContext, metrics: QueueingMetrics) -> None:
         managed = ManagedJobs(self.config, context.caches.namespaces)
         frameworks = with_implied(self.config.frameworks)
         owners = WorkloadOwners()
         for adapter in adapters(frameworks):
             if adapter.framework != "pod":
-                JobController(context, adapter, managed, metrics).setup(manager, owners)
+                JobController(context, adapter, managed, metrics, owners)
         if "pod" in frameworks:
-            PodController(context, managed, metrics).setup(manager, owners)
+            PodController(context, managed, metrics, owners)
         if "statefulset" in frameworks:
-            StatefulSetController(context, managed, metrics).setup(manager, owners)
+            StatefulSetController(context, managed, metrics, owners)
         if "leaderworkerset.x-k8s.io/leaderworkerset" in frameworks:
-            LeaderWorkerSetController(context, managed, metrics).setup(manager, owners)
+            LeaderWorkerSetController(context, managed, metrics, owners)
         context.caches.workloads.on_change(owners.changed)
 
 

@@ -44,43 +44,103 @@ def json_patch(document: Json, operations: Sequence[Mapping[str, Json]]) -> Json
     """`document` after `operations`; raises PatchError, and then nothing has happened."""
     if len(operations) > MAX_OPERATIONS:
         raise PatchError(f"the allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
-    copied = 0
+    patching = _Patching()
     for operation in operations:
-        document, nodes = _apply(document, operation)
-        copied += nodes
-        if copied > _MAX_COPIED_NODES:
-            raise PatchError("the copy operations of the patch make the document too large")
+        document = patching.apply(document, operation)
     return document
 
 
-def _apply(document: Json, operation: Mapping[str, Json]) -> tuple[Json, int]:
-    """The document after one operation, and how many nodes a copy duplicated."""
-    if not isinstance(operation, Mapping):
-        raise PatchError("an operation must be an object")
-    path = _pointer(operation, "path")
-    match operation.get("op"):
-        case "add":
-            return _edit(document, path, "add", _value(operation)), 0
-        case "replace":
-            return _edit(document, path, "replace", _value(operation)), 0
-        case "remove":
-            return _edit(document, path, "remove", None), 0
-        case "test":
-            _test(document, path, operation)
-            return document, 0
-        case "move":
-            source = _pointer(operation, "from")
-            if path[: len(source)] == source and path != source:
-                raise PatchError("a value cannot be moved into itself")
-            value = _read(document, source)
-            return (
-                document if path == source else _edit(_edit(document, source, "remove", None), path, "add", value)
-            ), 0
-        case "copy":
-            value = _read(document, _pointer(operation, "from"))
-            return _edit(document, path, "add", value), _count_nodes(value)
-        case op:
-            raise PatchError(f"unexpected kind: {op}")
+class _Patching:
+    """One patch being applied. A container is copied when it is first changed and worked on in place from then on, so that
+    many operations on a large one cost no more than each of them; `_own` holds those copies, which nobody else sees."""
+
+    def __init__(self) -> None:
+        self._own: dict[int, Json] = {}
+        self._may_copy = _MAX_COPIED_NODES
+
+    def apply(self, document: Json, operation: Mapping[str, Json]) -> Json:
+        if not isinstance(operation, Mapping):
+            raise PatchError("an operation must be an object")
+        path = _pointer(operation, "path")
+        match operation.get("op"):
+            case "add" | "replace" as how:
+                return self._edit(document, path, how, _value(operation))
+            case "remove":
+                return self._edit(document, path, "remove", None)
+            case "test":
+                _test(document, path, operation)
+                return document
+            case "move":
+                source = _pointer(operation, "from")
+                if path[: len(source)] == source and path != source:
+                    raise PatchError("a value cannot be moved into itself")
+                value = _read(document, source)
+                if path == source:
+                    return document
+                return self._edit(self._edit(document, source, "remove", None), path, "add", value)
+            case "copy":
+                value = self._copied(_read(document, _pointer(operation, "from")))
+                return self._edit(document, path, "add", value)
+            case op:
+                raise PatchError(f"unexpected kind: {op}")
+
+    def _edit(self, document: Json, path: list[str], how: str, value: Json) -> Json:
+        """The document with one place changed, copying those containers on the way that are not ours yet."""
+        if not path:
+            if how == "remove":
+                raise PatchError("the whole document cannot be removed")
+            return value
+        *way, last = path
+        containers = [document]
+        for token in way:
+            containers.append(_step(containers[-1], token))
+        changed = self._change(containers.pop(), last, how, value)
+        for container, token in zip(reversed(containers), reversed(way), strict=True):
+            if _step(container, token) is changed:
+                return document  # the rest of the way is ours already
+            changed = self._change(container, token, "replace", changed)
+        return changed
+
+    def _change(self, container: Json, token: str, how: str, value: Json) -> Json:
+        if isinstance(container, dict):
+            # Replacing what is not there adds it, as the library behind the Kubernetes API server does.
+            if how == "remove" and token not in container:
+                raise PatchError(f"the path has no member {token!r}")
+            result = self._mine(container)
+            if how == "remove":
+                del result[token]
+            else:
+                result[token] = value
+            return result
+        if isinstance(container, list):
+            position = _position(token, len(container), end=how == "add")
+            result = self._mine(container)
+            if how == "add":
+                result.insert(position, value)
+            elif how == "remove":
+                del result[position]
+            else:
+                result[position] = value
+            return result
+        raise PatchError(f"the path leads through a scalar at {token!r}")
+
+    def _mine(self, container: Json) -> Json:
+        if id(container) in self._own:
+            return container
+        copy = container.copy()
+        self._own[id(copy)] = copy
+        return copy
+
+    def _copied(self, value: Json) -> Json:
+        """A deep copy: a value in two places must not change in both."""
+        self._may_copy -= 1
+        if self._may_copy < 0:
+            raise PatchError("the copy operations of the patch make the document too large")
+        if isinstance(value, dict):
+            return {name: self._copied(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self._copied(item) for item in value]
+        return value
 
 
 def _value(operation: Mapping[str, Json]) -> Json:
@@ -143,50 +203,6 @@ def _step(container: Json, token: str) -> Json:
     if isinstance(container, list):
         return container[_position(token, len(container), end=False)]
     raise PatchError(f"the path leads through a scalar at {token!r}")
-
-
-def _edit(document: Json, path: list[str], how: str, value: Json) -> Json:
-    """A copy of `document` with one place changed, copying only the containers on the way."""
-    if not path:
-        if how == "remove":
-            raise PatchError("the whole document cannot be removed")
-        return value
-    token, rest = path[0], path[1:]
-    if rest:
-        inner = _edit(_step(document, token), rest, how, value)
-        return _put(document, token, "replace", inner)
-    return _put(document, token, how, value)
-
-
-def _put(container: Json, token: str, how: str, value: Json) -> Json:
-    if isinstance(container, dict):
-        # Replacing what is not there adds it, as the library behind the Kubernetes API server does.
-        if how == "remove" and token not in container:
-            raise PatchError(f"the path has no member {token!r}")
-        result = dict(container)
-        if how == "remove":
-            del result[token]
-        else:
-            result[token] = value
-        return result
-    if isinstance(container, list):
-        position = _position(token, len(container), end=how == "add")
-        tail = container[position:] if how == "add" else container[position + 1 :]
-        return [*container[:position], *([] if how == "remove" else [value]), *tail]
-    raise PatchError(f"the path leads through a scalar at {token!r}")
-
-
-def _count_nodes(value: Json) -> int:
-    """How many values `value` is made of; counting stops once it is certainly too many."""
-    nodes, pending = 0, [value]
-    while pending and nodes <= _MAX_COPIED_NODES:
-        item = pending.pop()
-        nodes += 1
-        if isinstance(item, dict):
-            pending.extend(item.values())
-        elif isinstance(item, list):
-            pending.extend(item)
-    return nodes
 
 
 def merge_patch(document: Json, patch: Json) -> Json:

@@ -18,11 +18,12 @@ from corral.decide.dispatch.model import (
     DispatchStep,
     DispatchView,
     Finish,
+    Mirror,
     Nominate,
     Nothing,
-    Run,
     SendBack,
     Settle,
+    Start,
     SyncStatus,
     UpdateSpec,
 )
@@ -186,14 +187,15 @@ def _placed(view: DispatchView) -> DispatchStep | None:
 
 def _run(view: DispatchView, cluster: str) -> DispatchStep:
     """Let the Workload run on `cluster`, unless its job may be running elsewhere."""
-    if status_of(view.workload).get("clusterName") != cluster:
-        running_on = tuple(name for name, remote in view.remotes.items() if name != cluster and remote.has_job)
-        if running_on:
-            return CleanUp(running_on, again_after=0.0)
-        if (wait := _wait_for_the_lost(view)) is not None:
-            return wait
-    others = [name for name, remote in view.remotes.items() if name != cluster and remote.workload is not None]
-    return Run(cluster, tuple(others))
+    if status_of(view.workload).get("clusterName") == cluster:
+        return Mirror(cluster)
+    others = {name: remote for name, remote in view.remotes.items() if name != cluster}
+    running_on = tuple(name for name, remote in others.items() if remote.has_job)
+    if running_on:
+        return CleanUp(running_on, again_after=0.0)
+    if (wait := _wait_for_the_lost(view)) is not None:
+        return wait
+    return Start(cluster, tuple(name for name, remote in others.items() if remote.workload is not None))
 
 
 def _wait_for_the_lost(view: DispatchView) -> DispatchStep | None:

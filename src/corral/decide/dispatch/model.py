@@ -46,12 +46,7 @@ class DispatchView:
 
 
 @dataclass(frozen=True, slots=True)
-class DispatchStep:
-    """What to do next. The subclasses are all there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing(DispatchStep):
+class Nothing:
     """Wait; something else has to happen first. `again_after` seconds from now look again, if set."""
 
     why: str
@@ -61,7 +56,7 @@ class Nothing(DispatchStep):
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUp(DispatchStep):
+class CleanUp:
     """Remove the copies and jobs from these workers; look again later for those out of reach."""
 
     clusters: tuple[str, ...]
@@ -69,7 +64,7 @@ class CleanUp(DispatchStep):
 
 
 @dataclass(frozen=True, slots=True)
-class Finish(DispatchStep):
+class Finish:
     """Copy the job's last status from `cluster` and finish the Workload with the copy's Finished condition."""
 
     cluster: str
@@ -77,7 +72,7 @@ class Finish(DispatchStep):
 
 
 @dataclass(frozen=True, slots=True)
-class SendBack(DispatchStep):
+class SendBack:
     """Set the check to Retry: the Workload is evicted, requeued and dispatched anew. `reason` is one word for metrics."""
 
     reason: str
@@ -87,14 +82,14 @@ class SendBack(DispatchStep):
 
 
 @dataclass(frozen=True, slots=True)
-class SyncStatus(DispatchStep):
+class SyncStatus:
     """Copy the job's status from `cluster`, nothing else: the Workload is being evicted on both sides."""
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True)
-class Deactivate(DispatchStep):
+class Deactivate:
     """Ask the worker to stop its copy, because the manager evicts the Workload; keep copying its status."""
 
     cluster: str
@@ -102,13 +97,13 @@ class Deactivate(DispatchStep):
 
 
 @dataclass(frozen=True, slots=True)
-class Settle(DispatchStep):
+class Settle:
     """The Workload is evicted and no reachable worker has a copy, so no worker will report that the job has stopped: the
     manager declares it stopped, which ends the eviction."""
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateSpec(DispatchStep):
+class UpdateSpec:
     """Bring fields of the copy's spec in line with the manager's."""
 
     cluster: str
@@ -116,13 +111,26 @@ class UpdateSpec(DispatchStep):
 
 
 @dataclass(frozen=True, slots=True)
-class Run(DispatchStep):
-    """The Workload runs on `cluster`: drop the other copies, make or mirror the job, mark the check Ready."""
+class Start:
+    """`cluster` was the first to admit it: drop the other copies, make the job there, mark the check Ready."""
 
     cluster: str
-    drop: tuple[str, ...]
+    drop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Nominate(DispatchStep):
+class Mirror:
+    """The Workload has `cluster` already: carry changes of the job there, and its status back."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate:
     """No worker has it yet: let the dispatcher name workers, and make the copies follow."""
+
+
+DispatchStep = (
+    Nothing | CleanUp | Finish | SendBack | SyncStatus | Deactivate | Settle | UpdateSpec | Start | Mirror | Nominate
+)
+"""What to do next: one of these."""

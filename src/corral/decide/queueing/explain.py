@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
+
 from corral.core.meta import Key
 from corral.decide.queueing.cycle.messages import NAMESPACE_MISMATCH
-from corral.decide.queueing.model.amounts import format_amount
-from corral.decide.queueing.model.values import FlavorResource, WorkloadInfo
+from corral.decide.queueing.model.amounts import add_into, format_amount
+from corral.decide.queueing.model.values import Amounts, FlavorResource, WorkloadInfo
 from corral.decide.queueing.queue.pending import PendingQueue
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue
-from corral.decide.queueing.views import Explanation, Shortage
+from corral.decide.queueing.views import Explanation, Holder, Shortage
 from corral.decide.queueing.world import World
+from corral.workload.waiting_reasons import INADMISSIBLE, Problem, queue_problem
 
+NAMESPACE_NOT_SELECTED = "NamespaceNotSelected"
+"""The ClusterQueue is not open to the namespace."""
 _MAX_BLOCKERS = 10
+_MAX_HOLDERS = 5
 
 
 def explain(world: World, info: WorkloadInfo) -> Explanation:
@@ -22,39 +28,33 @@ def explain(world: World, info: WorkloadInfo) -> Explanation:
         return _holding(world, info)
     spec = world.local_queue_of(info)
     name = spec.cluster_queue if spec is not None else ""
-    refused = inadmissible(world, info)
-    if refused is not None:
-        return Explanation(info.key, "inadmissible", name, None, *refused)
+    problem = _problem(world, info)
+    if problem is not None:
+        reason = problem.reason if world.settings.features.granular_reasons else INADMISSIBLE
+        return _kept_out(info, name, reason, problem.message, str(problem.obstacle))
     if not info.active:
-        return Explanation(info.key, "inadmissible", name, None, "Deactivated", "The workload is deactivated")
+        return _kept_out(info, name, "Deactivated", "The workload is deactivated", "Deactivated")
     if info.on_hold:
-        return Explanation(info.key, "inadmissible", name, None, info.on_hold, "The workload is held back by a gate")
+        return _kept_out(info, name, info.on_hold, "The workload is held back by a gate", info.on_hold)
     return _waiting(world, info, world.queues[name], world.pending[name])
 
 
-def inadmissible(world: World, info: WorkloadInfo) -> tuple[str, str] | None:
-    """Reason and message for a workload that is in no queue; None when it is queued or has quota."""
-    found = None if info.reserving or info.finished else _obstacle(world, info)
-    if found is None or world.settings.features.granular_reasons:
-        return found
-    return "Inadmissible", found[1]
+def _kept_out(info: WorkloadInfo, queue: str, reason: str, message: str, detail: str) -> Explanation:
+    return Explanation(info.key, "inadmissible", queue, None, reason, message, detail=detail)
 
 
-def _obstacle(world: World, info: WorkloadInfo) -> tuple[str, str] | None:
-    """Granular reason and message of what is between a workload and a queue that can admit it."""
-    if info.uncounted:
-        return "Misconfigured", info.uncounted
+def _problem(world: World, info: WorkloadInfo) -> Problem | None:
+    """What is between a workload and a queue that can admit it."""
     spec = world.local_queue_of(info)
-    if spec is None:
-        return "Misconfigured", f"LocalQueue {info.queue} doesn't exist"
-    if not spec.is_open:
-        return "Suspended", f"LocalQueue {info.queue} is inactive"
-    queue = world.queues.get(spec.cluster_queue)
-    if queue is None:
-        return "Misconfigured", f"ClusterQueue {spec.cluster_queue} doesn't exist"
-    if queue.inactive is not None:
-        return "Suspended", f"ClusterQueue {queue.name} is inactive"
-    return None
+    name = spec.cluster_queue if spec is not None else ""
+    queue = world.queues.get(name)
+    return queue_problem(
+        info.queue,
+        spec.is_open if spec is not None else None,
+        name,
+        queue.inactive is None if queue is not None else None,
+        uncounted=info.uncounted,
+    )
 
 
 def refusal(world: World, info: WorkloadInfo) -> str:
@@ -81,39 +81,63 @@ def _holding(world: World, info: WorkloadInfo) -> Explanation:
 def _waiting(world: World, info: WorkloadInfo, queue: ClusterQueue, pending: PendingQueue) -> Explanation:
     order = [item.info.key for item in pending.ordered()]
     position = order.index(info.key) if info.key in order else None
-    verdict = pending.verdict_of(info.key)
-    item = pending.items.get(info.key)
-    if item is not None and item.aside == "backoff":
-        reason, message = "Backoff", "The workload waits for its back-off to end"
-    elif verdict is not None:
-        reason, message = verdict.reason, verdict.message
-    else:
-        reason, message = "Pending", "The workload has not been considered yet"
-    ahead: tuple[Key, ...] = ()
+    reason, message, detail = _verdict(world, info, queue, pending)
+    ahead = tuple(order[max(0, position - _MAX_BLOCKERS) : position]) if position else ()
+    blocked_by: tuple[Key, ...] = ()
     if queue.spec.strict_fifo and position:
-        ahead = tuple(order[: min(position, _MAX_BLOCKERS)])
+        blocked_by = tuple(order[: min(position, _MAX_BLOCKERS)])
     elif pending.sticky == info.key:
         victims = sorted(key for key in world.expected_evictions if key in world.reservations)
-        ahead = tuple(victims[:_MAX_BLOCKERS])
-    return Explanation(info.key, "pending", queue.name, position, reason, message, ahead, _shortages(info, queue))
+        blocked_by = tuple(victims[:_MAX_BLOCKERS])
+    return Explanation(
+        key=info.key,
+        state="pending",
+        cluster_queue=queue.name,
+        position=position,
+        reason=reason,
+        message=message,
+        blocked_by=blocked_by,
+        shortages=_shortages(world, info, queue),
+        detail=detail,
+        ahead=ahead,
+        unavailable=_unavailable(info, queue),
+    )
 
 
-def _shortages(info: WorkloadInfo, queue: ClusterQueue) -> tuple[Shortage, ...]:
-    """Columns with less free than the workload asks for, over all flavors of the queue."""
-    wanted: dict[str, int] = {}
+def _verdict(world: World, info: WorkloadInfo, queue: ClusterQueue, pending: PendingQueue) -> tuple[str, str, str]:
+    """Reason, message and detail of why it has not been admitted."""
+    item, verdict = pending.items.get(info.key), pending.verdict_of(info.key)
+    if item is not None and item.aside == "backoff":
+        return "Backoff", "The workload waits for its back-off to end", "Backoff"
+    if verdict is None:
+        return "Pending", "The workload has not been considered yet", ""
+    matches = world.namespace_matches(queue, info.key.namespace)
+    return verdict.reason, verdict.message, verdict.detail if matches else NAMESPACE_NOT_SELECTED
+
+
+def _wanted(info: WorkloadInfo) -> Amounts:
+    wanted: Amounts = {}
     for pod_set in info.pod_sets:
-        for resource, amount in pod_set.requests.items():
-            wanted[resource] = wanted.get(resource, 0) + amount
-    found: list[Shortage] = []
-    for column in queue.spec.quotas:
-        amount = wanted.get(column.resource, 0)
-        free = queue.node.available(column)
-        if amount > free:
-            found.append(_shortage(queue, column, amount, free))
-    return tuple(found)
+        add_into(wanted, pod_set.requests)
+    return wanted
 
 
-def _shortage(queue: ClusterQueue, column: FlavorResource, amount: int, free: int) -> Shortage:
+def _unavailable(info: WorkloadInfo, queue: ClusterQueue) -> tuple[str, ...]:
+    known = {column.resource for column in queue.spec.quotas}
+    return tuple(sorted(resource for resource, amount in _wanted(info).items() if amount and resource not in known))
+
+
+def _shortages(world: World, info: WorkloadInfo, queue: ClusterQueue) -> tuple[Shortage, ...]:
+    """Columns with less free than the workload asks for, over all flavors of the queue."""
+    wanted = _wanted(info)
+    return tuple(
+        _shortage(world, queue, column, amount, free)
+        for column in queue.spec.quotas
+        if (amount := wanted.get(column.resource, 0)) > (free := queue.node.available(column))
+    )
+
+
+def _shortage(world: World, queue: ClusterQueue, column: FlavorResource, amount: int, free: int) -> Shortage:
     resource = column.resource
     return Shortage(
         flavor=column.flavor,
@@ -121,4 +145,15 @@ def _shortage(queue: ClusterQueue, column: FlavorResource, amount: int, free: in
         requested=format_amount(resource, amount),
         available=format_amount(resource, max(0, free)),
         maximum=format_amount(resource, queue.node.potential(column)),
+        held_by=_holders(world, queue, column),
     )
+
+
+def _holders(world: World, queue: ClusterQueue, column: FlavorResource) -> tuple[Holder, ...]:
+    """Who has quota of a column where the queue could take it from, the largest first."""
+    sharing = [world.by_node[node] for node in queue.node.root().subtree_queues()]
+    held = (
+        (reservation.usage.get(column, 0), key) for each in sharing for key, reservation in each.reservations.items()
+    )
+    largest = nsmallest(_MAX_HOLDERS, ((-amount, key) for amount, key in held if amount > 0))
+    return tuple(Holder(key, format_amount(column.resource, -amount)) for amount, key in largest)

@@ -8,7 +8,7 @@ from corral.core.meta import Key
 from corral.decide.queueing import views
 from corral.decide.queueing.cycle.checks import required_checks
 from corral.decide.queueing.cycle.plan import PodSetAssignment
-from corral.decide.queueing.explain import explain, inadmissible, refusal
+from corral.decide.queueing.explain import explain, refusal
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import Amounts
 from corral.decide.queueing.queue.requeue_triggers import RequeueTriggers
@@ -96,11 +96,6 @@ class Questions:
             return None
         self._requeue_triggers.settle_structure()
         return explain(self.world, info)
-
-    def inadmissible(self, key: Key) -> tuple[str, str] | None:
-        """Reason and message for a workload that is in no queue; None when it is queued or has quota."""
-        info = self.world.workloads.get(key)
-        return inadmissible(self.world, info) if info is not None else None
 
     def refusal(self, key: Key) -> str:
         """Why a waiting workload would be refused whatever the quota; empty when it would be tried."""

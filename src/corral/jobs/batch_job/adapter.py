@@ -10,6 +10,7 @@ from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, metadata_of, spec_of, status_of, with_annotations, with_status
 from corral.core.resource import Resource
 from corral.core.validation import forbidden, invalid, keyed
+from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.adapter import JobOutcome, Slot, StopWrite, SuspendableJob
 from corral.jobs.framework.paths import get_in, set_in
 from corral.jobs.framework.remote_copy import bare_copy
@@ -26,7 +27,7 @@ class BatchJob(SuspendableJob):
     """Kubernetes' own Job."""
 
     framework: ClassVar[str] = "batch/job"
-    resource: ClassVar[Resource] = Resource("batch", "v1", "jobs", "Job")
+    resource: ClassVar[Resource] = JOBS
     own_managers: ClassVar[tuple[str, ...]] = ("kubernetes.io/job-controller",)
     kept_template_labels: ClassVar[tuple[str, ...]] = (*CONTROLLER_LABELS, *NAME_LABELS)
 

@@ -9,13 +9,14 @@ from corral.core.meta import Obj, spec_of, status_of
 from corral.core.resource import Resource
 from corral.jobs.batch_job.adapter import INDEX_LABEL
 from corral.jobs.framework.adapter import JobOutcome, Slot, SuspendableJob
+from corral.jobs.jobset.kind import JOB_SETS
 
 JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
 
 
 class JobSet(SuspendableJob):
     framework: ClassVar[str] = "jobset.x-k8s.io/jobset"
-    resource: ClassVar[Resource] = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
+    resource: ClassVar[Resource] = JOB_SETS
     own_managers: ClassVar[tuple[str, ...]] = ("jobset.sigs.k8s.io/jobset-controller",)
 
     def slots(self, job: Obj) -> list[Slot]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -26,7 +25,6 @@ from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.jobset.plan import is_managed_here, plan_job_set
 from corral.jobs.jobset.plan_values import JobSetPlan
 from corral.kinds.kubernetes.core.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "jobset"
@@ -42,12 +40,10 @@ class JobSetController:
 
     name = "jobset"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._steps = Steps(clock)
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
+        self._steps = Steps(manager.clock)
         self._sets = manager.informer(JOB_SETS)
         self._jobs = manager.informer(JOBS)
         index_by_controller(self._jobs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core import conditions
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import AlreadyExists, NotFound
@@ -48,7 +47,6 @@ from corral.jobs.leader_worker_set.rollout import Groups, first_step, next_step
 from corral.jobs.stateful_set.plan import ordinal_of
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "lws"
@@ -65,11 +63,9 @@ class LeaderWorkerSetController:
 
     name = "leaderworkerset"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._lws = manager.informer(LEADER_WORKER_SETS)
         self._stateful = manager.informer(STATEFUL_SETS)
         self._services = manager.informer(SERVICES)

@@ -159,5 +159,4 @@ MPI_JOB = KindDef(
     convert=convert,
 )
 MPI_JOBS = MPI_JOB.resource()
-MPI_JOBS_V1 = MPI_JOB.resource("v1")
 KINDS = (MPI_JOB,)

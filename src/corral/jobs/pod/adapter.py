@@ -15,6 +15,7 @@ from corral.core.resource import Resource
 from corral.jobs.framework.adapter import JobOutcome, Lookup, StopWrite
 from corral.jobs.framework.paths import Path, get_in
 from corral.jobs.framework.remote_copy import bare_copy
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
 from corral.workload.podsets import DEFAULT_NAME, PodSet, PodSetInfo, injected, topology_request
 
@@ -90,7 +91,7 @@ class PodJob:
     """A single Pod as a job."""
 
     framework: ClassVar[str] = "pod"
-    resource: ClassVar[Resource] = Resource("", "v1", "pods", "Pod")
+    resource: ClassVar[Resource] = PODS
     reads: ClassVar[tuple[Resource, ...]] = ()
     managed_by_path: ClassVar[Path | None] = None
     own_managers: ClassVar[tuple[str, ...]] = ()

@@ -12,6 +12,7 @@ from corral.core.resource import Resource
 from corral.core.validation import forbidden, index, invalid, required
 from corral.jobs.framework.adapter import JobOutcome, Lookup, Slot, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in, set_in
+from corral.jobs.ray.kind import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from corral.kinds.kueue import names
 from corral.workload.podsets import PodSet, PodSetInfo, injected
 
@@ -60,7 +61,7 @@ def cluster_rules(job: Obj, where: Path) -> list[Cause]:
 
 class RayCluster(SuspendableJob):
     framework: ClassVar[str] = "ray.io/raycluster"
-    resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayclusters", "RayCluster")
+    resource: ClassVar[Resource] = RAY_CLUSTERS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
     cluster_path: ClassVar[Path] = ("spec",)
 
@@ -86,7 +87,7 @@ class RayCluster(SuspendableJob):
 
 class RayService(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayservice"
-    resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayservices", "RayService")
+    resource: ClassVar[Resource] = RAY_SERVICES
     suspend_path: ClassVar[Path] = ("spec", "rayClusterConfig", "suspend")
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
 
@@ -109,7 +110,7 @@ class RayService(SuspendableJob):
 
 class RayJob(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayjob"
-    resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayjobs", "RayJob")
+    resource: ClassVar[Resource] = RAY_JOBS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
 
     def slots(self, job: Obj) -> list[Slot]:

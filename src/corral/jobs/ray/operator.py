@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -26,7 +25,6 @@ from corral.jobs.ray.job_operator import RayJobController
 from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, cluster_errors
 from corral.jobs.ray.service_operator import RayServiceController
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 
@@ -35,12 +33,10 @@ class RayClusterController:
 
     name = "raycluster"
 
-    def __init__(self, client: Client, clock: Clock, settings: RaySettings) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, settings: RaySettings) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._settings = settings
-
-    def setup(self, manager: Manager) -> None:
         self._clusters = manager.informer(RAY_CLUSTERS)
         self._pods = manager.informer(PODS)
         index_by_controller(self._pods)
@@ -103,12 +99,12 @@ class RayClusterController:
 
 
 def ray_controllers(
-    client: Client, clock: Clock, settings: RaySettings | None = None, dashboard: Dashboard | None = None
+    manager: Manager, settings: RaySettings | None = None, dashboard: Dashboard | None = None
 ) -> tuple[RayClusterController, RayJobController, RayServiceController]:
-    """The three Ray operators."""
+    """Register the three Ray operators."""
     chosen = settings or RaySettings()
     return (
-        RayClusterController(client, clock, chosen),
-        RayJobController(client, clock, chosen, dashboard),
-        RayServiceController(client, clock, chosen, dashboard),
+        RayClusterController(manager, chosen),
+        RayJobController(manager, chosen, dashboard),
+        RayServiceController(manager, chosen, dashboard),
     )

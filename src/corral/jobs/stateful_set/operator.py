@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
@@ -29,7 +28,6 @@ from corral.jobs.framework.template_history import History
 from corral.jobs.stateful_set.plan import Revisions, StatefulPlan, claim_name, ordinals, plan_stateful, stateful_status
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 
@@ -38,12 +36,10 @@ class StatefulSetController:
 
     name = "statefulset"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._steps = Steps(clock)
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
+        self._steps = Steps(manager.clock)
         self._sets = manager.informer(STATEFUL_SETS)
         self._pods = manager.informer(PODS)
         self._history = History(self._client, manager, MANAGER)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import yaml
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -28,7 +27,6 @@ from corral.jobs.trainjob.progress import access
 from corral.jobs.trainjob.status import deadline_left, failed_status, is_finished, is_suspended, train_job_status
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, SECRETS
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "trainer"
@@ -41,12 +39,10 @@ class TrainJobController:
 
     name = "trainjob"
 
-    def __init__(self, client: Client, clock: Clock, *, reports: bool = False) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, *, reports: bool = False) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._reports = reports
-
-    def setup(self, manager: Manager) -> None:
         self._train_jobs = manager.informer(TRAIN_JOBS)
         self._job_sets = manager.informer(JOB_SETS)
         self._random = manager.random.fork("trainer-keys")

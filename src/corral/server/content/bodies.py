@@ -15,6 +15,7 @@ import yaml
 from corral.core.errors import BadRequest, UnsupportedMediaType
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.server.content import yaml_documents
 from corral.server.content.go_json_errors import read_float, syntax_error, type_name
 from corral.server.content.negotiation import JSON, PROTOBUF, YAML
 
@@ -25,18 +26,8 @@ _encode = msgspec.json.Encoder().encode
 _VERSION_KIND = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
-MAX_NODES = 1_000_000
-MAX_YAML_DEPTH = 500
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: dates stay strings."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
+MAX_DUPLICATES = 100
+_SHOWN_NAME = 256
 
 
 def media_type(content_type: str) -> str:
@@ -59,6 +50,11 @@ def decode_json(body: bytes, decode: Callable[[bytes], Any] = _decode) -> Any:
 def _decode_leniently(body: bytes, error: Exception) -> Any:
     """Go replaces bytes that are not UTF-8 and lone surrogates; so do we."""
     try:
+        return _decode(body.decode("utf-8", "replace").encode())
+    except (msgspec.DecodeError, RecursionError) as cause:
+        if b"\\u" not in body:  # an escaped surrogate is all that is left to forgive
+            raise ValueError(str(error)) from cause
+    try:
         value = json.loads(body.decode("utf-8", "replace"))
         text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return _decode(text.encode())
@@ -74,18 +70,11 @@ def decode_yaml(body: bytes) -> Any:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # YAML's own flow style, or nonsense: the parser will say
     try:
-        _check_nesting(body)
-        value = yaml.load(body, Loader=_Loader)
+        return yaml_documents.load(body)
     except yaml.MarkedYAMLError as error:
         raise ValueError(f"yaml: {_line_of(error)}{error.problem or error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"yaml: {str(error).partition(chr(10))[0].removeprefix('yaml: ')}") from error
-    try:
-        if _expanded_size(value, {}) > MAX_NODES:
-            raise ValueError("yaml: document contains excessive aliasing")
-        return _decode(_encode(_with_string_keys(value)))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise ValueError(f"error converting YAML to JSON: {error}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"yaml: {str(error).partition(chr(10))[0]}") from error
 
 
 def _line_of(error: yaml.MarkedYAMLError) -> str:
@@ -96,44 +85,6 @@ def _line_of(error: yaml.MarkedYAMLError) -> str:
     if not line and error.context_mark is not None:
         line = error.context_mark.line
     return f"line {line}: " if line else ""
-
-
-def _check_nesting(body: bytes) -> None:
-    """The loader recurses in C without looking at the stack, so depth is counted first, on events."""
-    depth = 0
-    for event in yaml.parse(body, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_YAML_DEPTH:
-                raise ValueError("exceeded max depth")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-def _expanded_size(value: Any, known: dict[int, int]) -> int:
-    """How many values `value` holds once aliases are written out; aliases make a small text huge."""
-    if not isinstance(value, dict | list):
-        return 1
-    size = known.get(id(value))
-    if size is None:
-        known[id(value)] = MAX_NODES + 1  # what an alias inside itself counts
-        items = value.values() if isinstance(value, dict) else value
-        size = known[id(value)] = 1 + sum(_expanded_size(item, known) for item in items)
-    return size
-
-
-def _with_string_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_key(key): _with_string_keys(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_string_keys(item) for item in value]
-    return value
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return str(key)
 
 
 def summary(body: bytes) -> str:
@@ -218,29 +169,37 @@ def _decode_protobuf(body: bytes, resource: Resource) -> Obj:
 
 
 def duplicates(body: bytes, value: Obj) -> list[str]:
-    """The paths of fields given more than once in a JSON body that decoded to `value`."""
+    """The paths of fields given more than once in a JSON body that decoded to `value`, the first hundred of them."""
     again = _encode(value)
     filled_in = any(body.count(name) != again.count(name) for name in (b'"kind"', b'"apiVersion"'))
     if not filled_in and body.count(b'"') - body.count(b'\\"') == again.count(b'"') - again.count(b'\\"'):
         return []
-    found: list[str] = []
-    _find_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", found)
-    return found
+    found: dict[str, None] = {}
+    _find_duplicates(json.loads(body.decode("utf-8", "replace"), object_pairs_hook=_Pairs), [], found)
+    return list(found)
 
 
 class _Pairs(list[tuple[str, Any]]):
     """The members of one JSON object in the order given."""
 
 
-def _find_duplicates(value: Any, path: str, found: list[str]) -> None:
+def _find_duplicates(value: Any, path: list[str], found: dict[str, None]) -> None:
+    """Add to `found` what is repeated below `path`, whose parts are only put together for what is found."""
     if isinstance(value, _Pairs):
         seen = set()
         for name, item in value:
-            inner = f"{path}.{name}" if path else name
-            if name in seen and inner not in found:
-                found.append(inner)
+            if len(found) >= MAX_DUPLICATES:
+                return
+            path.append(f".{name[:_SHOWN_NAME]}")
+            if name in seen:
+                found["".join(path).removeprefix(".")] = None
             seen.add(name)
-            _find_duplicates(item, inner, found)
+            if isinstance(item, list):
+                _find_duplicates(item, path, found)
+            path.pop()
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _find_duplicates(item, f"{path}[{index}]", found)
+            if isinstance(item, list):
+                path.append(f"[{index}]")
+                _find_duplicates(item, path, found)
+                path.pop()

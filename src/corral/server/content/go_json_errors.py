@@ -1,11 +1,39 @@
 """The words Go's JSON decoder uses for malformed input, because clients and people compare messages by letter.
 
-Only asked when decoding has already failed; speed does not matter here, exactness does.
+Only asked when decoding has already failed. Runs of strings, numbers and words are skipped by patterns without a way back,
+so that the work grows with the number of arrays and objects alone, and a text with very many of those is given up on.
 """
 
 from __future__ import annotations
 
-_SPACE = b" \t\r\n"
+import re
+
+_STRING = rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
+_SCALAR = (
+    rb"(?:"
+    + _STRING
+    + rb"|true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|\[\s*+\]|\{\s*+\})"
+)
+_GAP = rb"[ \t\r\n]*+"
+# All but the last of a container's members: a comma after each says that there is another.
+_ITEMS = re.compile(rb"(?>" + _GAP + _SCALAR.replace(rb"\s*+", _GAP) + _GAP + rb",(?=" + _GAP + rb"[^\]\}\s]))*+")
+_MEMBERS = re.compile(
+    rb"(?>"
+    + _GAP
+    + _STRING
+    + _GAP
+    + rb":"
+    + _GAP
+    + _SCALAR.replace(rb"\s*+", _GAP)
+    + _GAP
+    + rb",(?="
+    + _GAP
+    + rb'"))*+'
+)
+_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_DIGITS = re.compile(rb"[0-9]*+")
+_BLANK = re.compile(_GAP)
+MAX_STEPS = 20_000
 _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _ESCAPES = b'"\\/bfnrt'
 _HEX = b"0123456789abcdefABCDEF"
@@ -20,6 +48,10 @@ def read_float(text: str) -> float:
 
 class _Syntax(Exception):
     pass
+
+
+class _TooMuch(Exception):
+    """The text has so many arrays and objects that the words are not worth the work."""
 
 
 def _quote(byte: int) -> str:
@@ -45,13 +77,18 @@ class _Scanner:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
+        self.steps = 0
 
     def peek(self) -> int:
-        while self.at < len(self.data) and self.data[self.at] in _SPACE:
-            self.at += 1
+        self.skip(_BLANK)
         if self.at >= len(self.data):
             raise _Syntax("unexpected end of JSON input")
         return self.data[self.at]
+
+    def skip(self, pattern: re.Pattern[bytes]) -> None:
+        found = pattern.match(self.data, self.at)
+        assert found is not None  # each of them matches nothing, too
+        self.at = found.end()
 
     def byte(self) -> int:
         if self.at >= len(self.data):
@@ -77,6 +114,7 @@ class _Scanner:
 
     def string(self) -> None:
         self.at += 1
+        self.skip(_TEXT)
         while (byte := self.byte()) != ord('"'):
             if byte == ord("\\"):
                 self.escape()
@@ -118,13 +156,15 @@ class _Scanner:
             self.digits()
 
     def digits(self) -> None:
-        while self.at < len(self.data) and self.data[self.at] in b"0123456789":
-            self.at += 1
+        self.skip(_DIGITS)
 
     def document(self) -> None:
         stack: list[bytes] = []
         opened = self.value()
         while True:
+            self.steps += 1
+            if self.steps > MAX_STEPS:
+                raise _TooMuch
             if opened:
                 stack.append(opened)
                 if len(stack) > MAX_DEPTH:
@@ -134,13 +174,13 @@ class _Scanner:
             if not stack:
                 break
             opened = self.following(stack)
-        while self.at < len(self.data):
-            if self.data[self.at] not in _SPACE:
-                raise _wrong(self.data[self.at], "after top-level value")
-            self.at += 1
+        self.skip(_BLANK)
+        if self.at < len(self.data):
+            raise _wrong(self.data[self.at], "after top-level value")
 
     def first(self, stack: list[bytes]) -> bytes:
         """What follows an opening bracket."""
+        self.skip(_ITEMS if stack[-1] == b"[" else _MEMBERS)
         byte = self.peek()
         if stack[-1] == b"[":
             if byte == ord("]"):
@@ -168,6 +208,7 @@ class _Scanner:
         if byte != ord(","):
             raise _wrong(byte, context)
         self.at += 1
+        self.skip(_ITEMS if stack[-1] == b"[" else _MEMBERS)
         return self.value() if stack[-1] == b"[" else self.member(self.peek())
 
     def close(self, stack: list[bytes]) -> bytes:
@@ -177,9 +218,11 @@ class _Scanner:
 
 
 def syntax_error(data: bytes) -> str:
-    """What Go says about `data`; empty when it is well-formed."""
+    """What Go says about `data`; empty when it is well-formed, or too long-winded to tell."""
     try:
         _Scanner(data).document()
+    except _TooMuch:
+        return ""
     except _Syntax as error:
         return str(error)
     return ""

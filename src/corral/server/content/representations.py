@@ -25,11 +25,14 @@ encode = msgspec.json.Encoder().encode
 _META_V1 = "meta.k8s.io/v1"
 
 
+MAX_WARNINGS = 50  # Python's own HTTP client takes a hundred headers and refuses the answer with more
+
+
 def warning_headers(messages: Sequence[str]) -> Headers:
     """Warnings as HTTP headers, cut to what proxies and clients accept."""
     headers: list[tuple[str, str]] = []
     budget = 4096
-    for message in messages:
+    for message in messages[:MAX_WARNINGS]:
         text = message if len(message) <= 256 else message[:256]
         quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\r", " ").replace("\n", " ")
         budget -= len(quoted)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from corral.core import errors, validation
 from corral.core.admission import AdmissionRequest, UserInfo
 from corral.core.errors import BadRequest, Cause, Conflict
@@ -90,15 +92,24 @@ def drop_repeated_owners(writing: Writing, metadata: Obj) -> None:
     references = metadata.get("ownerReferences")
     if not references or len(references) < 2:
         return
-    kept = [ref for position, ref in enumerate(references) if ref not in references[:position]]
-    if len(kept) < len(references):
-        metadata["ownerReferences"] = kept
-        uids = dict.fromkeys(ref.get("uid", "") for ref in references if references.count(ref) > 1)
+    kept: dict[bytes, Obj] = {}
+    uids: dict[str, None] = {}
+    for reference in references:
+        identity = _identity(reference)
+        if identity in kept:
+            uids[reference.get("uid", "")] = None
+        else:
+            kept[identity] = reference
+    if uids:
+        metadata["ownerReferences"] = list(kept.values())
         writing.options.warn(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
             "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
             f"{', '.join(uids)}"
         )
+
+
+_identity = msgspec.json.Encoder(order="deterministic").encode
 
 
 def strict_error(complaints: list[str]) -> str:

@@ -110,6 +110,9 @@ CASES = {
         WriteWorkload,
         world(stopPolicy="Hold"),
     ),
+    "queue takes it again, whatever was told": Case(
+        workload(cond("QuotaReserved", "False", "Inadmissible")), "explain_waiting", WriteWorkload
+    ),
     "in back-off": Case(
         workload(
             cond("Requeued", "False", "PodsReadyTimeout"),

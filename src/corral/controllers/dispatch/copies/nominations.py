@@ -56,8 +56,6 @@ class Nominations:
         self._components = components
 
     async def nominate(self, subject: DispatchedWorkload) -> Result | None:
-        if (wait := await self.fence(subject)) is not None:
-            return wait
         nomination = self._nomination(subject)
         workload = await self._write_nomination(subject.workload, nomination)
         barred = self._context.refusals.barred(key_of(workload))
@@ -79,14 +77,6 @@ class Nominations:
         later = (nomination.again_after, patience, asked, turn, *(answer.again for answer in answers.values()))
         return Result(min((seconds for seconds in later if seconds is not None), default=None))
 
-    async def fence(self, subject: DispatchedWorkload) -> Result | None:
-        """With fencing, wait until no worker out of reach can be running the job any more."""
-        silent = self._fenced_off(key_of(subject.workload)) if self._context.settings.fencing else 0.0
-        if silent <= 0:
-            return None
-        await self._context.explain(subject.workload, subject.check, "waits until a lost worker has stopped its copy")
-        return Result(silent)
-
     async def _open_gate(self, key: Key) -> float | None:
         """Let the worker preempt whose turn it is; seconds until the next turn."""
         remotes = {remote.name: remote for remote in self._context.remotes.connected()}
@@ -98,14 +88,6 @@ class Nominations:
                 opening.cluster, key, partial(workload_status.write_admission, remotes[opening.cluster].client, copy)
             )
         return opening.again_after
-
-    def _fenced_off(self, key: Key) -> float:
-        """Seconds until no worker out of reach can be running this Workload any more."""
-        now, limit = self._context.manager.clock.now(), self._context.settings.worker_lost_timeout
-        left = [
-            remote.lost_since + limit - now for remote in self._context.remotes.unreachable() if remote.may_hold(key)
-        ]
-        return max(left, default=0.0)
 
     def _patience(self, workload: Obj) -> float | None:
         """Seconds until a Workload that no worker takes is handed back; None when it waits for ever."""

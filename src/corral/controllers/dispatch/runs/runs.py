@@ -187,8 +187,13 @@ class Runs:
             WORKLOADS, key.name, key.namespace, {"spec": spec}, manager=names.MULTIKUEUE_MANAGER
         )
 
-    async def run(self, subject: DispatchedWorkload, cluster: str, drop: Sequence[str]) -> Result | None:
+    async def start(self, subject: DispatchedWorkload, cluster: str, drop: Sequence[str]) -> Result | None:
+        """Run a Workload on `cluster` from now on, and on no other worker."""
         await self.clean_up(subject, drop)
+        return await self.mirror(subject, cluster)
+
+    async def mirror(self, subject: DispatchedWorkload, cluster: str) -> Result | None:
+        """Keep the job on `cluster` as it is asked for here, show its status here, and that the check is Ready."""
         try:
             done = await self.sync(subject, cluster)
         except WorkerRejection as problem:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, QueueingContext
-from corral.controllers.queueing.jobs.elastic import BY_CONTROLLER, PODS, controller_uid
+from corral.controllers.queueing.jobs.elastic import BY_CONTROLLER, controller_uid
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority
 from corral.controllers.queueing.jobs.workload_builder import COMPOSE_RETRY_S, compose
@@ -44,8 +44,10 @@ from corral.jobs.framework.adapter import prebuilt_workload, queue_name
 from corral.jobs.framework.multi_workload import MOST, component_workload
 from corral.jobs.leader_worker_set import kind as lws
 from corral.jobs.pod.adapter import is_gated, is_terminated, ungated
+from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone
@@ -78,20 +80,22 @@ class ServingController(ABC):
     name: ClassVar[str]
     resource: ClassVar[Resource]
 
-    def __init__(self, context: QueueingContext, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+    def __init__(
+        self, context: QueueingContext, managed: ManagedJobs, metrics: QueueingMetrics, owners: WorkloadOwners
+    ) -> None:
         self.context = context
         self.managed = managed
         self.workloads = context.caches.workloads
         self.recorder = context.recorder.named(self.name)
         self.writes = WorkloadWrites(context, metrics, self.recorder)
         self._pod_recorder = context.recorder.named("pod-kueue-controller")
-
-    def setup(self, manager: Manager, owners: WorkloadOwners) -> None:
-        self.sets = manager.informer(self.resource)
-        self.pods = manager.informer(PODS)
+        self.sets = context.manager.informer(self.resource)
+        self.pods = context.manager.informer(PODS)
         self.pods.add_index(BY_CONTROLLER, controller_uid)
         self.pods.add_index(BY_LWS, _lws_index)
-        controller = manager.add(self, watches=[Watch(self.resource), Watch(PODS, map=self.set_of_pod)], workers=2)
+        controller = context.manager.add(
+            self, watches=[Watch(self.resource), Watch(PODS, map=self.set_of_pod)], workers=2
+        )
         owners.add(self.resource.group, self.resource.kind, controller.queue.add, named=True)
 
     @abstractmethod
@@ -208,7 +212,7 @@ class StatefulSetController(ServingController):
     """One Workload for all replicas of a StatefulSet."""
 
     name: ClassVar[str] = "statefulset-kueue-controller"
-    resource: ClassVar[Resource] = Resource("apps", "v1", "statefulsets", "StatefulSet")
+    resource: ClassVar[Resource] = STATEFUL_SETS
 
     def claims(self, owner: Obj) -> list[Claim]:
         replicas = spec_of(owner).get("replicas")

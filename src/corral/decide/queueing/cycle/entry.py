@@ -54,8 +54,9 @@ class Entry:
         self.item.cursor = None
 
     def granular_verdict(self) -> WaitVerdict:
-        return WaitVerdict(self.cause, self.reason, self.message) if self.reason else self.plain_verdict()
+        return WaitVerdict(self.cause, self.reason, self.message, self.reason) if self.reason else self.plain_verdict()
 
     def plain_verdict(self) -> WaitVerdict:
         """The verdict in the two reasons there were before they became granular."""
-        return WaitVerdict(self.cause, "Waiting" if self.reason == "WaitingForPodsReady" else "Pending", self.message)
+        plain = "Waiting" if self.reason == "WaitingForPodsReady" else "Pending"
+        return WaitVerdict(self.cause, plain, self.message, self.reason)
