@@ -13,19 +13,19 @@ from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.clusters.kueue_installation.installer import Installation
-from corral.clusters.operators import set_up_operators
+from corral.clusters.operators import operator_posts, set_up_operators
 from corral.configuration.dispatch import dispatch_settings
 from corral.configuration.fleet import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetError, FleetSpec
-from corral.configuration.operators import OperatorSettings
+from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch, set_up_remote_pods
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.core.admission import UserInfo
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
-from corral.jobs.framework.registry import ADAPTERS, adapters
-from corral.jobs.trainjob.progress_endpoint import ProgressReports
+from corral.jobs.framework.operators import OperatorContext, OperatorSettings
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.node.agent import NodeAgent
 from corral.node.images import Catalog
@@ -60,20 +60,23 @@ class EmbeddedCluster:
             installation = Installation(manager, self._configuration)
             plugins.extend(installation.plugins)
             Fence(manager)
-            self.base.server.extras.append(installation.visibility)
-        options = OperatorSettings(spec.operators.gang_scheduler, spec.operators.features, spec.operators.ray)
+            self.base.server.extras.extend((installation.visibility, installation.explanations))
+        chosen = spec.operators
+        options = OperatorSettings(chosen.gang_scheduler, chosen.features, chosen.switches())
         plugins.extend(set_up_operators(manager, options, self._may_create))
-        if options.has("TrainJobStatus"):
-            self.base.api.posts[ProgressReports.key] = ProgressReports(manager.client)
+        self.base.api.posts.update(operator_posts(OperatorContext(manager, options)))
         if HUB in spec.roles:
             from corral.clusters.hub_and_member import set_up_hub
 
             plugins.extend(set_up_hub(self.base, self._configuration, admit_workloads=not only_hub))
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
-            settings_of_dispatch, known = dispatch_settings(self._configuration), adapters(ADAPTERS)
+            settings_of_dispatch, known = dispatch_settings(self._configuration), jobs_to_dispatch(self._configuration)
             kept = KeptPods(manager.clock, settings_of_dispatch.origin, settings_of_dispatch.keep_logs)
-            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept)
+            answers = WorkerAnswers()
+            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept, answers)
+            if not only_hub:
+                installation.explanations.ask_workers = answers.of
             self.base.server.remote_pods = set_up_remote_pods(
                 manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision, kept
             )

@@ -17,6 +17,7 @@ from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
 from corral.decide.dispatch import nominate
 from corral.decide.dispatch.machine import check_state
+from corral.decide.dispatch.reasons import WorkerAnswer
 from corral.jobs.framework.adapter import JobAdapter
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Manager
@@ -50,6 +51,8 @@ class DispatchContext:
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
         self.worker_tasks = WorkerTasks(manager.clock, again)
         self.refusals = Refusals(manager.clock)
+        self.answers: dict[Key, tuple[WorkerAnswer, ...]] = {}
+        """What workers said last about Workloads that none of them has taken; a manager that was restarted asks them anew."""
         self.possible_locations = PossibleLocations(manager.clock, remotes)
         self.recorder = manager.recorder.named("kueue-workload-controller")
         self.workloads = manager.informer(WORKLOADS)
@@ -93,7 +96,7 @@ class DispatchContext:
 
     def note_refusal(self, workload: Obj, cluster: str, problem: WorkerRejection) -> None:
         """A worker cannot hold an object this Workload needs there: record why, and do not ask it again for a while."""
-        self.refusals.note(key_of(workload), cluster, problem.why)
+        self.refusals.note(key_of(workload), cluster, problem.why, problem.fields)
         self.metrics.redispatched(cluster, problem.reason)
         self.manager.recorder.event(workload, "Warning", "RefusedByWorker", str(problem))
 

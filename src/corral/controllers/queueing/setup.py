@@ -12,8 +12,9 @@ from corral.controllers.queueing.jobs.elastic import ElasticUngater
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.pods.controller import PodController
-from corral.controllers.queueing.pods.serving_sets import LeaderWorkerSetController, StatefulSetController
+from corral.controllers.queueing.pods.serving_sets import ServingController
 from corral.controllers.queueing.provisioning import ProvisioningChecks
+from corral.controllers.queueing.queues.explanations import Explanations
 from corral.controllers.queueing.queues.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.queues.status import (
     ClusterQueueController,
@@ -34,7 +35,7 @@ from corral.core.admission import AdmissionPlugin
 from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
-from corral.jobs.framework.registry import adapters, with_implied
+from corral.jobs.framework.registry import POD, queued_sets, with_implied
 from corral.kinds.kubernetes.core.kinds import LIMIT_RANGES, NODES, PODS
 from corral.kinds.kubernetes.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from corral.kinds.kubernetes.node import RUNTIME_CLASSES
@@ -60,6 +61,8 @@ class Queueing:
         self._workloads: Reader | None = None
         self.visibility = Visibility(self.state, self._find_workload)
         """The virtual API that shows who waits; mount it on the API server."""
+        self.explanations = Explanations(self.state)
+        """The virtual API that says why."""
         self.plugins: list[AdmissionPlugin] = [
             QueueObjects(self.config),
             QueuedJobs(self.config, self._reader),
@@ -120,15 +123,14 @@ class Queueing:
         managed = ManagedJobs(self.config, context.caches.namespaces)
         frameworks = with_implied(self.config.frameworks)
         owners = WorkloadOwners()
-        for adapter in adapters(frameworks):
-            if adapter.framework != "pod":
+        for adapter in self.config.job_adapters():
+            if adapter.framework != POD:
                 JobController(context, adapter, managed, metrics, owners)
-        if "pod" in frameworks:
+        if POD in frameworks:
             PodController(context, managed, metrics, owners)
-        if "statefulset" in frameworks:
-            StatefulSetController(context, managed, metrics, owners)
-        if "leaderworkerset.x-k8s.io/leaderworkerset" in frameworks:
-            LeaderWorkerSetController(context, managed, metrics, owners)
+        for queued in queued_sets(frameworks):
+            if queued.holds_pods:
+                ServingController(context, queued, managed, metrics, owners)
         context.caches.workloads.on_change(owners.changed)
 
 

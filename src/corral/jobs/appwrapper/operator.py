@@ -31,9 +31,10 @@ from corral.jobs.appwrapper.plan import (
     plan_app_wrapper,
 )
 from corral.jobs.framework.child_objects import typed
+from corral.jobs.framework.operators import OperatorContext
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
 from corral.runtime.controller import Manager, Result, Watch
 
 MANAGER = "appwrapper-controller"
@@ -159,3 +160,7 @@ class AppWrapperController:
                     await self._client.delete(PODS, name_of(pod), namespace_of(pod), grace=0)
                 except NotFound:
                     continue
+
+
+def operators(context: OperatorContext) -> None:
+    AppWrapperController(context.manager)

@@ -35,6 +35,7 @@ from corral.jobs.batch_job.pods import PodPlan, plan_pods
 from corral.jobs.batch_job.status import Events, plan_status, settle
 from corral.jobs.framework.child_objects import Children, slow_start
 from corral.jobs.framework.expectations import Expectations
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.changes import changed
@@ -259,3 +260,14 @@ class JobController:
     def _say(self, job: Obj, events: Events) -> None:
         for kind, reason, message in events:
             self._recorder.event(job, kind, reason, message)
+
+
+def operators(context: OperatorContext) -> None:
+    """Jobs, CronJobs, and the removal of Jobs whose time is up."""
+    # CronJobs and TTLs stand on this module.
+    from corral.jobs.batch_job.cron_operator import CronJobController
+    from corral.jobs.batch_job.ttl import TtlController
+
+    TtlController(context.manager)
+    CronJobController(context.manager)
+    JobController(context.manager, honours_managers=context.settings.has("JobManagedBy"))

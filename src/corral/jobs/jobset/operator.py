@@ -18,6 +18,7 @@ from corral.core.resource import Resource
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.jobset.children import JOB_SET_NAME
 from corral.jobs.jobset.in_place_restart import restarts_in_place
@@ -125,3 +126,7 @@ class JobSetController:
         except ApiError as error:
             self._recorder.event(job_set, "Warning", reason, error.message)
             raise
+
+
+def operators(context: OperatorContext) -> None:
+    JobSetController(context.manager)

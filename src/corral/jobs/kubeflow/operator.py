@@ -23,6 +23,7 @@ from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.kubeflow.children import build_group
 from corral.jobs.kubeflow.environment import elastic_bounds, replicas_of
@@ -210,3 +211,7 @@ class TrainingController:
 def training_controllers(manager: Manager, settings: Settings | None = None) -> list[TrainingController]:
     """Register one controller per framework."""
     return [TrainingController(manager, framework, settings) for framework in FRAMEWORKS]
+
+
+def operators(context: OperatorContext) -> None:
+    training_controllers(context.manager, Settings(gang_scheduler=context.settings.gang_scheduler))

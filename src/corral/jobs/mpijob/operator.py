@@ -27,6 +27,7 @@ from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.kubeflow.kind import GROUP, MPI, replica_specs_of, run_policy_of
 from corral.jobs.kubeflow.operator import TrainingController
@@ -351,3 +352,7 @@ def _pod_v1(job: Obj, body: Obj, launcher: bool) -> Obj:
 def mpi_controllers(manager: Manager, gang_scheduler: str = "") -> tuple[MpiJobController, MpiV1Controller]:
     """Register the operators of both versions."""
     return MpiJobController(manager, gang_scheduler), MpiV1Controller(manager, gang_scheduler)
+
+
+def operators(context: OperatorContext) -> None:
+    mpi_controllers(context.manager, context.settings.gang_scheduler)

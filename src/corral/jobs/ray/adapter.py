@@ -63,6 +63,8 @@ class RayCluster(SuspendableJob):
     framework: ClassVar[str] = "ray.io/raycluster"
     resource: ClassVar[Resource] = RAY_CLUSTERS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
     cluster_path: ClassVar[Path] = ("spec",)
 
     def slots(self, job: Obj) -> list[Slot]:
@@ -90,6 +92,9 @@ class RayService(SuspendableJob):
     resource: ClassVar[Resource] = RAY_SERVICES
     suspend_path: ClassVar[Path] = ("spec", "rayClusterConfig", "suspend")
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "serveConfigV2"),)
 
     def slots(self, job: Obj) -> list[Slot]:
         return cluster_slots(job, ("spec", "rayClusterConfig"))
@@ -112,6 +117,8 @@ class RayJob(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayjob"
     resource: ClassVar[Resource] = RAY_JOBS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"),)
 
     def slots(self, job: Obj) -> list[Slot]:
         slots = cluster_slots(job, ("spec", "rayClusterSpec"))

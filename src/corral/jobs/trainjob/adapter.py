@@ -32,7 +32,22 @@ class TrainJob(SuspendableJob):
     resource: ClassVar[Resource] = TRAIN_JOBS
     reads: ClassVar[tuple[Resource, ...]] = (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
     own_managers: ClassVar[tuple[str, ...]] = ("trainer.kubeflow.org/trainjob-controller",)
+    needs: ClassVar[tuple[Resource, ...]] = (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
     _job_set: ClassVar[JobAdapter] = JobSet()
+
+    def pod_selector(self, job: Obj) -> str:
+        """Its JobSet has its name."""
+        return self._job_set.pod_selector(job)
+
+    def needed_objects(self, job: Obj) -> list[tuple[Resource, Key]]:
+        """The runtime it is made from."""
+        reference = spec_of(job).get("runtimeRef") or {}
+        name = str(reference.get("name") or "")
+        if not name:
+            return []
+        if reference.get("kind") == TRAINING_RUNTIMES.kind:
+            return [(TRAINING_RUNTIMES, Key(namespace_of(job), name))]
+        return [(CLUSTER_TRAINING_RUNTIMES, Key("", name))]
 
     def slots(self, job: Obj) -> list[Slot]:
         """No templates in the TrainJob itself."""

@@ -17,6 +17,7 @@ from corral.core.meta import (
     with_status,
 )
 from corral.jobs.framework.child_objects import typed
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.pod_group_kinds import PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.mpijob.operator import agent_program
@@ -183,3 +184,7 @@ class TrainJobController:
     async def _write(self, train_job: Obj, status: Obj) -> None:
         changed = with_status(train_job, status)
         await self._client.update(TRAIN_JOBS, changed, subresource="status", manager=STATUS_MANAGER)
+
+
+def operators(context: OperatorContext) -> None:
+    TrainJobController(context.manager, reports=context.settings.has("TrainJobStatus"))

@@ -32,6 +32,7 @@ def _kind(
     own = "fleet-cluster" if group == CLUSTER_GROUP else "fleet-placement"
     return KindDef(
         group=group,
+        descriptions="corral.kinds.fleet.descriptions:DESCRIPTIONS",
         kind=kind,
         plural=plural,
         namespaced=namespaced,

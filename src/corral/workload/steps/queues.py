@@ -94,6 +94,8 @@ def explain_waiting(workload: Obj, view: WorkloadView) -> Move | None:
     if found is None:
         if granular or not _names_a_problem(workload):
             return None
+        if _lost_queue(workload, view.local_queue, view.cluster_queue) is not None:
+            return None  # it was told so with its reservation, and it is still so
         if view.state is not None and not view.state.is_at_rest(key_of(workload), view.now):
             return LookAgain(LOOK_AGAIN_S)
         # Its queue takes it again, and the scheduler had nothing to say about it.

@@ -51,7 +51,6 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
-from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.adapter import JobAdapter, JobOutcome, managed_by, prebuilt_workload
 from corral.kinds.kueue import names
 from corral.runtime.controller import Result, Watch
@@ -96,7 +95,7 @@ class JobController:
         self.jobs: Reader = jobs
         self.lookups = {read: context.manager.informer(read) for read in self.adapter.reads}
         self.managed.add_kind(self.adapter, self.jobs)
-        usual = MANY_WORKERS if resource == JOBS else FEW_WORKERS
+        usual = MANY_WORKERS if adapter.is_numerous else FEW_WORKERS
         workers = context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), usual)
         self._controller = context.manager.add(self, watches=[Watch(resource)], workers=workers)
         owners.add(resource.group, resource.kind, self._controller.queue.add, adopts=self._wake_prebuilt)
