@@ -17,7 +17,7 @@ from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
-from corral.inspect.evidence import surroundings_of
+from corral.inspect.evidence import collect_evidence
 from corral.inspect.explain import explain as explain_workload
 from corral.inspect.lookup import events_of, pods_of, visible, workload_of
 from corral.jobs.batch_job.kind import JOBS
@@ -57,10 +57,10 @@ def _explain(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -
     """Tell about an object of this cluster; False when it is one of a hub, which only places it."""
     workload = workload_of(client, resource, obj, namespace)
     if workload is not None:
-        _tell(client, resource, obj, workload, namespace)
+        _print_explanation(client, resource, obj, workload, namespace)
         return True
     if resource.kind == "CronJob":
-        _tell_cron_job(client, obj, namespace)
+        _print_cron_job(client, obj, namespace)
         return True
     if placements_of(client, resource.kind, name_of(obj), namespace):
         return False
@@ -70,9 +70,9 @@ def _explain(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -
     pods = _pods(client, resource, obj, namespace)
     queued = [(pod, found) for pod in pods if (found := workload_of(client, PODS, pod, namespace)) is not None]
     for pod, found in queued:
-        _tell(client, PODS, pod, found, namespace)
+        _print_explanation(client, PODS, pod, found, namespace)
     if not queued:
-        _tell_unqueued(client, resource.kind, obj, pods, namespace)
+        _print_unqueued(client, resource.kind, obj, pods, namespace)
     return True
 
 
@@ -89,8 +89,8 @@ def _explain_placed(
     for placed in placements_of(client, resource.kind, name_of(obj), namespace):
         where = f" -n {namespace}" if placed.kind == "ResourcePlacement" else ""
         click.echo(f"  {placed}; `corral fleet describe {name_of(placed.placement)}{where}` says more")
-        if told := conditions.find(placed.placement, "corral.dev/JobsFinished"):
-            click.echo(f"  {told.get('message')}")
+        if finished := conditions.find(placed.placement, "corral.dev/JobsFinished"):
+            click.echo(f"  {finished.get('message')}")
         for member in placed.members:
             there = member_client(kubeconfig_path, member)
             if there is not None:
@@ -110,8 +110,8 @@ def _explain_on(member: SyncClient, name: str, resource: Resource, obj: Obj, nam
     _explain(member, resource, copy, namespace)
 
 
-def _tell(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, namespace: str) -> None:
-    found = explain_workload(workload, surroundings_of(client, workload, namespace))
+def _print_explanation(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, namespace: str) -> None:
+    found = explain_workload(workload, collect_evidence(client, workload, namespace))
     click.echo(f"{resource.kind} {name_of(obj)}: {found.headline}")
     advice = found.advice
     failed = (conditions.find(workload, names.FINISHED) or {}).get("reason") == "Failed"
@@ -155,7 +155,7 @@ def _has_nodes(client: SyncClient) -> bool:
     try:
         return bool(client.call("GET", "/api/v1/nodes", {"limit": "1"}).get("items"))
     except ApiError:
-        return True  # not ours to see
+        return True  # we may not read it
 
 
 def _unscheduled(pod: Obj) -> str:
@@ -187,7 +187,7 @@ def _trouble(state: Obj) -> str:
     return ""
 
 
-def _tell_cron_job(client: SyncClient, obj: Obj, namespace: str) -> None:
+def _print_cron_job(client: SyncClient, obj: Obj, namespace: str) -> None:
     """A CronJob is not queued; the Jobs it makes are, if its template names a queue."""
     metadata = (spec_of(obj).get("jobTemplate") or {}).get("metadata") or {}
     queue = (metadata.get("labels") or {}).get(names.QUEUE_NAME)
@@ -203,12 +203,12 @@ def _tell_cron_job(client: SyncClient, obj: Obj, namespace: str) -> None:
     if last is None:
         click.echo("  it has made no Job yet")
     elif (workload := workload_of(client, JOBS, last, namespace)) is not None:
-        _tell(client, JOBS, last, workload, namespace)
+        _print_explanation(client, JOBS, last, workload, namespace)
     else:
-        _tell_unqueued(client, "Job", last, pods_of(client, JOBS, last, namespace), namespace, advise=False)
+        _print_unqueued(client, "Job", last, pods_of(client, JOBS, last, namespace), namespace, advise=False)
 
 
-def _tell_unqueued(
+def _print_unqueued(
     client: SyncClient, kind: str, obj: Obj, pods: list[Obj], namespace: str, *, advise: bool = True
 ) -> None:
     """Without a Workload nothing waits for quota: what is left are the pods and what events say."""

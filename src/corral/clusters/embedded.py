@@ -28,14 +28,14 @@ from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.node.agent import NodeAgent
 from corral.node.images import Catalog
 from corral.node.node import NodeSpec
-from corral.node.pod_inputs import ClusterSurroundings
+from corral.node.pod_inputs import ClusterPodInputs
 from corral.node.process.runtime import ProcessRuntime, ProcessSettings
 from corral.node.runtime import PodRuntime
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.usage import PodUsage, SimulatedUsage
 from corral.server.access.rbac import Attributes
-from corral.server.pods.remote_usage import UsageElsewhere
+from corral.server.pods.remote_usage import RemoteUsage
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class EmbeddedCluster:
             self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept, answers)
             if not only_hub:
                 installation.explanations.ask_workers = answers.of
-            self.base.server.elsewhere = set_up_remote_pods(
+            self.base.server.remote_pods = set_up_remote_pods(
                 manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision, kept
             )
         if MEMBER in spec.roles:
@@ -94,7 +94,7 @@ class EmbeddedCluster:
             else:
                 self.base.server.extras.append(SimulatedUsage(manager))
         else:
-            self.base.server.extras.append(UsageElsewhere(lambda: self.base.server.elsewhere))
+            self.base.server.extras.append(RemoteUsage(lambda: self.base.server.remote_pods))
         if not only_hub:
             Scheduler(manager)
 
@@ -119,7 +119,7 @@ class EmbeddedCluster:
             api_port=str(port),
             catalog=Catalog.load(Path(fleet.images)) if fleet.images else Catalog.load(),
         )
-        return ProcessRuntime(settings, ClusterSurroundings(manager), manager.clock)
+        return ProcessRuntime(settings, ClusterPodInputs(manager), manager.clock)
 
     @property
     def url(self) -> str:

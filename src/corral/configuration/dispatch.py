@@ -60,7 +60,7 @@ class DispatchSettings:
     """Tell workers to suspend copies when they lose this manager for longer than the lost timeout."""
 
     @property
-    def goes_elsewhere(self) -> bool:
+    def tries_other_workers(self) -> bool:
         """Whether a name that is taken on one worker sends a job to another; upstream's dispatchers wait for the name."""
         return self.dispatcher == LATE_BINDING or self.give_up_after is not None
 

@@ -10,7 +10,7 @@ from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Key, Obj, key_of, namespace_of, owner_references_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.decide.queueing.explanation import EXPLANATIONS, Explanation, from_obj
-from corral.inspect.explain import Surroundings
+from corral.inspect.explain import Evidence
 from corral.inspect.lookup import events_of, visible, waiting_path
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
@@ -24,7 +24,7 @@ from corral.kinds.kueue import (
 from corral.workload import workload as wl
 
 
-def surroundings_of(client: SyncClient, workload: Obj, namespace: str) -> Surroundings:
+def collect_evidence(client: SyncClient, workload: Obj, namespace: str) -> Evidence:
     """Everything that is known, as far as the user may see it."""
     local = _get(client, LOCAL_QUEUES, wl.queue_of(workload), namespace)
     name = str(spec_of(local).get("clusterQueue") or "") if local else ""
@@ -34,7 +34,7 @@ def surroundings_of(client: SyncClient, workload: Obj, namespace: str) -> Surrou
     has_uids = "(UID: " in json.dumps([workload, *events])
     others = visible(client, WORKLOADS, namespace) if has_uids or _names_others(known) else []
     missing, checks = _references(client, queue)
-    return Surroundings(
+    return Evidence(
         local,
         queue,
         known.position if known is not None else position_of(client, name, workload) if queue else None,

@@ -24,7 +24,7 @@ REACTIVATE = "`corral workload resume {name}` queues it again."
 RESUBMIT = "Delete the job and create it again, now that its queue dispatches: managedBy is set when a job is created."
 
 LOST = "Nothing to do yet: it is dispatched anew if the worker stays away (multiKueue.workerLostTimeout, 15 minutes by default)."
-ELSEWHERE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
+NOT_DISPATCHABLE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
 
 MAX_EVENTS = 5
 MAX_NAMES = 5
@@ -40,7 +40,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Evidence:
     """What is known around a Workload. `position` counts from 0 within the ClusterQueue, None when it is not pending.
 
     `queues` are the LocalQueues there are, of the Workload's namespace and of others; they are only needed where its own
@@ -66,13 +66,15 @@ class Surroundings:
         return self.known.workers if self.known is not None else ()
 
 
-def explain(workload: Obj, around: Surroundings) -> Explanation:
+def explain(workload: Obj, evidence: Evidence) -> Explanation:
     """The state of a Workload in words; evidence that would only repeat what was said is left out."""
-    found = _state(workload, around)
+    found = _state(workload, evidence)
     said = "\n".join((found.headline, *found.facts))
-    facts = (*found.facts, *_checks(workload, said), *_events(around.events, said))
+    facts = (*found.facts, *_checks(workload, said), *_events(evidence.events, said))
     return replace(
-        found, headline=_named(found.headline, around.jobs), facts=tuple(_named(fact, around.jobs) for fact in facts)
+        found,
+        headline=_named(found.headline, evidence.jobs),
+        facts=tuple(_named(fact, evidence.jobs) for fact in facts),
     )
 
 
@@ -84,7 +86,7 @@ def _named(text: str, jobs: Mapping[str, str]) -> str:
     return UID.sub(lambda found: f"({jobs[found['uid']]})" if found["uid"] in jobs else found[0], text)
 
 
-def _state(workload: Obj, around: Surroundings) -> Explanation:
+def _state(workload: Obj, evidence: Evidence) -> Explanation:
     finished = conditions.find(workload, names.FINISHED)
     if finished and wl.is_finished(workload):
         return Explanation(f"Finished ({finished.get('reason')}): {finished.get('message') or 'no message'}")
@@ -92,16 +94,16 @@ def _state(workload: Obj, around: Surroundings) -> Explanation:
         why = _message(workload, names.EVICTED) or "it was deactivated"
         return Explanation(f"Deactivated: {why}", advice=_remedy(why, workload))
     if wl.is_admitted(workload):
-        return _running(workload, around.worker)
+        return _running(workload, evidence.worker)
     if wl.has_quota(workload):
-        return _reserved(workload, around.workers)
-    return _waiting(workload, around)
+        return _reserved(workload, evidence.workers)
+    return _waiting(workload, evidence)
 
 
 def _remedy(why: str, workload: Obj) -> str:
     if NOT_MANAGED in why:
         return RESUBMIT
-    return ELSEWHERE if NO_ADAPTER in why else REACTIVATE.format(name=_argument(workload))
+    return NOT_DISPATCHABLE if NO_ADAPTER in why else REACTIVATE.format(name=_argument(workload))
 
 
 def _argument(obj: Obj) -> str:
@@ -167,74 +169,74 @@ def grouped(answers: Sequence[WorkerAnswer]) -> list[str]:
     return [f"{', '.join(who)}: {why}" if any(who) else why for why, who in workers.items()]
 
 
-def _waiting(workload: Obj, around: Surroundings) -> Explanation:
+def _waiting(workload: Obj, evidence: Evidence) -> Explanation:
     queue = wl.queue_of(workload)
     if not queue:
         return Explanation("Not queued: it names no queue.", advice=f"Set the label {names.QUEUE_NAME}.")
-    problem = problem_of_queues(workload, around.local_queue, around.cluster_queue)
+    problem = problem_of_queues(workload, evidence.local_queue, evidence.cluster_queue)
     if problem is None:
-        return _queued(workload, around)
-    if problem.obstacle is Obstacle.NO_LOCAL_QUEUE or around.local_queue is None:
-        return _no_such_queue(workload, queue, around.queues)
+        return _queued(workload, evidence)
+    if problem.obstacle is Obstacle.NO_LOCAL_QUEUE or evidence.local_queue is None:
+        return _no_such_queue(workload, queue, evidence.queues)
     if problem.obstacle is Obstacle.LOCAL_QUEUE_STOPPED:
-        lifted = f"`corral queue resume localqueue {_argument(around.local_queue)}` lets it admit again."
+        lifted = f"`corral queue resume localqueue {_argument(evidence.local_queue)}` lets it admit again."
         return Explanation(f"Waiting: LocalQueue {queue} is stopped.", advice=lifted)
-    target = spec_of(around.local_queue).get("clusterQueue")
-    if problem.obstacle is Obstacle.NO_CLUSTER_QUEUE or around.cluster_queue is None:
+    target = spec_of(evidence.local_queue).get("clusterQueue")
+    if problem.obstacle is Obstacle.NO_CLUSTER_QUEUE or evidence.cluster_queue is None:
         return Explanation(f"Waiting: ClusterQueue {target} does not exist.", advice=f"Create ClusterQueue {target}.")
-    return _inactive(around.cluster_queue, str(target), around)
+    return _inactive(evidence.cluster_queue, str(target), evidence)
 
 
-def _inactive(queue: Obj, name: str, around: Surroundings) -> Explanation:
+def _inactive(queue: Obj, name: str, evidence: Evidence) -> Explanation:
     """A ClusterQueue that admits nobody, and what is wrong with the checks it names."""
     why = _message(queue, names.ACTIVE) or "it is stopped"
     headline = f"Waiting: ClusterQueue {name} is not active: {why}"
     if is_stopped(queue):
         return Explanation(headline, advice=f"`corral queue resume clusterqueue {name}` lets it admit again.")
-    inactive = [check for check in around.checks if not conditions.is_true(check, names.ACTIVE)]
+    inactive = [check for check in evidence.checks if not conditions.is_true(check, names.ACTIVE)]
     facts = [
         f"AdmissionCheck {name_of(check)} is not active: {_message(check, names.ACTIVE) or 'nothing speaks for it yet'}"
         for check in inactive
     ]
     return Explanation(
-        headline, tuple(facts), advice.for_inactive_queue(around.missing, [name_of(check) for check in inactive])
+        headline, tuple(facts), advice.for_inactive_queue(evidence.missing, [name_of(check) for check in inactive])
     )
 
 
-def _queued(workload: Obj, around: Surroundings) -> Explanation:
+def _queued(workload: Obj, evidence: Evidence) -> Explanation:
     """It stands in an open queue: for what, behind whom, and who has what it waits for."""
     held = conditions.find(workload, names.QUOTA_RESERVED) or {}
-    unseen = "others are before it" if around.position else "it has not been looked at yet"
+    unseen = "others are before it" if evidence.position else "it has not been looked at yet"
     why = str(held.get("message") or "") or unseen
-    if advice.is_too_large_for_all(around.workers):
+    if advice.is_too_large_for_all(evidence.workers):
         why = f"no worker can ever take it; {why}"
-    facts = [*_place(around), *_holders(around), *grouped(around.workers)]
+    facts = [*_place(evidence), *_holders(evidence), *grouped(evidence.workers)]
     evicted = _message(workload, names.EVICTED)
     if evicted and evicted not in why:
         facts.append(f"evicted before: {evicted}")
-    advised = advice.for_waiting(around.known, str(held.get("reason") or ""))
+    advised = advice.for_waiting(evidence.known, str(held.get("reason") or ""))
     return Explanation(f"Waiting in {wl.queue_of(workload)}: {why}", tuple(facts), advised)
 
 
-def _place(around: Surroundings) -> list[str]:
-    if around.position is None:
+def _place(evidence: Evidence) -> list[str]:
+    if evidence.position is None:
         return []
-    queue = spec_of(around.local_queue or {}).get("clusterQueue")
-    if not around.position:
+    queue = spec_of(evidence.local_queue or {}).get("clusterQueue")
+    if not evidence.position:
         return [f"it is the next in ClusterQueue {queue}"]
-    count = f"{around.position} {'workload is' if around.position == 1 else 'workloads are'}"
-    ahead = around.known.ahead if around.known is not None else ()
-    listed = ", ".join(_name(key, around.owners) for key in ahead[-MAX_NAMES:])
-    named = f": {'… ' if len(ahead[-MAX_NAMES:]) < around.position else ''}{listed}" if listed else ""
+    count = f"{evidence.position} {'workload is' if evidence.position == 1 else 'workloads are'}"
+    ahead = evidence.known.ahead if evidence.known is not None else ()
+    listed = ", ".join(_name(key, evidence.owners) for key in ahead[-MAX_NAMES:])
+    named = f": {'… ' if len(ahead[-MAX_NAMES:]) < evidence.position else ''}{listed}" if listed else ""
     return [f"{count} before it in ClusterQueue {queue}{named}"]
 
 
-def _holders(around: Surroundings) -> list[str]:
+def _holders(evidence: Evidence) -> list[str]:
     """Who has the quota it waits for, flavor by flavor."""
     return [
         f"{short.resource} of {short.flavor}: it asks for {short.requested}, {short.available} of {short.maximum} is free; "
-        f"{', '.join(f'{_name(holder.key, around.owners)} has {holder.amount}' for holder in short.held_by)}"
-        for short in (around.known.shortages if around.known is not None else ())
+        f"{', '.join(f'{_name(holder.key, evidence.owners)} has {holder.amount}' for holder in short.held_by)}"
+        for short in (evidence.known.shortages if evidence.known is not None else ())
         if short.held_by
     ]
 
@@ -247,12 +249,12 @@ def _no_such_queue(workload: Obj, name: str, queues: Sequence[Obj]) -> Explanati
     namespace = namespace_of(workload)
     headline = f"Waiting: LocalQueue {name} does not exist" + (f" in namespace {namespace}." if namespace else ".")
     here = [name_of(queue) for queue in queues if namespace_of(queue) == namespace]
-    elsewhere = sorted(namespace_of(queue) for queue in queues if name_of(queue) == name)
+    other_namespaces = sorted(namespace_of(queue) for queue in queues if name_of(queue) == name)
     facts = [
         f"namespace {namespace} has " + (f"the queue{'s'[: len(here) - 1]} {', '.join(here)}" if here else "no queue")
     ]
-    if elsewhere:
-        facts.append(f"a queue of that name is in namespace {', '.join(elsewhere)}")
+    if other_namespaces:
+        facts.append(f"a queue of that name is in namespace {', '.join(other_namespaces)}")
     create = f"Create the job again with one of them in the label {names.QUEUE_NAME}, or create" if here else "Create"
     return Explanation(headline, tuple(facts) if namespace else (), f"{create} LocalQueue {name}.")
 

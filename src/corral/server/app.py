@@ -150,7 +150,7 @@ class App:
             served = self._resources.find(info)
             if (served.kind.namespaced and not info.namespace) or "get" not in served.kind.verbs:
                 return None
-            if served.version.deprecated or served.asks:
+            if served.version.deprecated or served.needs_webhook:
                 return None
             stored = self._store.get(served.key(info.namespace, info.name))
         except ApiError:
@@ -214,12 +214,12 @@ class App:
     async def _dispatch(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         if info.is_resource:
             if not self._discovery.serves(info.group):
-                return await self._elsewhere(request, info, user) or not_a_page()
+                return await self._aggregated(request, info, user) or not_a_page()
             try:
                 return await self._resources.answer(request, info, user, warnings)
             except ApiError as error:
                 if error.details == {} and error.code == 404:
-                    found = await self._elsewhere(request, info, user)
+                    found = await self._aggregated(request, info, user)
                     if found is not None:
                         return found
                 raise
@@ -229,7 +229,7 @@ class App:
         first = request.path.split("/")[1] if "/" in request.path else ""
         found: Answer | None
         if first in ("api", "apis"):
-            found = self._discovery.answer(request) or await self._elsewhere(request, info, user)
+            found = self._discovery.answer(request) or await self._aggregated(request, info, user)
             if found is None and len(info.path.split("/")) > 3 and self._discovery.serves(info.path.split("/")[2]):
                 raise not_served()
         elif first == "openapi":
@@ -238,7 +238,7 @@ class App:
             found = self._endpoints.answer(request)
         return found or not_a_page()
 
-    async def _elsewhere(self, request: Request, info: RequestInfo, user: UserInfo) -> Answer | None:
+    async def _aggregated(self, request: Request, info: RequestInfo, user: UserInfo) -> Answer | None:
         return await self._fallback(request, info, user) if self._fallback is not None else None
 
     def _failed(self, request: Request, error: ApiError, warnings: Warnings) -> Response:

@@ -32,7 +32,7 @@ from corral.server.content.request_bodies import (
 from corral.server.http.message import Answer, Headers, Query, Request, Response, Stream, Writer
 from corral.server.methods import check_method, not_allowed, not_served
 from corral.server.paths import RequestInfo
-from corral.server.pods.remote_pods import Elsewhere, JoinedWatch
+from corral.server.pods.remote_pods import JoinedWatch, RemotePodsApi
 from corral.server.served_resources import Served
 from corral.server.verbs.options import Listing, Warnings, WriteOptions
 from corral.server.verbs.watch import Watch
@@ -90,9 +90,9 @@ class Resources:
         reviews: Mapping[str, Review],
         special: Mapping[tuple[str, str], Subhandler],
         extras: Sequence[ExtraApi] = (),
-        elsewhere: Elsewhere | None = None,
+        remote_pods: RemotePodsApi | None = None,
     ) -> None:
-        self._elsewhere = elsewhere
+        self._remote_pods = remote_pods
         self._api = api
         self._views = views
         self._reviews = reviews
@@ -134,25 +134,25 @@ class Resources:
         try:
             return await self._named(call)
         except NotFound:
-            answer = await self._from_elsewhere(call)
+            answer = await self._from_remote_pods(call)
             if answer is None:
                 raise
             return answer
 
-    def _elsewhere_of(self, served: Served) -> Elsewhere | None:
+    def _remote_pods_of(self, served: Served) -> RemotePodsApi | None:
         """What runs elsewhere is pods; other kinds have nothing there."""
-        return self._elsewhere if served.bucket == PODS else None
+        return self._remote_pods if served.bucket == PODS else None
 
-    async def _from_elsewhere(self, call: Call) -> Answer | None:
+    async def _from_remote_pods(self, call: Call) -> Answer | None:
         """The answer for an object that is not here, when it is elsewhere: it can be read and not be written."""
         method, info = call.request.method, call.info
-        elsewhere = self._elsewhere_of(call.served)
-        if elsewhere is None or method == "PUT":
+        remote_pods = self._remote_pods_of(call.served)
+        if remote_pods is None or method == "PUT":
             return None
         if method not in ("GET", "HEAD"):
-            await elsewhere.refuse_write(info.namespace, info.name)
+            await remote_pods.refuse_write(info.namespace, info.name)
             return None
-        found = await elsewhere.get(call.served, info.namespace, info.name)
+        found = await remote_pods.get(call.served, info.namespace, info.name)
         return self._views.object(found, call.served, call.wanted, call.include) if found is not None else None
 
     # one object
@@ -178,9 +178,9 @@ class Resources:
             subresource=info.subresource,
             resource_version=query.get("resourceVersion"),
         )
-        elsewhere = self._elsewhere_of(call.served)
-        if elsewhere is not None and not info.subresource:
-            stored = await elsewhere.as_it_runs(stored)
+        remote_pods = self._remote_pods_of(call.served)
+        if remote_pods is not None and not info.subresource:
+            stored = await remote_pods.as_it_runs(stored)
         return self._answer(call, stored, 200)
 
     async def _put(self, call: Call) -> Answer:
@@ -231,9 +231,9 @@ class Resources:
             return await self._watch(call)
         options = parameters.list_options(request.query, info.namespace)
         listing = await self._api.list(call.user, served.resource, options)
-        elsewhere = self._elsewhere_of(served)
-        if elsewhere is not None:
-            listing = await elsewhere.list(served, options, listing)
+        remote_pods = self._remote_pods_of(served)
+        if remote_pods is not None:
+            listing = await remote_pods.list(served, options, listing)
         answer = self._views.list(listing, served, call.wanted, call.include)
         answer.headers = call.warned
         return answer
@@ -264,12 +264,12 @@ class Resources:
         options = parameters.watch_options(query, call.info.namespace, _watched_fields(query, call.info))
         if options.timeout is None:
             options = replace(options, timeout=self._api.random.uniform(1800.0, 3600.0))
-        elsewhere = self._elsewhere_of(served)
+        remote_pods = self._remote_pods_of(served)
         watch: Watch | JoinedWatch
         try:
             watch = own = self._api.watch(call.user, served.resource, options)
-            if elsewhere is not None:
-                watch = await elsewhere.watch(served, options, own)
+            if remote_pods is not None:
+                watch = await remote_pods.watch(served, options, own)
         except errors.Expired as error:
             return _expired_stream(error)
         views = self._views

@@ -20,7 +20,7 @@ from pathlib import Path
 import yaml
 
 from corral.core.meta import Obj
-from corral.core.remote_pods import PodsElsewhere
+from corral.core.remote_pods import RemotePodSource
 from corral.core.streams import PodStreams
 from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.server.access import rbac_defaults
@@ -49,7 +49,7 @@ from corral.server.http.connection import Connection, Shared
 from corral.server.http.limits import Limits
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
 from corral.server.pods.proxy import Proxying
-from corral.server.pods.remote_pods import Elsewhere
+from corral.server.pods.remote_pods import RemotePodsApi
 from corral.server.pods.streaming import PodStreaming
 from corral.server.request_metrics import RequestMetrics
 from corral.server.resources import Resources
@@ -87,7 +87,7 @@ class ApiServer:
         self.port = port
         self._hosts = (host, *hosts)
         self.streams = streams
-        self.elsewhere: PodsElsewhere | None = None
+        self.remote_pods: RemotePodSource | None = None
         """Pods of other clusters to show beside the own ones; set before the start."""
         self.extras = list(extras)
         self._more_metrics = metrics
@@ -215,9 +215,9 @@ class ApiServer:
             api.registry.add(kind)
         discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}", self.aggregation.groups)
         views = Views(api.clock.now)
-        elsewhere = Elsewhere(self.elsewhere, api.store) if self.elsewhere is not None else None
+        remote_pods = RemotePodsApi(self.remote_pods, api.store) if self.remote_pods is not None else None
         special = {
-            **PodStreaming(api, lambda: self.streams, elsewhere).by_subresource,
+            **PodStreaming(api, lambda: self.streams, remote_pods).by_subresource,
             **Proxying(api.store, self._caller).by_subresource,
         }
         endpoints = Endpoints(
@@ -229,7 +229,7 @@ class ApiServer:
         )
         return App(
             store=api.store,
-            resources=Resources(api, views, self.reviews.by_resource, special, self.extras, elsewhere),
+            resources=Resources(api, views, self.reviews.by_resource, special, self.extras, remote_pods),
             discovery=discovery,
             openapi=OpenApi(api.registry, discovery),
             endpoints=endpoints,
@@ -243,7 +243,7 @@ class ApiServer:
             virtual=frozenset(
                 [
                     *((kind.group, kind.plural) for kind in extra_kinds),
-                    *([("", "pods")] if elsewhere is not None else []),
+                    *([("", "pods")] if remote_pods is not None else []),
                 ]
             ),
         )

@@ -11,7 +11,7 @@ from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.index import RemotePods
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.admission_checks import MultiKueueChecks
-from corral.controllers.dispatch.workers.clusters import Connect, Followers, MultiKueueClusters
+from corral.controllers.dispatch.workers.clusters import Connect, MultiKueueClusters, WorkerListeners
 from corral.controllers.dispatch.workers.quota_automation import QuotaAutomation
 from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.controllers.dispatch.workloads import DispatchWorkloads
@@ -48,14 +48,14 @@ def set_up_dispatch(
         for follower in followers:
             follower(cluster)
 
-    told = Followers(
+    listeners = WorkerListeners(
         workloads.wake,
         workloads.cluster_connected,
         workloads.leave,
         workloads.cluster_left,
         queues_changed if followers else None,
     )
-    MultiKueueClusters(manager, settings, remotes, connect, kinds, told, metrics)
+    MultiKueueClusters(manager, settings, remotes, connect, kinds, listeners, metrics)
     MultiKueueChecks(manager)
     CollectGarbage(manager, settings, remotes)
     return remotes

@@ -23,7 +23,7 @@ from corral.core.resource import Resource
 from corral.decide.member.manifests import Manifest, hash_of, identity
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import is_applied_work
-from corral.decide.member.queue import asks_for_peace, is_queued, progress, remembered
+from corral.decide.member.queue import is_queued, progress, remembered, yields_to_queue
 from corral.jobs.framework.endings import ENDINGS
 from corral.kinds.fleet.names import SPEC_HASH
 from corral.kinds.kueue import WORKLOADS
@@ -51,7 +51,8 @@ class PlacedJobs:
     async def follow(self, work: str, manifests: Sequence[Manifest], *, prompt: bool) -> None:
         """Watch the kinds of these manifests from now on, when they are kinds of jobs.
 
-        `prompt` wakes the Work with every step its jobs make, as those do that ask for peace themselves."""
+        `prompt` wakes the Work with every step its jobs make, as jobs do that ask themselves to be left to the
+        queue."""
         (self._prompt.add if prompt else self._prompt.discard)(work)
         for manifest in manifests:
             resource = manifest.resource
@@ -108,7 +109,7 @@ class PlacedJobs:
         return resource is not None and ENDINGS.knows(resource.group, resource.kind)
 
     def _wants_progress(self, obj: Obj, work: str) -> bool:
-        return self._friendly or work in self._prompt or asks_for_peace(obj)
+        return self._friendly or work in self._prompt or yields_to_queue(obj)
 
     def _changed(self, old: Obj | None, new: Obj | None) -> None:
         job = new or old

@@ -41,7 +41,7 @@ from corral.kinds.fleet.names import (
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 from corral.runtime.changes import changed
-from corral.runtime.controller import Manager, Result, Watch, together
+from corral.runtime.controller import Manager, Result, Watch, run_all
 
 GONE_CHECK_S = 1.0
 RULES: list[Obj] = [
@@ -153,7 +153,7 @@ class MemberController:
             member = await self._client.update(MEMBER_CLUSTERS, with_labels(member, {MEMBER_NAME: name_of(member)}))
         return member
 
-    def _tell(self, member: Obj, reason: str, message: str, kind: str = "Normal") -> None:
+    def _record(self, member: Obj, reason: str, message: str, kind: str = "Normal") -> None:
         self._recorder.event(member, kind, reason, message)
 
     # What a member has on the hub
@@ -181,17 +181,17 @@ class MemberController:
             metadata = {**self._owned(member, name), "labels": {IS_FLEET_RESOURCE: "true"}}
             _, done = await self._ensure(NAMESPACES, None, {"metadata": metadata})
             if done:
-                self._tell(member, "NamespaceCreated", "Namespace was created")
+                self._record(member, "NamespaceCreated", "Namespace was created")
         elif labels_of(existing).get(IS_FLEET_RESOURCE) != "true":
             await self._client.update(NAMESPACES, with_labels(existing, {IS_FLEET_RESOURCE: "true"}))
-            self._tell(member, "NamespacePatched", "Namespace was patched")
+            self._record(member, "NamespacePatched", "Namespace was patched")
 
     async def _ensure_role(self, member: Obj) -> None:
         namespace, name = member_namespace(name_of(member)), f"fleet-role-{name_of(member)}"
         body = {"metadata": self._owned(member, name, namespace), "rules": RULES}
         _, done = await self._ensure(ROLES, self._roles.get(Key(namespace, name)), body)
         if done:
-            self._tell(member, f"Role{done.capitalize()}", f"role was {done}")
+            self._record(member, f"Role{done.capitalize()}", f"role was {done}")
 
     async def _ensure_role_binding(self, member: Obj) -> None:
         namespace, name = member_namespace(name_of(member)), f"fleet-rolebinding-{name_of(member)}"
@@ -204,7 +204,7 @@ class MemberController:
         body = {"metadata": self._owned(member, name, namespace), "subjects": [subject], "roleRef": reference}
         _, done = await self._ensure(ROLE_BINDINGS, self._role_bindings.get(Key(namespace, name)), body)
         if done:
-            self._tell(member, f"RoleBinding{done.capitalize()}", f"role binding was {done}")
+            self._record(member, f"RoleBinding{done.capitalize()}", f"role binding was {done}")
 
     async def _ensure_internal(self, member: Obj, state: str) -> Obj:
         namespace, name = member_namespace(name_of(member)), name_of(member)
@@ -212,9 +212,9 @@ class MemberController:
         body = {"metadata": self._owned(member, name, namespace), "spec": spec}
         internal, done = await self._ensure(INTERNAL_MEMBER_CLUSTERS, self._internal.get(Key(namespace, name)), body)
         if done == "created":
-            self._tell(member, "InternalMemberClusterCreated", "Internal member cluster was created")
+            self._record(member, "InternalMemberClusterCreated", "Internal member cluster was created")
         elif done:
-            self._tell(member, "InternalMemberClusterSpecUpdated", "internal member cluster spec updated")
+            self._record(member, "InternalMemberClusterSpecUpdated", "internal member cluster spec updated")
         return internal
 
     # Status
@@ -223,26 +223,26 @@ class MemberController:
         old = status_of(member)
         status = member_status(member, internal, self._clock.timestamp())
         if find(member, "ReadyToJoin") is None or (find(member, "ReadyToJoin") or {}).get("status") != "True":
-            self._tell(member, "MemberClusterReadyToJoin", "member cluster ready to join")
+            self._record(member, "MemberClusterReadyToJoin", "member cluster ready to join")
             first = set_condition(old.get("conditions") or [], ready_to_join(member), self._clock.timestamp())
             written = {**old, "conditions": first, "resourceUsage": old.get("resourceUsage") or {}}
             member = await write_status(self._client, MEMBER_CLUSTERS, member, written)
-        self._tell_joined(old, status, member)
+        self._report_joined(old, status, member)
         await write_status(self._client, MEMBER_CLUSTERS, member, status)
 
-    def _tell_joined(self, old: Obj, new: Obj, member: Obj) -> None:
+    def _report_joined(self, old: Obj, new: Obj, member: Obj) -> None:
         before = (find(old.get("conditions") or [], "Joined") or {}).get("status")
         after = (find(new.get("conditions") or [], "Joined") or {}).get("status")
         if before == after:
             return
         match after:
             case "True":
-                self._tell(member, "MemberClusterJoined", "member cluster joined")
+                self._record(member, "MemberClusterJoined", "member cluster joined")
             case "False":
-                self._tell(member, "MemberClusterJoined", "member cluster left")
+                self._record(member, "MemberClusterJoined", "member cluster left")
             case _:
                 text = "member cluster join state unknown"
-                self._tell(member, "MemberClusterJoinStateUnknown", text, "Warning")
+                self._record(member, "MemberClusterJoinStateUnknown", text, "Warning")
 
     # Leaving
 
@@ -283,7 +283,7 @@ class MemberController:
     async def _release_works(self, namespace: str) -> None:
         """Let go of Works whose agent will not answer any more."""
         works = [work for work in self._works.list(namespace) if WORK_CLEANUP in finalizers_of(work)]
-        await together(drop_finalizer(self._client, WORKS, work, WORK_CLEANUP) for work in works)
+        await run_all(drop_finalizer(self._client, WORKS, work, WORK_CLEANUP) for work in works)
 
     async def _report_left(self, member: Obj) -> None:
         old = status_of(member)
@@ -294,5 +294,5 @@ class MemberController:
         left = condition("Joined", False, "MemberClusterLeft", "Member cluster has left the fleet", generation)
         conditions = set_condition(conditions, left, now)
         status = {**old, "conditions": conditions}
-        self._tell_joined(old, status, member)
+        self._report_joined(old, status, member)
         await write_status(self._client, MEMBER_CLUSTERS, member, status)

@@ -56,8 +56,8 @@ class PlacementMetrics:
     def placement(self, prefix: str, placement: Obj, status: Obj, now: float) -> None:
         """How far a placement has come."""
         key, generation = key_of(placement), str(generation_of(placement))
-        told = first_open(prefix, placement, status)
-        self._show("placement", prefix, key, self._placements, (key.namespace, key.name, generation, *told), now)
+        condition = first_open(prefix, placement, status)
+        self._show("placement", prefix, key, self._placements, (key.namespace, key.name, generation, *condition), now)
 
     def forget_placement(self, prefix: str, key: Key) -> None:
         self._forget("placement", prefix, key, self._placements)

@@ -33,7 +33,7 @@ from corral.decide.placement.first_write import adopted_placement
 from corral.decide.placement.selection import SelectionError, identifier
 from corral.decide.placement.snapshots import contents
 from corral.decide.placement.status import invalid_selectors, placement_status
-from corral.decide.placement.status_view import View
+from corral.decide.placement.status_view import PlacementView
 from corral.decide.placement.strategy import strategy_of
 from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX
 from corral.runtime.changes import changed
@@ -154,7 +154,7 @@ class PlacementController:
             self._held.put(placement, until)
         return until - now
 
-    def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> View:
+    def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> PlacementView:
         key = key_of(placement)
         bindings = {
             one.cluster: one
@@ -164,7 +164,7 @@ class PlacementController:
         external = strategy_of(placement).external
         snapshots = self._records.snapshots(key) if external else []
         shown = selected if external or master is None else self._contents(key, master)
-        return View(
+        return PlacementView(
             prefix=self._scope.prefix,
             placement=placement,
             policy_snapshot=policy,

@@ -26,7 +26,7 @@ from corral.decide.placement.rollout import BLOCKED, STARTED, Plan, plan, target
 from corral.decide.placement.snapshots import is_whole
 from corral.decide.placement.strategy import strategy_of
 from corral.kinds.fleet.names import NUMBER_OF_CLUSTERS
-from corral.runtime.controller import Manager, Result, Watch, together
+from corral.runtime.controller import Manager, Result, Watch, run_all
 
 TWIN_WAIT_S = 5.0
 
@@ -44,9 +44,9 @@ class RolloutController:
         self._queue = manager.add(
             self,
             watches=[
-                Watch(self._scope.placements, when=_placement_concerns),
+                Watch(self._scope.placements, when=_placement_changed),
                 Watch(self._scope.snapshots, map=parent_key),
-                Watch(self._scope.bindings, map=parent_key, when=_binding_concerns),
+                Watch(self._scope.bindings, map=parent_key, when=_binding_changed),
             ],
             workers=4,
         ).queue
@@ -87,21 +87,21 @@ class RolloutController:
 
     async def _push_strategy(self, wanted: Obj, bindings: list[Binding]) -> bool:
         stale = [one.obj for one in bindings if not one.deleting and one.apply_strategy != wanted]
-        await together(
+        await run_all(
             self._client.update(self._scope.bindings, {**obj, "spec": {**spec_of(obj), "applyStrategy": wanted}})
             for obj in stale
         )
         return bool(stale)
 
     async def _act(self, step: Plan, snapshot: str, overrides: dict[str, Overrides]) -> None:
-        await together(remove(self._client, self._scope.bindings, binding.obj) for binding in step.remove)
+        await run_all(remove(self._client, self._scope.bindings, binding.obj) for binding in step.remove)
         # Who waits says so first, or the placement would seem to be rolled out everywhere for a moment.
-        await together(self._mark(binding, False) for binding in step.held if not binding.is_held)
-        await together(
+        await run_all(self._mark(binding, False) for binding in step.held if not binding.is_held)
+        await run_all(
             self._release(binding, Release(snapshot, overrides.get(binding.cluster, Overrides())))
             for binding in step.update
         )
-        await together(self._mark(binding, True) for binding in step.current if binding.is_held)
+        await run_all(self._mark(binding, True) for binding in step.current if binding.is_held)
 
     async def _release(self, binding: Binding, release: Release) -> None:
         await self._client.update(self._scope.bindings, released_binding(binding.obj, release))
@@ -115,14 +115,14 @@ class RolloutController:
         await write_status(self._client, self._scope.bindings, binding.obj, {**old, "conditions": conditions})
 
 
-def _placement_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _placement_changed(old: Obj | None, new: Obj | None) -> bool:
     """Not what others report on a placement."""
     return new is not None and (
         old is None or generation_of(old) != generation_of(new) or is_deleting(old) != is_deleting(new)
     )
 
 
-def _binding_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _binding_changed(old: Obj | None, new: Obj | None) -> bool:
     """Whether a binding counts otherwise than before: other wishes, or another answer to whether it is running."""
     if old is None or new is None or is_deleting(old) != is_deleting(new):
         return True

@@ -54,7 +54,7 @@ from corral.kinds.fleet.names import (
     PREVIOUS_STATE,
     SCHEDULER_CLEANUP,
 )
-from corral.runtime.controller import Manager, Result, Watch, together
+from corral.runtime.controller import Manager, Result, Watch, run_all
 
 log = logging.getLogger(__name__)
 
@@ -91,9 +91,9 @@ class SchedulerController:
         self._queue = manager.add(
             self,
             watches=[
-                Watch(self._scope.policies, map=parent_key, when=_policy_concerns),
+                Watch(self._scope.policies, map=parent_key, when=_policy_changed),
                 Watch(self._scope.placements, when=lambda old, new: new is not None and is_deleting(new)),
-                Watch(self._scope.bindings, map=parent_key, when=_binding_concerns),
+                Watch(self._scope.bindings, map=parent_key, when=_binding_changed),
             ],
             workers=4,
         ).queue
@@ -195,12 +195,12 @@ class SchedulerController:
         picked = [str(one["clusterName"]) for one in cycle.create]
         self._reservations.reserve(self._scope, key, picked)
         released = self._released_at_once(placement, picked) if picked else {}
-        await together(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
-        await together(
+        await run_all(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
+        await run_all(
             self._create(placement, policy, decision, released.get(decision["clusterName"]))
             for decision in cycle.create
         )
-        await together(self._reuse(key, policy, one) for one in cycle.reuse)
+        await run_all(self._reuse(key, policy, one) for one in cycle.reuse)
         await self._report(policy, cycle)
         return wait
 
@@ -284,14 +284,14 @@ def _says(status: Obj, entry: Obj, policy: Obj) -> bool:
     )
 
 
-def _binding_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _binding_changed(old: Obj | None, new: Obj | None) -> bool:
     """A binding that goes, or whose jobs begin to wait."""
     if new is None or is_deleting(new):
         return True
     return is_false(new, JOBS_STARTED) and (old is None or not is_false(old, JOBS_STARTED))
 
 
-def _policy_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _policy_changed(old: Obj | None, new: Obj | None) -> bool:
     """A new snapshot, or one whose number, generation or being the latest has changed."""
     if new is None or old is None:
         return new is not None

@@ -46,7 +46,7 @@ from corral.jobs.framework.endings import ENDINGS
 from corral.kinds.fleet import WORKS
 from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
 from corral.runtime.changes import changed
-from corral.runtime.controller import Manager, Result, Watch, together
+from corral.runtime.controller import Manager, Result, Watch, run_all
 
 DELETION_CHECK_S = 30.0
 RELEASED = condition("RolloutStarted", True, "RolloutStarted", STARTED)
@@ -94,7 +94,7 @@ class WorkController:
             self,
             watches=[
                 Watch(self._scope.bindings, when=changed(generation_of, is_deleting, finalizers_of, _rollout_started)),
-                Watch(WORKS, map=self._own_binding, when=_work_concerns),
+                Watch(WORKS, map=self._own_binding, when=_work_changed),
                 Watch(self._scope.placements, map=self._bindings_of, when=self._delivers_otherwise),
             ],
             workers=8,
@@ -142,7 +142,7 @@ class WorkController:
         works = [work for work in works if not is_deleting(work)]
         if any(ABANDON in annotations_of(work) for work in works) and await self._outlived(binding):
             works = [await self._client.update(WORKS, with_annotations(work, {ABANDON: None})) for work in works]
-        await together(remove(self._client, WORKS, work) for work in works)
+        await run_all(remove(self._client, WORKS, work) for work in works)
         return Result(requeue_after=DELETION_CHECK_S)
 
     async def _outlived(self, binding: Binding) -> bool:
@@ -292,7 +292,7 @@ def _rollout_started(binding: Obj) -> Obj | None:
     return find(binding, "RolloutStarted")
 
 
-def _work_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _work_changed(old: Obj | None, new: Obj | None) -> bool:
     """Not the Work that we just made, and not the member's own marks on it."""
     if old is None or new is None:
         return new is None or bool(status_of(new))

@@ -30,7 +30,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     """The fields of the job that the worker does not accept."""
 
 
-def told(reasons: Mapping[str, str]) -> str:
+def grouped_reasons(reasons: Mapping[str, str]) -> str:
     """`worker1, worker2: why; worker3: another`; the empty name is for a reason that is no worker's."""
     workers: dict[str, list[str]] = {}
     for cluster in sorted(reasons):

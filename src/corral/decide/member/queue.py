@@ -1,4 +1,4 @@
-"""Peace with the queue: what of a job belongs to the queue on the member, and what of it the hub should hear about.
+"""Sharing jobs with the queue: what of a job belongs to the queue on the member, and what of it the hub should hear about.
 
 A queue starts a job by writing to it: it turns `suspend` off, adds node selectors, tolerations, labels and annotations to
 pod templates, and may lower the parallelism. The API server adds a selector and labels of its own. None of that is the
@@ -51,7 +51,7 @@ def is_queued(obj: Obj) -> bool:
     return _QUEUE_NAME in labels_of(obj) or _QUEUE_NAME in annotations_of(obj)
 
 
-def asks_for_peace(obj: Obj) -> bool:
+def yields_to_queue(obj: Obj) -> bool:
     """Whether an object, or the Work that carries it, is annotated to be left to the queue."""
     return annotations_of(obj).get(QUEUE_FRIENDLY) == "true"
 
@@ -113,15 +113,15 @@ def progress(live: Obj, workload: Obj | None) -> Obj | None:
     status = status_of(live)
     if not status and workload is None:
         return None
-    told: Obj = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "status": status}
+    reported: Obj = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "status": status}
     if workload is not None:
         queue = {
             "name": name_of(workload),
             "clusterQueue": (status_of(workload).get("admission") or {}).get("clusterQueue"),
             "conditions": status_of(workload).get("conditions"),
         }
-        told["workload"] = {name: value for name, value in queue.items() if value}
-    return told
+        reported["workload"] = {name: value for name, value in queue.items() if value}
+    return reported
 
 
 def remembered(applied_work: Obj) -> dict[str, Obj]:

@@ -10,13 +10,13 @@ from corral.core.meta import Obj, generation_of, spec_of, status_of
 from corral.decide.placement.bindings import Binding
 from corral.decide.placement.progress import JOBS_FINISHED, JOBS_STARTED
 from corral.decide.placement.status_texts import UNKNOWN_PER_CLUSTER
-from corral.decide.placement.status_view import View
+from corral.decide.placement.status_view import PlacementView
 
 _COPIED_ON_FAILURE: Final = ("failedPlacements", "diffedPlacements")
 
 
-def statuses_of_nobody(view: View, decisions: Sequence[Obj], chosen: int) -> list[Obj]:
-    """Entries for clusters that are missing: why those that were not chosen were not, as many as are wanted."""
+def statuses_of_nobody(view: PlacementView, decisions: Sequence[Obj], chosen: int) -> list[Obj]:
+    """Entries for the clusters a placement still lacks: why that many of the rejected clusters were not chosen."""
     texts = [decision["reason"] for decision in decisions[: max(0, _wanted(view) - chosen)]]
     since = {
         one["conditions"][0]["message"]: one["conditions"][0]["lastTransitionTime"]
@@ -30,7 +30,7 @@ def statuses_of_nobody(view: View, decisions: Sequence[Obj], chosen: int) -> lis
     ]
 
 
-def _wanted(view: View) -> int:
+def _wanted(view: PlacementView) -> int:
     """How many clusters the placement asks for; 0 when it takes what there is."""
     policy = spec_of(view.placement).get("policy") or {}
     match policy.get("placementType"):
@@ -41,7 +41,7 @@ def _wanted(view: View) -> int:
     return 0
 
 
-def status_of_cluster(view: View, decision: Obj, before: Obj) -> Obj:
+def status_of_cluster(view: PlacementView, decision: Obj, before: Obj) -> Obj:
     """The entry of a chosen cluster; `before` is the one it had."""
     generation = generation_of(view.placement)
     binding = view.bindings.get(decision["clusterName"])
@@ -89,7 +89,7 @@ def _waiting(binding: Binding, generation: int) -> Obj:
     return _unknown("RolloutStarted", generation)
 
 
-def _copied(view: View, binding: Binding, generation: int) -> list[Obj]:
+def _copied(view: PlacementView, binding: Binding, generation: int) -> list[Obj]:
     """The binding's own conditions up to the first that is not True."""
     result: list[Obj] = []
     for step in view.steps:

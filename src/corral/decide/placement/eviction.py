@@ -17,19 +17,19 @@ _START: Final = "Eviction is allowed"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class EvictionVerdict:
     """The conditions of an eviction, and the binding to delete if it goes ahead."""
 
     conditions: list[Obj]
     evict: Binding | None = None
 
 
-def judge(eviction: Obj, placement: Obj | None, bindings: Sequence[Binding], budget: Obj | None) -> Verdict:
+def judge(eviction: Obj, placement: Obj | None, bindings: Sequence[Binding], budget: Obj | None) -> EvictionVerdict:
     """Decide an eviction once and for all."""
     generation = generation_of(eviction)
 
-    def invalid(text: str) -> Verdict:
-        return Verdict([condition("Valid", False, _INVALID, text, generation)])
+    def invalid(text: str) -> EvictionVerdict:
+        return EvictionVerdict([condition("Valid", False, _INVALID, text, generation)])
 
     if placement is None:
         return invalid("Failed to find ClusterResourcePlacement targeted by eviction")
@@ -47,7 +47,7 @@ def judge(eviction: Obj, placement: Obj | None, bindings: Sequence[Binding], bud
     allowed, text = _executes(here[0], policy, bindings, budget)
     reason = "ClusterResourcePlacementEviction" + ("Executed" if allowed else "NotExecuted")
     executed = condition("Executed", allowed, reason, text, generation)
-    return Verdict([valid, executed], here[0] if allowed and not here[0].deleting else None)
+    return EvictionVerdict([valid, executed], here[0] if allowed and not here[0].deleting else None)
 
 
 def _executes(binding: Binding, policy: Obj, bindings: Sequence[Binding], budget: Obj | None) -> tuple[bool, str]:

@@ -44,14 +44,14 @@ def job_conditions(works: Sequence[Obj], endings: JobEndings) -> list[Obj]:
 
 def all_job_conditions(clusters: Sequence[Obj], generation: int) -> list[Obj]:
     """The same for a placement, from the entries of its clusters."""
-    told = {
+    reported = {
         one["clusterName"]: entry for one in clusters if (entry := find(one["conditions"], JOBS_FINISHED)) is not None
     }
-    if not told:
+    if not reported:
         return []
-    states = [entry["reason"] for entry in told.values()]
-    if len(told) == 1:
-        ((cluster, entry),) = told.items()
+    states = [entry["reason"] for entry in reported.values()]
+    if len(reported) == 1:
+        ((cluster, entry),) = reported.items()
         text = f"{cluster}: {entry['message']}"
     else:
         text = _counted(states, "cluster(s)")
@@ -109,10 +109,10 @@ def _waits_for(workload: Obj) -> str:
 
 def _counted(states: Sequence[str], what: str) -> str:
     counts = Counter(states)
-    told = ", ".join(
+    reported = ", ".join(
         f"{counts[state]} {state.lower()}" for state in (PENDING, RUNNING, SUCCEEDED, FAILED) if counts[state]
     )
-    return f"{len(states)} {what}: {told}"
+    return f"{len(states)} {what}: {reported}"
 
 
 def _conditions(states: Sequence[str], text: str) -> list[Obj]:

@@ -82,7 +82,7 @@ class Cycle:
     condition: Obj
 
 
-class Candidate(NamedTuple):
+class ClusterCandidate(NamedTuple):
     score: Score
     name: str
 
@@ -138,7 +138,7 @@ def picked(cluster: str, score: Score | None) -> Obj:
     return decision if score is None else {**decision, "clusterScore": score.as_decision}
 
 
-def _not_picked(candidate: Candidate) -> Obj:
+def _not_picked(candidate: ClusterCandidate) -> Obj:
     score = candidate.score
     reason = (
         f'Cluster "{candidate.name}" does not score high enough'
@@ -171,7 +171,7 @@ def _capped(selected: Sequence[Obj], others: Sequence[Obj]) -> list[Obj]:
 # Filters and scores
 
 
-def _assess(question: Question, taken: frozenset[str]) -> tuple[list[Candidate], list[Filtered]]:
+def _assess(question: Question, taken: frozenset[str]) -> tuple[list[ClusterCandidate], list[Filtered]]:
     """Clusters that are not taken yet: scored, best last, and filtered ones by name."""
     policy = question.policy
     terms = required_terms(policy)
@@ -180,7 +180,7 @@ def _assess(question: Question, taken: frozenset[str]) -> tuple[list[Candidate],
     scored = question.kind == PICK_N
     ranges = extremes(policy, question.clusters) if scored else {}
     obsolete = {binding.cluster for binding in question.classes.obsolete}
-    candidates: list[Candidate] = []
+    candidates: list[ClusterCandidate] = []
     filtered: list[Filtered] = []
     for cluster in question.clusters:
         if cluster.name in taken:
@@ -193,7 +193,7 @@ def _assess(question: Question, taken: frozenset[str]) -> tuple[list[Candidate],
         if scored:
             affinity = affinity_score(policy, cluster, ranges)
             score = Score(spread_score(constraints, cluster), affinity, int(cluster.name in obsolete))
-        candidates.append(Candidate(score, cluster.name))
+        candidates.append(ClusterCandidate(score, cluster.name))
     return sorted(candidates), filtered
 
 
@@ -263,8 +263,8 @@ def _upscale(question: Question, missing: int) -> Cycle:
     taken = frozenset(one.cluster for one in current)
     # With spread constraints every pick changes the counts, so clusters are picked one at a time.
     step = 1 if (question.policy or {}).get("topologySpreadConstraints") else missing
-    last: list[Candidate] = []
-    earlier: list[Candidate] = []
+    last: list[ClusterCandidate] = []
+    earlier: list[ClusterCandidate] = []
     while True:
         candidates, filtered = _assess(question, taken)
         batch = candidates[::-1][: min(step, missing - len(last) - len(earlier))]

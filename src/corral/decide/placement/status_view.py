@@ -12,7 +12,7 @@ from corral.decide.placement.strategy import Strategy, strategy_of
 
 
 @dataclass(frozen=True)
-class View:
+class PlacementView:
     """Everything a placement's status is made from."""
 
     prefix: str

@@ -12,7 +12,7 @@ from corral.decide.queueing.explain import Explainer, refusal
 from corral.decide.queueing.explanation import Explanation
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import Amounts
-from corral.decide.queueing.queue.requeue_triggers import Upkeep
+from corral.decide.queueing.queue.requeue_triggers import RequeueTriggers
 from corral.decide.queueing.world import World
 
 
@@ -22,7 +22,7 @@ class Questions:
     def __init__(self, settings: QueueingSettings) -> None:
         self.settings = settings
         self.world = World(settings)
-        self._upkeep = Upkeep(self.world)
+        self._requeue_triggers = RequeueTriggers(self.world)
 
     # -- queues and cohorts ---------------------------------------------------------------------------------------
 
@@ -35,21 +35,21 @@ class Questions:
         queue = self.world.queues.get(name)
         if queue is None:
             return None
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         return views.cluster_queue_view(self.world, queue)
 
     def local_queue(self, key: Key) -> views.LocalQueueView | None:
         spec = self.world.local_queues.get(key)
         if spec is None:
             return None
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         return views.local_queue_view(self.world, spec)
 
     def cohort(self, name: str) -> views.CohortView | None:
         node = self.world.forest.cohorts.get(name)
         if node is None:
             return None
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         return views.cohort_view(self.world, node)
 
     def ancestors(self, cluster_queue: str) -> list[str]:
@@ -57,7 +57,7 @@ class Questions:
         queue = self.world.queues.get(cluster_queue)
         if queue is None:
             return []
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         return [node.name for node in queue.node.path()]
 
     def members(self, cohort: str) -> tuple[list[str], list[str]]:
@@ -65,7 +65,7 @@ class Questions:
         node = self.world.forest.cohorts.get(cohort)
         if node is None:
             return [], []
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         cohorts = [node]
         for member in cohorts:
             cohorts.extend(member.cohorts.values())
@@ -96,7 +96,7 @@ class Questions:
 
     def explain_all(self, keys: Iterable[Key]) -> list[Explanation]:
         """The same of many; those that nobody knows are left out."""
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         explainer = Explainer(self.world)
         return [explainer.explain(info) for key in keys if (info := self.world.workloads.get(key)) is not None]
 
@@ -111,7 +111,7 @@ class Questions:
         pending = self.world.pending_of(info) if info is not None else None
         return pending.no_fit_reason(key) if pending is not None else None
 
-    def told(self, key: Key) -> tuple[str, str] | None:
+    def last_message(self, key: Key) -> tuple[str, str] | None:
         """Reason and message of the last verdict on a waiting workload, or on those like it."""
         info = self.world.workloads.get(key)
         pending = self.world.pending_of(info) if info is not None else None

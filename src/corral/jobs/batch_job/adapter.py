@@ -11,7 +11,7 @@ from corral.core.meta import Obj, annotations_of, metadata_of, spec_of, status_o
 from corral.core.resource import Resource
 from corral.core.validation import forbidden, invalid, keyed
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob, Write
+from corral.jobs.framework.adapter import JobOutcome, Slot, StopWrite, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in, set_in
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kueue import names
@@ -53,15 +53,15 @@ class BatchJob(SuspendableJob):
             started = set_in(started, ("spec", "completions"), count)
         return started
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """Suspend first, then forget the start time, then put the template back: Kubernetes allows no other order."""
         if not self.is_suspended(job):
-            return Write(with_annotations(self.suspend(job), {names.STOPPING: "true"}))
+            return StopWrite(with_annotations(self.suspend(job), {names.STOPPING: "true"}))
         if status_of(job).get("startTime"):
-            return Write(set_in(job, ("status", "startTime"), None), "status")
+            return StopWrite(set_in(job, ("status", "startTime"), None), "status")
         original = with_annotations(self.restore(job, infos), {names.STOPPING: None})
         changed = names.STOPPING in annotations_of(job) or original["spec"] is not job["spec"]
-        return Write(original) if changed else None
+        return StopWrite(original) if changed else None
 
     def restore(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         restored = super().restore(job, infos)
@@ -71,10 +71,10 @@ class BatchJob(SuspendableJob):
         restored = set_in(restored, ("spec", "parallelism"), count)
         return set_in(restored, ("spec", "completions"), count) if _completions_follow(job) else restored
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for entry in conditions.conditions_of(job):
             if entry.get("type") in ("Complete", "Failed") and entry.get("status") == "True":
-                return Finish(entry.get("message") or "", entry["type"] == "Complete")
+                return JobOutcome(entry.get("message") or "", entry["type"] == "Complete")
         return None
 
     def pods_ready(self, job: Obj) -> bool:

@@ -25,15 +25,15 @@ Lookup = Callable[[Resource, Key], Obj | None]
 """Reads an object of one of the kinds an adapter declares in `reads`."""
 
 
-class Finish(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a job ended."""
 
     message: str
     success: bool
 
 
-class Write(NamedTuple):
-    """One write towards a stopped job."""
+class StopWrite(NamedTuple):
+    """The next write that brings a job closer to being stopped."""
 
     obj: Obj
     subresource: str = ""
@@ -124,7 +124,7 @@ class JobAdapter(Protocol):
         """The job started with `infos`, one per pod set. Raises ConflictingUpdate when it can never start."""
         ...
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """The next write towards a suspended job with its original templates; None when it is there."""
         ...
 
@@ -132,7 +132,7 @@ class JobAdapter(Protocol):
         """Whether pods of the job may still be running."""
         ...
 
-    def finished(self, job: Obj) -> Finish | None: ...
+    def finished(self, job: Obj) -> JobOutcome | None: ...
 
     def pods_ready(self, job: Obj) -> bool: ...
 
@@ -157,7 +157,7 @@ class JobAdapter(Protocol):
         ...
 
     def stopped_status(self, job: Obj, now: str) -> Obj:
-        """The status of a suspended job whose copy elsewhere is gone and will not report any more."""
+        """The status of a suspended job whose copy on a worker is gone and will not report any more."""
         ...
 
 
@@ -237,9 +237,9 @@ class SuspendableJob(JobFacts, ABC):
             started = set_in(started, slot.path, injected(get_in(job, slot.path, {}), info))
         return started
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         stopped = self.suspend(self.restore(job, infos))
-        return None if stopped == job else Write(stopped)
+        return None if stopped == job else StopWrite(stopped)
 
     def restore(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         """The job with the templates its Workload was made from."""
@@ -255,7 +255,7 @@ class SuspendableJob(JobFacts, ABC):
         return bool(status_of(job).get("active"))
 
     @abstractmethod
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         """How it ended, None while it has not."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ import msgspec
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, JobAdapter, Slot, SuspendableJob
+from corral.jobs.framework.adapter import JobAdapter, JobOutcome, Slot, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in
 
 
@@ -97,11 +97,11 @@ class DescribedJob(SuspendableJob):
         """Nothing says how many pods run; a job that is neither suspended nor over may have some."""
         return not self.is_suspended(job) and self.finished(job) is None
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for state, success in ((self.description.succeeded, True), (self.description.failed, False)):
             text = state.text(job)
             if text is not None:
-                return Finish(text, success)
+                return JobOutcome(text, success)
         return None
 
     def pods_ready(self, job: Obj) -> bool:

@@ -8,7 +8,7 @@ from corral.core import conditions
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.jobs.batch_job.adapter import INDEX_LABEL
-from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob
+from corral.jobs.framework.adapter import JobOutcome, Slot, SuspendableJob
 from corral.jobs.jobset.kind import JOB_SETS
 
 NAME_LABEL = "jobset.sigs.k8s.io/jobset-name"
@@ -39,10 +39,10 @@ class JobSet(SuspendableJob):
     def is_active(self, job: Obj) -> bool:
         return any(entry.get("active") for entry in status_of(job).get("replicatedJobsStatus") or ())
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for entry in conditions.conditions_of(job):
             if entry.get("type") in ("Completed", "Failed") and entry.get("status") == "True":
-                return Finish(str(entry.get("message") or ""), entry["type"] == "Completed")
+                return JobOutcome(str(entry.get("message") or ""), entry["type"] == "Completed")
         return None
 
     def pods_ready(self, job: Obj) -> bool:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, spec_of
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob
+from corral.jobs.framework.adapter import JobOutcome, Slot, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in
 from corral.jobs.kubeflow import kind as kubeflow
 from corral.jobs.kubeflow.kind import Framework
@@ -40,10 +40,10 @@ class TrainingJob(SuspendableJob):
             if specs.get(kind) is not None
         ]
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for entry in conditions.conditions_of(job):
             if entry.get("type") in ("Succeeded", "Failed") and entry.get("status") == "True":
-                return Finish(entry.get("message") or "", entry["type"] == "Succeeded")
+                return JobOutcome(entry.get("message") or "", entry["type"] == "Succeeded")
         return None
 
     def pods_ready(self, job: Obj) -> bool:

@@ -99,8 +99,8 @@ class LeaderWorkerSetController:
             await self._create(STATEFUL_SETS, body)
         for leader in plan.recreate:
             await self._recreate(lws, leader, sets.get(name_of(leader)))
-        is_elsewhere = conditions.is_true(lws, DISPATCHED)  # its status comes from the worker that runs it
-        if plan.status is not None and plan.status != status_of(lws) and not is_elsewhere:
+        is_remote = conditions.is_true(lws, DISPATCHED)  # its status comes from the worker that runs it
+        if plan.status is not None and plan.status != status_of(lws) and not is_remote:
             changed = with_status(lws, plan.status)
             await self._client.update(LEADER_WORKER_SETS, changed, subresource="status", manager=MANAGER)
         return None

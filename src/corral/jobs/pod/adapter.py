@@ -12,7 +12,7 @@ from corral.core import conditions
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, is_deleting, labels_of, spec_of, status_of, with_spec
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, JobFacts, Lookup, Write
+from corral.jobs.framework.adapter import JobFacts, JobOutcome, Lookup, StopWrite
 from corral.jobs.framework.paths import Path, get_in
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kubernetes.core.kinds import PODS
@@ -109,18 +109,18 @@ class PodJob(JobFacts):
     def run(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         return ungated(job, infos[0])
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """A pod cannot be taken back; it is deleted."""
-        return None if is_terminated(job) or is_deleting(job) else Write(job, delete=True)
+        return None if is_terminated(job) or is_deleting(job) else StopWrite(job, delete=True)
 
     def is_active(self, job: Obj) -> bool:
         return status_of(job).get("phase") == "Running"
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         phase = status_of(job).get("phase")
         if phase not in ("Succeeded", "Failed"):
             return None
-        return Finish(str(status_of(job).get("message") or ""), phase == "Succeeded")
+        return JobOutcome(str(status_of(job).get("message") or ""), phase == "Succeeded")
 
     def pods_ready(self, job: Obj) -> bool:
         return status_of(job).get("phase") == "Succeeded" or conditions.is_true(job, "Ready")

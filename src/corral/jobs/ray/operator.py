@@ -23,7 +23,7 @@ from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.ray.child_objects import MANAGER, create_unless_held
-from corral.jobs.ray.cluster_plan import RaySettings, is_ours, plan_ray_cluster
+from corral.jobs.ray.cluster_plan import RaySettings, is_managed_here, plan_ray_cluster
 from corral.jobs.ray.dashboard import Dashboard
 from corral.jobs.ray.job_operator import RayJobController
 from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, cluster_errors
@@ -60,7 +60,7 @@ class RayClusterController:
         if found is None:
             self._expectations.forget(key)
             return None
-        if is_deleting(found) or not is_ours(found) or not self._expectations.met(key):
+        if is_deleting(found) or not is_managed_here(found) or not self._expectations.met(key):
             return None
         cluster = typed(found, RAY_CLUSTERS.api_version, "RayCluster")
         errors = cluster_errors(spec_of(cluster))

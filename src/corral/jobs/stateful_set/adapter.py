@@ -13,7 +13,7 @@ from corral.core import conditions
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of, status_of, uid_of, with_annotations
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, JobFacts, Lookup, Write
+from corral.jobs.framework.adapter import JobFacts, JobOutcome, Lookup, StopWrite
 from corral.jobs.framework.paths import Path
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
@@ -46,13 +46,13 @@ class StatefulSetJob(JobFacts):
     def run(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         return job
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         return None
 
     def is_active(self, job: Obj) -> bool:
         return conditions.is_true(job, DISPATCHED)
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         return None
 
     def pods_ready(self, job: Obj) -> bool:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from corral.core import conditions
 from corral.core.meta import Key, Obj, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, JobAdapter, Lookup, Slot, SuspendableJob, Write
+from corral.jobs.framework.adapter import JobAdapter, JobOutcome, Lookup, Slot, StopWrite, SuspendableJob
 from corral.jobs.framework.paths import set_in
 from corral.jobs.jobset.adapter import JobSet
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
@@ -67,21 +67,21 @@ class TrainJob(SuspendableJob):
     def run(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         return set_in(_with_patch(job, [_replicated_job(info) for info in infos]), self.suspend_path, False)
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """Suspend; then, when nothing of it runs any more, take our patch back."""
         if not self.is_suspended(job):
-            return Write(set_in(job, self.suspend_path, True))
+            return StopWrite(set_in(job, self.suspend_path, True))
         if _patch_of(job) == EMPTY_PATCH or self.is_active(job):
             return None
-        return Write(_with_patch(job, []))
+        return StopWrite(_with_patch(job, []))
 
     def is_active(self, job: Obj) -> bool:
         return any(entry.get("active") for entry in status_of(job).get("jobsStatus") or ())
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for entry in conditions.conditions_of(job):
             if entry.get("type") in ("Complete", "Failed") and entry.get("status") == "True":
-                return Finish(str(entry.get("message") or ""), entry["type"] == "Complete")
+                return JobOutcome(str(entry.get("message") or ""), entry["type"] == "Complete")
         return None
 
     def pods_ready(self, job: Obj) -> bool:

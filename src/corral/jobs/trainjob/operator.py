@@ -23,7 +23,7 @@ from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.mpijob.operator import agent_program
 from corral.jobs.mpijob.ssh_keys import ssh_secret
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
-from corral.jobs.trainjob.plan import SNAPSHOT_KEY, compose, is_ours, snapshot_name
+from corral.jobs.trainjob.plan import SNAPSHOT_KEY, compose, is_managed_here, snapshot_name
 from corral.jobs.trainjob.progress import access
 from corral.jobs.trainjob.status import deadline_left, failed_status, is_finished, is_suspended, train_job_status
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, SECRETS
@@ -53,7 +53,7 @@ class TrainJobController:
 
     async def reconcile(self, key: Key) -> Result | None:
         found = self._train_jobs.get(key)
-        if found is None or is_deleting(found) or not is_ours(found) or is_finished(found):
+        if found is None or is_deleting(found) or not is_managed_here(found) or is_finished(found):
             return None
         train_job = typed(found, TRAIN_JOBS.api_version, "TrainJob")
         now = self._clock.now()

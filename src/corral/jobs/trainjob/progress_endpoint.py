@@ -24,8 +24,8 @@ class ProgressReports:
         self._client = client
 
     async def __call__(self, user: object, namespace: str, name: str, body: Obj, options: Any) -> Obj:
-        told = body.get("trainerStatus")
-        if told is not None and not isinstance(told, dict):
+        reported = body.get("trainerStatus")
+        if reported is not None and not isinstance(reported, dict):
             raise Invalid("Invalid payload")
         for attempt in range(ATTEMPTS):
             try:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob
+from corral.jobs.framework.adapter import JobOutcome, Slot, SuspendableJob
 from sweeps.kind import SWEEPS
 
 NAME_LABEL = "sweeps.example.com/name"
@@ -20,11 +20,11 @@ class Sweep(SuspendableJob):
     def slots(self, job: Obj) -> list[Slot]:
         return [Slot("trials", ("spec", "template"), int(spec_of(job).get("trials", 1)))]
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for kind, success in (("Complete", True), ("Failed", False)):
             entry = conditions.find(job, kind)
             if entry is not None and entry["status"] == "True":
-                return Finish(str(entry.get("message") or ""), success)
+                return JobOutcome(str(entry.get("message") or ""), success)
         return None
 
     def pods_ready(self, job: Obj) -> bool:

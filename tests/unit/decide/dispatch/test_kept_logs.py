@@ -7,7 +7,7 @@ import pytest
 from corral.core.streams import LogOptions
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.kept_logs import part_of, tail
-from corral.decide.dispatch.reasons import told
+from corral.decide.dispatch.reasons import grouped_reasons
 
 LOG = b"".join(b"2026-11-16T10:00:0%d.5Z line %d\n" % (number, number) for number in range(4))
 
@@ -48,4 +48,4 @@ def test_a_long_log_keeps_its_last_whole_lines() -> None:
     ],
 )
 def test_workers_with_the_same_reason_are_named_together(reasons: dict[str, str], line: str) -> None:
-    assert told(reasons) == line
+    assert grouped_reasons(reasons) == line

@@ -127,7 +127,7 @@ def test_who_is_ahead_in_a_strict_queue_and_what_is_missing() -> None:
     [
         pytest.param(lambda state: state.explain(NOBODY), None, id="explain"),
         pytest.param(lambda state: state.refusal(NOBODY), "", id="refusal"),
-        pytest.param(lambda state: state.told(NOBODY), None, id="told"),
+        pytest.param(lambda state: state.last_message(NOBODY), None, id="last_message"),
         pytest.param(lambda state: state.no_fit_reason(NOBODY), None, id="no fit"),
         pytest.param(lambda state: state.uncounted(NOBODY), "", id="uncounted"),
         pytest.param(lambda state: state.is_at_rest(NOBODY, 0.0), False, id="at rest"),

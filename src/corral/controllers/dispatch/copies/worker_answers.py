@@ -11,14 +11,14 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from corral.controllers.dispatch.context import Context
+from corral.controllers.dispatch.context import DispatchContext
 from corral.controllers.dispatch.workers.capacity import WorkerQueues
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of
 from corral.core.resource import Resource
 from corral.decide.dispatch.reasons import TOO_LARGE, WorkerAnswer
-from corral.decide.dispatch.room import asks_of, unsuitable
+from corral.decide.dispatch.room import demands_of, unsuitable
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES
 from corral.workload import workload as wl
 
@@ -30,9 +30,9 @@ class WorkerAnswers:
     """Asked by the API of a manager; empty before the dispatch controllers are there."""
 
     def __init__(self) -> None:
-        self._context: Context | None = None
+        self._context: DispatchContext | None = None
 
-    def attach(self, context: Context) -> None:
+    def attach(self, context: DispatchContext) -> None:
         self._context = context
 
     async def of(self, key: Key) -> tuple[WorkerAnswer, ...]:
@@ -76,7 +76,7 @@ async def _unsuitable(remote: Remote, workload: Obj) -> str:
     if queue is None:
         return ""
     view = behind.view(remote.name, {}, queue, serves=True, promised={}, refused=False)
-    return unsuitable(asks_of(workload), view.groups)
+    return unsuitable(demands_of(workload), view.groups)
 
 
 class _Listed:

@@ -14,7 +14,7 @@ from corral.client.protocol import Client, ObjectList, Patch, WatchEvent
 from corral.client.wrapper import ClientWrapper
 from corral.core.meta import Obj, name_of, with_metadata, with_spec
 from corral.core.resource import Resource
-from corral.decide.dispatch.workload_copy import is_ours
+from corral.decide.dispatch.workload_copy import has_origin
 from corral.jobs.framework.registry import adapter_for
 from corral.kinds.kueue import LOCAL_QUEUES, WORKLOADS, names
 
@@ -28,7 +28,7 @@ def may_be_here(kinds: Sequence[Resource]) -> list[Resource]:
     return [kind for kind in kinds if (found := adapter_for(kind)) is None or not found.found_by_labels]
 
 
-class Itself(ClientWrapper):
+class LoopbackClient(ClientWrapper):
     """A `Client` of the manager's own cluster in which our objects have the names they have on the manager."""
 
     def __init__(self, client: Client, suffix: str, origin: str, jobs: Collection[Resource]) -> None:
@@ -49,7 +49,7 @@ class Itself(ClientWrapper):
 
     def _back(self, resource: Resource, obj: Obj) -> Obj:
         """An object from there as it is known here; those of others are left as they are."""
-        is_renamed = resource == LOCAL_QUEUES or (resource in self._renamed and is_ours(obj, self._origin))
+        is_renamed = resource == LOCAL_QUEUES or (resource in self._renamed and has_origin(obj, self._origin))
         if not is_renamed or not name_of(obj).endswith(self._suffix):
             return obj
         bare = with_metadata(obj, name=name_of(obj).removesuffix(self._suffix))

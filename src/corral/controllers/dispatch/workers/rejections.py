@@ -20,8 +20,8 @@ REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 """Answers that trying again does not change."""
 
 
-class Unwelcome(ApiError):
-    """A worker cannot have an object of ours, and will not until somebody changes something there."""
+class WorkerRejection(ApiError):
+    """A worker cannot hold an object of ours; trying again is useless until something is changed on the worker."""
 
     reason = ""
     """What metrics count it as."""
@@ -33,7 +33,7 @@ class Unwelcome(ApiError):
         """The fields of ours that it does not accept."""
 
 
-class NotOurs(Unwelcome):
+class NameTaken(WorkerRejection):
     """A worker has an object of that name which this manager did not make."""
 
     reason = "NameTaken"
@@ -43,7 +43,7 @@ class NotOurs(Unwelcome):
         super().__init__(cluster, f"{mine}: delete it there or submit the job under another name")
 
 
-class Refused(Unwelcome):
+class Refused(WorkerRejection):
     """A worker does not accept the object."""
 
     reason = "Refused"

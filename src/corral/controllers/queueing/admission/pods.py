@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.admission.denial import deny
-from corral.controllers.queueing.admission.lookups import Lookups, Surroundings
+from corral.controllers.queueing.admission.lookups import AdmissionLookups, ClusterReader
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
 from corral.core.meta import (
@@ -36,7 +36,7 @@ class QueuedPods:
 
     name = "QueuedPods"
 
-    def __init__(self, config: QueueingConfig, lookups: Lookups) -> None:
+    def __init__(self, config: QueueingConfig, reader: ClusterReader) -> None:
         self._config = config
         frameworks = with_implied(config.frameworks)
         self._enabled = POD in frameworks
@@ -44,7 +44,7 @@ class QueuedPods:
         self._sets = {(found.resource.group, found.resource.kind): found for found in sets}
         self._holding = {found.framework for found in queued_sets(known_frameworks()) if found.holds_pods}
         owners = {(found.resource.group, found.resource.kind): found for found in config.job_adapters()}
-        self._around = Surroundings(config, lookups, owners)
+        self._admission = AdmissionLookups(config, reader, owners)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return (
@@ -66,7 +66,7 @@ class QueuedPods:
             return with_annotations(gated(pod), {names.ROLE_HASH: role_hash(spec_of(pod))})
         if not await self._is_managed(pod, request.namespace):
             return pod
-        if not queue_name(pod) and await self._around.has_default_queue(request.namespace):
+        if not queue_name(pod) and await self._admission.has_default_queue(request.namespace):
             pod = with_labels(pod, {names.QUEUE_NAME: "default"})
         if not queue_name(pod) and not self._config.manage_jobs_without_queue_name:
             return pod
@@ -87,9 +87,9 @@ class QueuedPods:
     async def _is_managed(self, pod: Obj, namespace: str) -> bool:
         """Whether the pod is to be queued itself, rather than through the job that owns it."""
         gated_by_parent = names.POD_SUSPENDING_PARENT in annotations_of(pod)
-        if not gated_by_parent and await self._around.has_queued_owner(pod, namespace):
+        if not gated_by_parent and await self._admission.has_queued_owner(pod, namespace):
             return False
-        return await self._around.is_managed(namespace)
+        return await self._admission.is_managed(namespace)
 
 
 def _common(pod: Obj) -> list[Cause]:

@@ -6,7 +6,7 @@ ones, gated as the first ones were. Its kind says which pods are claimed togethe
 
 from __future__ import annotations
 
-from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority
 from corral.controllers.queueing.jobs.workload_builder import COMPOSE_RETRY_S, compose
@@ -46,7 +46,7 @@ class ServingController:
 
     def __init__(
         self,
-        context: Context,
+        context: QueueingContext,
         queued: QueuedSet,
         managed: ManagedJobs,
         metrics: QueueingMetrics,
