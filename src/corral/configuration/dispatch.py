@@ -26,7 +26,6 @@ class DispatchSettings:
     round_s: float = ROUND_S
     gc_interval: float = 60.0
     worker_lost_timeout: float = 900.0
-    external_frameworks: tuple[str, ...] = ()
     watch_timeout: float = 60.0
     probe_interval: float = 10.0
     probe_timeout: float = 15.0
@@ -81,7 +80,6 @@ def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") ->
         step=int(incremental.get("stepSize") or DEFAULT_STEP),
         gc_interval=_seconds(part.get("gcInterval"), 60.0),
         worker_lost_timeout=_seconds(part.get("workerLostTimeout"), 900.0),
-        external_frameworks=tuple(entry["name"] for entry in part.get("externalFrameworks") or []),
         batch_s=_seconds(own.get("remoteEventBatch"), 0.0),
         give_up_after=None if give_up is None else _seconds(give_up, 0.0),
         keep_finished=_seconds(own.get("keepFinished"), 0.0),

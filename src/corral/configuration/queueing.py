@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.configuration.devices import device_mappings
-from corral.configuration.job_kinds import JobKindError, described_kinds
+from corral.configuration.job_kinds import JobKindError, described_kinds, external_kinds
 from corral.core.meta import Obj
 from corral.core.quantity import Quantity
 from corral.core.selectors import Selector, from_label_selector
@@ -43,7 +43,6 @@ class MultiKueue:
     worker_lost_timeout_s: float = 900.0
     dispatcher: str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
     step_size: int = 3
-    external_frameworks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +139,7 @@ def load_config(document: Obj) -> QueueingConfig:
         raise ConfigError(f"featureGates: {error}") from error
     try:
         described = described_kinds(document)
+        external_kinds(document)
     except JobKindError as error:
         raise ConfigError(str(error)) from error
     namespace = document.get("namespace") or DEFAULT_NAMESPACE
@@ -240,7 +240,6 @@ def _multi_kueue(part: Obj) -> MultiKueue:
         worker_lost_timeout_s=lost or 0.0,
         dispatcher=part.get("dispatcherName") or default.dispatcher,
         step_size=int(incremental.get("stepSize") or default.step_size),
-        external_frameworks=tuple(entry["name"] for entry in part.get("externalFrameworks") or ()),
     )
 
 
