@@ -18,6 +18,7 @@ from corral.configuration.dispatch import dispatch_settings
 from corral.configuration.fleet import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetError, FleetSpec
 from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch, set_up_remote_pods
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remotes
@@ -59,7 +60,7 @@ class EmbeddedCluster:
             installation = Installation(manager, self._configuration)
             plugins.extend(installation.plugins)
             Fence(manager)
-            self.base.server.extras.append(installation.visibility)
+            self.base.server.extras.extend((installation.visibility, installation.explanations))
         chosen = spec.operators
         options = OperatorSettings(chosen.gang_scheduler, chosen.features, chosen.switches())
         plugins.extend(set_up_operators(manager, options, self._may_create))
@@ -72,7 +73,10 @@ class EmbeddedCluster:
         if MANAGER in spec.roles:
             settings_of_dispatch, known = dispatch_settings(self._configuration), jobs_to_dispatch(self._configuration)
             kept = KeptPods(manager.clock, settings_of_dispatch.origin, settings_of_dispatch.keep_logs)
-            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept)
+            answers = WorkerAnswers()
+            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept, answers)
+            if not only_hub:
+                installation.explanations.ask_workers = answers.of
             self.base.server.elsewhere = set_up_remote_pods(
                 manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision, kept
             )

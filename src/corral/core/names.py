@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
+
+from corral.core.remembering import remembered
 
 NameCheck = Callable[[str], list[str]]
 
@@ -78,7 +79,7 @@ _LABEL_VALUE_MESSAGE: Final = regex_message(
 )
 
 
-@lru_cache(maxsize=32768)
+@remembered(32768)
 def _subdomain(text: str) -> tuple[str, ...]:
     complaints = []
     if _byte_length(text) > 253:
@@ -93,7 +94,7 @@ def check_subdomain(text: str) -> list[str]:
     return list(_subdomain(text))
 
 
-@lru_cache(maxsize=32768)
+@remembered(32768)
 def _label(text: str) -> tuple[str, ...]:
     complaints = [] if _byte_length(text) <= 63 else [max_length_message(63)]
     if not _label_re.fullmatch(text):
@@ -121,7 +122,7 @@ def check_path_segment(text: str) -> list[str]:
     return [f"may not contain '{sign}'" for sign in ("/", "%") if sign in text]
 
 
-@lru_cache(maxsize=32768)
+@remembered(32768)
 def qualified_name_faults(text: str) -> tuple[str, ...]:
     """As check_qualified_name, but remembered."""
     prefix, slash, name = text.rpartition("/")
@@ -147,7 +148,7 @@ def check_qualified_name(text: str) -> list[str]:
     return list(qualified_name_faults(text))
 
 
-@lru_cache(maxsize=32768)
+@remembered(32768)
 def label_value_faults(text: str) -> tuple[str, ...]:
     """As check_label_value, but remembered."""
     complaints = []

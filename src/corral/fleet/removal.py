@@ -14,7 +14,7 @@ from typing import Final
 from corral.fleet.folder import FleetFolder
 
 DATABASE: Final = tuple(f"store.db{ending}" for ending in ("", "-lock", "-lock-journal", "-shm", "-wal", "-journal"))
-KEYS: Final = ("ca.crt", "ca.key", "sa.key", "tokens.csv")
+KEYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "tokens.csv")
 NODE_FILES: Final = ("supervisor.log", "supervisor.pid", "supervisor.sock")
 NODE_TREES: Final = ("pods", "claims", "root")
 

@@ -30,7 +30,7 @@ from corral.server.access.authorization import CLUSTER_ROLE_BINDINGS, CLUSTER_RO
 from corral.server.access.certificate_signing import CertificateRequests
 from corral.server.access.certificate_signing import Signer as CertificateSigner
 from corral.server.access.certificates import load_authority, load_pair, write_private
-from corral.server.access.escalation import RbacGuard
+from corral.server.access.escalation import CreateGuard, RbacGuard
 from corral.server.access.reviews import Reviews
 from corral.server.access.tokens import Signer
 from corral.server.admission.match_conditions import Conditions
@@ -44,7 +44,9 @@ from corral.server.content.representations import Views
 from corral.server.extension.aggregation import Aggregation
 from corral.server.extension.conversion_webhooks import ConversionCalls
 from corral.server.extension.outcalls import Caller
+from corral.server.gc_tuning import give_back_memory
 from corral.server.http.connection import Connection, Shared
+from corral.server.http.limits import Limits
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
 from corral.server.pods.proxy import Proxying
 from corral.server.pods.remote_pods import Elsewhere
@@ -55,6 +57,8 @@ from corral.store import ObjectKey
 
 SWEEP_S = 1.0
 STOP_GRACE_S = 5.0
+HANDSHAKE_S = 10.0
+BURST = 100
 _NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 
 
@@ -74,8 +78,10 @@ class ApiServer:
         extras: Sequence[ExtraApi] = (),
         metrics: Callable[[], bytes] | None = None,
         audit: Path | None = None,
+        limits: Limits = Limits(),  # noqa: B008  # frozen
     ) -> None:
         self.api = api
+        self._limits = limits
         self.name = name
         self.host = host
         self.port = port
@@ -97,12 +103,15 @@ class ApiServer:
         self.authenticator = Authenticator(api.store, Signer.load(directory), api.clock.now, self.tokens)
         self.reviews = Reviews(api.store, self.authenticator, self.authorizer, api.clock, api.random)
         self.requests = RequestMetrics()
-        self._caller = Caller(self.authority.issue_client("front-proxy-client", (), now))
+        # An authority of its own: whoever trusts it takes the caller's word for who is asking.
+        self._front_proxy = load_authority(directory, f"{name}-front-proxy-ca", now, "front-proxy-ca")
+        self._caller = Caller(self._front_proxy.issue_client("front-proxy-client", (), now))
         self.aggregation = Aggregation(api.store, api.clock, self._caller)
         self._signer = CertificateSigner(api.store, self.authority, api.clock)
         conditions = Conditions(self._namespace)
+        api.chain.plugins.insert(0, CreateGuard(self.authorizer))
         api.chain.plugins += [
-            CertificateRequests(),
+            CertificateRequests(self.authorizer),
             RbacGuard(self.authorizer),
             Policies(api.store, api.registry, conditions),
             Webhooks(api.store, api.serving, api.random, conditions, self._caller),
@@ -127,11 +136,13 @@ class ApiServer:
         self.port = listener.getsockname()[1]
         if self._audit_path is not None:
             self._audit = self._open_audit(self._audit_path)
-        shared = self._shared = Shared(self.application())
+        shared = self._shared = Shared(self.application(), self._limits)
         shared.audit_prefix = self.api.random.uid()[:24]
         shared.date = formatdate(self.api.clock.now(), usegmt=True)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(shared), sock=listener, ssl=self._context())
+        self._server = await loop.create_server(
+            lambda: Connection(shared), sock=listener, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_S
+        )
         self._background = [
             loop.create_task(self._sweep(shared), name="connection-sweeper"),
             loop.create_task(self.aggregation.run(), name="aggregated-apis"),
@@ -174,6 +185,9 @@ class ApiServer:
             now = loop.time()
             for connection in [each for each in shared.connections if each.is_overdue(now)]:
                 connection.transport.close()
+            if shared.closed >= BURST:
+                shared.closed = 0
+                give_back_memory()
 
     async def bootstrap(self) -> None:
         """The roles and bindings every cluster has; what somebody changed is left alone."""
@@ -224,6 +238,7 @@ class ApiServer:
             metrics=self.requests,
             timestamp=api.clock.timestamp,
             fallback=self.aggregation.answer,
+            limits=self._limits,
             audit=self._audit,
             virtual=frozenset(
                 [
@@ -279,7 +294,7 @@ class ApiServer:
             "data": {
                 "client-ca-file": bundle,
                 "requestheader-allowed-names": '["front-proxy-client"]',
-                "requestheader-client-ca-file": bundle,
+                "requestheader-client-ca-file": self._front_proxy.certificate.decode(),
                 "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
                 "requestheader-group-headers": '["X-Remote-Group"]',
                 "requestheader-username-headers": '["X-Remote-User"]',

@@ -11,6 +11,7 @@ from corral.clusters.operators import set_up_operators
 from corral.configuration.dispatch import dispatch_settings
 from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.workers.clusters import Connect
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remote, Remotes
@@ -75,8 +76,9 @@ class SimulatedCluster:
             self.api.chain.plugins.extend(set_up_operators(self.manager))
         if self._connect is not None:
             settings = dispatch_settings(self._configuration)
+            self.answers = WorkerAnswers()
             known = jobs_to_dispatch(self._configuration)
-            self._remotes = set_up_dispatch(self.manager, settings, self._connect, known)
+            self._remotes = set_up_dispatch(self.manager, settings, self._connect, known, answers=self.answers)
         Fence(self.manager)
         for register in self._extra:
             register(self.manager)

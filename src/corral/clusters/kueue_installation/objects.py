@@ -98,6 +98,7 @@ def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Obj:
 
 _KUEUE = ["kueue.x-k8s.io"]
 _VISIBILITY = ["visibility.kueue.x-k8s.io"]
+_EXPLAINED = _rule(["visibility.corral.dev"], ["workloadexplanations"], ["get", "list"])
 _QUEUES = ["clusterqueues", "cohorts", "localqueues", "resourceflavors", "topologies", "workloadpriorityclasses"]
 
 
@@ -111,11 +112,13 @@ def roles() -> dict[str, list[Obj]]:
             _rule(_KUEUE, queues, EDIT),
             _rule(_KUEUE, ["clusterqueues/status", "localqueues/status", "workloads/status"], VIEW),
             _rule(_VISIBILITY, pending, VIEW),
+            _EXPLAINED,
             *jobs,
         ],
         "kueue-batch-user-role": [
             _rule(_KUEUE, ["localqueues", "workloads", "localqueues/status", "workloads/status"], VIEW),
             _rule(_VISIBILITY, ["localqueues/pendingworkloads"], VIEW),
+            _EXPLAINED,
             *jobs,
         ],
         "kueue-metrics-reader": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch.copies.garbage import CollectGarbage
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.index import RemotePods
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
@@ -25,16 +26,18 @@ def set_up_dispatch(
     connect: Connect,
     adapters: Sequence[JobAdapter],
     kept: KeptPods | None = None,
+    answers: WorkerAnswers | None = None,
 ) -> Remotes:
     """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops.
 
-    `kept` is for a manager whose own API shows what is left of finished jobs.
+    `kept` is for a manager whose own API shows what is left of finished jobs, `answers` for one whose API says what workers
+    say about Workloads that wait.
     """
     remotes = Remotes()
     if not settings.enabled:
         return remotes
     metrics = DispatchMetrics(manager.metrics)
-    workloads = DispatchWorkloads(manager, settings, remotes, adapters, metrics, kept)
+    workloads = DispatchWorkloads(manager, settings, remotes, adapters, metrics, kept, answers)
     kinds = [adapter.resource for adapter in adapters]
     followers = [workloads.queues_changed] if settings.dispatcher == LATE_BINDING else []
     if settings.automates_quota:

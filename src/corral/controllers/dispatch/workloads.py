@@ -16,6 +16,7 @@ from corral.controllers.dispatch.copies.deployment_siblings import Siblings
 from corral.controllers.dispatch.copies.late_binding import LateBinding
 from corral.controllers.dispatch.copies.multi_workload_jobs import Components
 from corral.controllers.dispatch.copies.nominations import Nominations
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.runs.remote_job import is_shared
@@ -69,12 +70,15 @@ class DispatchWorkloads:
         adapters: Sequence[JobAdapter],
         metrics: DispatchMetrics,
         kept: KeptPods | None = None,
+        answers: WorkerAnswers | None = None,
     ) -> None:
         self._known: set[Key] = set()
         """Workloads that this manager has, or had and may have left something of on a worker."""
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
         context = Context(manager, settings, remotes, metrics, self._again, kept)
         self._context = context
+        if answers is not None:
+            answers.attach(context)
         self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in adapters}
         siblings = Siblings(manager)
         self._components = Components(context)
@@ -169,6 +173,7 @@ class DispatchWorkloads:
         if workload is None or is_deleting(workload):
             self._late.forget(key)
             self._context.refusals.forget(key)
+            self._context.answers.pop(key, None)
             self._context.errands.forget(key)
             if await self._runs.remove_everywhere(key) and workload is None:
                 self._known.discard(key)
@@ -182,6 +187,7 @@ class DispatchWorkloads:
         key = key_of(workload)
         if status_of(workload).get("clusterName"):
             self._late.forget(key)
+            self._context.answers.pop(key, None)
         check = self._context.check_of(workload)
         if not check or check_state(workload, check).get("state") == names.REJECTED:
             return None

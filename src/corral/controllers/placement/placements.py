@@ -28,9 +28,9 @@ from corral.core.meta import (
 )
 from corral.core.notes import Notes
 from corral.decide.placement.announcements import CLEANED_UP, announcements, is_complete
+from corral.decide.placement.bindings import UNSCHEDULED
 from corral.decide.placement.first_write import adopted_placement
 from corral.decide.placement.rollout import is_external
-from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
 from corral.decide.placement.selection import SelectionError, identifier
 from corral.decide.placement.snapshots import contents
 from corral.decide.placement.status import invalid_selectors, placement_status
@@ -43,14 +43,12 @@ from corral.runtime.controller import Manager, Result, Watch
 class PlacementController:
     """One per scope."""
 
-    def __init__(self, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
+    def __init__(self, manager: Manager, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
         self.name = f"placement-{scope.word}"
         self._scope = scope
         self._settings = settings
         self._selections = selections
         self._held = Notes[float]()
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("placement-controller")
@@ -159,11 +157,9 @@ class PlacementController:
     def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> View:
         key = key_of(placement)
         bindings = {
-            target_of(one): one
+            one.cluster: one
             for one in self._records.bindings(key)
-            if not is_deleting(one)
-            and state_of(one) != UNSCHEDULED
-            and spec_of(one).get("schedulingPolicySnapshotName") == name_of(policy)
+            if not one.deleting and one.state != UNSCHEDULED and one.policy == name_of(policy)
         }
         external = is_external(placement)
         snapshots = self._records.snapshots(key) if external else []

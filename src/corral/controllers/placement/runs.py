@@ -31,7 +31,6 @@ from corral.core.meta import (
     with_finalizer,
 )
 from corral.decide.placement.first_write import apply_strategy
-from corral.decide.placement.scheduling import target_of
 from corral.decide.placement.selection import SelectionError
 from corral.decide.placement.snapshots import index_of
 from corral.decide.placement.staged import RunError, deletion_stage, make_stages, split_bindings, user_error
@@ -50,6 +49,7 @@ class RunController:
 
     def __init__(
         self,
+        manager: Manager,
         scope: Scope,
         settings: PlacementSettings,
         members: Members,
@@ -62,8 +62,6 @@ class RunController:
         self._members = members
         self._overrides = overrides
         self._selections = selections
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)
@@ -160,7 +158,7 @@ class RunController:
         if strategy is None:
             raise user_error(f"referenced updateStrategy not found: `{strategy_key.namespace}/{strategy_key.name}`")
         status["stagedUpdateStrategySnapshot"] = spec_of(strategy)
-        members = {one: member for one in map(target_of, update) if (member := self._members.get(one)) is not None}
+        members = {one.cluster: member for one in update if (member := self._members.get(one.cluster)) is not None}
         status["stagesStatus"] = make_stages(name_of(run), strategy, update, members, {})
         status["deletionStageStatus"] = deletion_stage(delete)
         master = await self._snapshot(run, placement)

@@ -14,6 +14,7 @@ from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.pods.controller import PodController
 from corral.controllers.queueing.pods.serving_sets import ServingController
 from corral.controllers.queueing.provisioning import ProvisioningChecks
+from corral.controllers.queueing.queues.explanations import Explanations
 from corral.controllers.queueing.queues.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.queues.status import (
     ClusterQueueController,
@@ -60,6 +61,8 @@ class Queueing:
         self._workloads: Reader | None = None
         self.visibility = Visibility(self.state, self._find_workload)
         """The virtual API that shows who waits; mount it on the API server."""
+        self.explanations = Explanations(self.state)
+        """The virtual API that says why."""
         self.plugins: list[AdmissionPlugin] = [
             QueueObjects(self.config),
             QueuedJobs(self.config, self._lookups),

@@ -13,6 +13,7 @@ from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, spec_of, status_of
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.model import (
+    EVICTED_ON_WORKER,
     CleanUp,
     Deactivate,
     DispatchView,
@@ -130,7 +131,7 @@ def _evicted(view: DispatchView, cluster: str) -> Step | None:
         return SyncStatus(cluster)
     if check_state(view.workload, view.check).get("state") == "Ready":
         message = f'Workload evicted on worker cluster: "{cluster}", resetting for re-admission. Previously: "Ready"'
-        return SendBack("EvictedOnWorker", message, "Normal", message)
+        return SendBack(EVICTED_ON_WORKER, message, "Normal", message)
     return None
 
 

@@ -10,6 +10,7 @@ from corral.core.meta import Obj
 ALL_AT_ONCE = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
 INCREMENTAL = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
 LATE_BINDING = "corral.dev/late-binding"
+EVICTED_ON_WORKER = "EvictedOnWorker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, with_finalizer
-from corral.decide.placement.readiness import fresh
-from corral.decide.placement.rollout import Overrides, is_external
-from corral.decide.placement.scheduling import BOUND, SCHEDULED
+from corral.decide.placement.bindings import BOUND, SCHEDULED, Binding, Overrides
+from corral.decide.placement.rollout import is_external
 from corral.decide.placement.snapshots import is_whole
 from corral.kinds.fleet.names import (
     BINDING_CLEANUP,
@@ -79,7 +78,9 @@ class BindingDraft:
     decision: Obj
 
 
-def may_release_at_once(placement: Obj, snapshots: Sequence[Obj], bindings: Sequence[Obj], *, coalesce: bool) -> bool:
+def may_release_at_once(
+    placement: Obj, snapshots: Sequence[Obj], bindings: Sequence[Binding], *, coalesce: bool
+) -> bool:
     """Whether new bindings are released with the write that makes them: they are the first of their placement, and the
     latest snapshot group, master first, is all there."""
     return coalesce and not is_external(placement) and not bindings and is_whole(snapshots)
@@ -109,14 +110,14 @@ def released_binding(binding: Obj, release: Release) -> Obj:
     return with_finalizer({**binding, "spec": release.put(spec_of(binding))}, WORK_CLEANUP)
 
 
-def is_released(binding: Obj, placement: Obj | None, master: Obj | None) -> bool:
+def is_released(binding: Binding, placement: Obj | None, master: Obj | None) -> bool:
     """Whether the work generator may serve a bound binding: rollouts or a run have said something about its current
     spec, or it was released to the latest snapshot with the write that made it so."""
-    if fresh(binding, "RolloutStarted") is not None:
+    if binding.fresh("RolloutStarted") is not None:
         return True
     if placement is None or master is None or is_external(placement):
         return False
-    return bool(spec_of(binding).get("resourceSnapshotName") == name_of(master))
+    return binding.snapshot == name_of(master)
 
 
 # Works

@@ -14,7 +14,7 @@ from corral.core.conditions import condition, find, is_true
 from corral.core.meta import Obj, status_of
 from corral.core.timestamps import parse_time
 from corral.decide.member.queue import JobEndings
-from corral.decide.placement.scheduling import BOUND, state_of
+from corral.decide.placement.bindings import BOUND, Binding
 
 JOBS_STARTED: Final = "corral.dev/JobsStarted"
 JOBS_FINISHED: Final = "corral.dev/JobsFinished"
@@ -58,13 +58,13 @@ def all_job_conditions(clusters: Sequence[Obj], generation: int) -> list[Obj]:
     return [{**entry, "observedGeneration": generation} for entry in _conditions(states, text)]
 
 
-def overdue(bindings: Iterable[Obj], limit: float, now: float) -> tuple[list[Obj], float | None]:
+def overdue(bindings: Iterable[Binding], limit: float, now: float) -> tuple[list[Binding], float | None]:
     """Bindings whose jobs have waited longer than the limit, and seconds until the next one will have."""
-    late: list[Obj] = []
+    late: list[Binding] = []
     waits: list[float] = []
     for binding in bindings:
-        entry = find(binding, JOBS_STARTED)
-        if state_of(binding) != BOUND or entry is None or entry["status"] != "False":
+        entry = binding.conditions.get(JOBS_STARTED)
+        if binding.state != BOUND or entry is None or entry["status"] != "False":
             continue
         left = parse_time(entry["lastTransitionTime"]) + limit - now
         if left <= 0:

@@ -13,7 +13,6 @@ from corral.decide.placement.progress import job_conditions
 from corral.kinds.fleet.names import ENVELOPE_NAME, ENVELOPE_NAMESPACE, ENVELOPE_WORK
 
 MAX_REPORTED: Final = 100
-REPORT_DIFF: Final = "ReportDiff"
 IN_PROGRESS: Final = condition("Applied", False, "ApplyInProgress", "Resources are being applied")
 DIFF_IN_PROGRESS: Final = condition(
     "DiffReported", False, "DiffReportInProgress", "Diff reporting on resources is in progress"

@@ -131,12 +131,15 @@ class PodStreaming:
             return Response(204, b"", "")
         lines = self._on_node(pod).logs(pod, container, options)
         first = await anext(lines, b"")  # so that a refusal is still an HTTP error
-        if not options.follow:
-            return Response(200, first + b"".join([chunk async for chunk in lines]), "text/plain")
+        second = await anext(lines, b"") if not options.follow else b""
+        if not options.follow and not second:
+            return Response(200, first, "text/plain")
 
         async def produce(writer: Writer) -> None:
             try:
                 await writer.write(first)
+                if second:
+                    await writer.write(second)
                 async for chunk in lines:
                     await writer.write(chunk)
             finally:

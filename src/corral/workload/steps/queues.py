@@ -94,6 +94,8 @@ def explain_waiting(workload: Obj, around: Surroundings) -> Move | None:
     if found is None:
         if granular or not _names_a_problem(workload):
             return None
+        if _lost_queue(workload, around.local_queue, around.cluster_queue) is not None:
+            return None  # it was told so with its reservation, and it is still so
         if around.state is not None and not around.state.is_at_rest(key_of(workload), around.now):
             return Wait(LOOK_AGAIN_S)
         # Its queue takes it again, and the scheduler had nothing to say about it.

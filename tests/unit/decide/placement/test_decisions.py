@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from corral.core.conditions import condition
 from corral.core.meta import Obj
+from corral.decide.placement.bindings import Binding, Overrides, binding_of
 from corral.decide.placement.clusters import Cluster, SchedulingError, cluster_of
 from corral.decide.placement.eviction import judge
 from corral.decide.placement.overrides import OverrideError, apply_overrides
-from corral.decide.placement.rollout import Overrides, amount, plan
+from corral.decide.placement.rollout import amount, plan
 from corral.decide.placement.scores import Spread, affinity_score, extremes
 from corral.decide.placement.selection import is_selectable, ordered, strip
 from corral.decide.placement.snapshots import outdated, policy_hash, resource_hash, split
@@ -149,17 +150,18 @@ def test_what_may_travel(group: str, kind: str, selectable: bool) -> None:
 # Rollout
 
 
-def binding(name: str, snapshot_name: str = "old", state: str = "Bound", *conditions: Obj) -> Obj:
+def binding(name: str, snapshot_name: str = "old", state: str = "Bound", *conditions: Obj) -> Binding:
     status = [{"lastTransitionTime": STAMP, "observedGeneration": 1, **one} for one in conditions]
     spec = {"state": state, "targetCluster": name, "resourceSnapshotName": snapshot_name}
-    return {"metadata": {"name": name, "generation": 1}, "spec": spec, "status": {"conditions": status}}
+    metadata = {"name": name, "generation": 1}
+    return binding_of({"metadata": metadata, "spec": spec, "status": {"conditions": status}})
 
 
 READY = condition("Available", True, "AllWorkAreAvailable")
 BROKEN = condition("Available", False, "NotAllWorkAreAvailable")
 
 
-def step(bindings: list[Obj], unavailable: int | str = 1, surge: int | str = 0) -> tuple[list[str], list[str]]:
+def step(bindings: list[Binding], unavailable: int | str = 1, surge: int | str = 0) -> tuple[list[str], list[str]]:
     rolling = {"maxUnavailable": unavailable, "maxSurge": surge, "unavailablePeriodSeconds": 60}
     found = plan(
         bindings,
@@ -169,7 +171,7 @@ def step(bindings: list[Obj], unavailable: int | str = 1, surge: int | str = 0) 
         target=len(bindings),
         now=NOW + 1000,
     )
-    return [one["metadata"]["name"] for one in found.update], [one["metadata"]["name"] for one in found.held]
+    return [one.name for one in found.update], [one.name for one in found.held]
 
 
 def test_budgets() -> None:

@@ -17,7 +17,8 @@ from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, name_of, status_of, with_status
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.machine import check_state
-from corral.decide.dispatch.model import SendBack
+from corral.decide.dispatch.model import EVICTED_ON_WORKER, SendBack
+from corral.decide.dispatch.reasons import eviction_on_worker
 from corral.jobs.framework.adapter import JobAdapter
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, together
@@ -161,6 +162,20 @@ class Runs:
         self._context.metrics.redispatched(status_of(subject.workload).get("clusterName") or "", step.reason)
         if step.event_type:
             self._context.recorder.event(subject.workload, step.event_type, "MultiKueue", step.event_message)
+        if step.reason == EVICTED_ON_WORKER:
+            self._tell_eviction(subject)
+
+    def _tell_eviction(self, subject: Subject) -> None:
+        """The check says that a worker evicted the Workload; say why, as long as the worker has its copy."""
+        cluster = str(status_of(subject.workload).get("clusterName") or "")
+        remote = self._context.remotes.get(cluster)
+        copy = remote.workload(key_of(subject.workload)) if remote is not None else None
+        if (
+            remote is not None
+            and copy is not None
+            and (why := eviction_on_worker(cluster, copy, remote.workloads.list()))
+        ):
+            self._context.manager.recorder.event(subject.workload, "Normal", EVICTED_ON_WORKER, why)
 
     async def deactivate(self, subject: Subject, cluster: str, message: str) -> Result | None:
         remote = self._context.connected(cluster)
