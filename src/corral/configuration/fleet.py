@@ -18,7 +18,6 @@ from corral.configuration.part import ConfigurationError
 from corral.core.meta import Obj
 from corral.core.names import check_label, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
-from corral.jobs.framework.registry import features, options
 
 MANAGER = "manager"
 WORKER = "worker"
@@ -174,15 +173,22 @@ def _cluster_faults(cluster: ClusterSpec) -> Iterator[str]:
             yield f"unknown role {role!r}; roles are {', '.join(ROLES)}"
     if cluster.runtime not in ("process", "simulated"):
         yield "runtime must be process or simulated"
-    known = features()
-    for feature in cluster.operators.features:
-        if feature not in known:
-            yield f"operators.features: unknown feature {feature!r}; there are {', '.join(sorted(known))}"
-    for option in cluster.operators.options:
-        if option not in options():
-            yield f"operators.options: unknown option {option!r}; there are {', '.join(options())}"
+    yield from _operator_faults(cluster.operators)
     for group in cluster.nodes:
         yield from (f"node {group.name}: {fault}" for fault in _node_faults(group))
+
+
+def _operator_faults(operators: OperatorOptions) -> Iterator[str]:
+    if not operators.features and not operators.options:
+        return
+    from corral.jobs.framework.registry import features, options  # most fleets leave their operators as they are
+
+    for feature in operators.features:
+        if feature not in features():
+            yield f"operators.features: unknown feature {feature!r}; there are {', '.join(sorted(features()))}"
+    for option in operators.options:
+        if option not in options():
+            yield f"operators.options: unknown option {option!r}; there are {', '.join(options())}"
 
 
 def _node_faults(group: NodeGroup) -> Iterator[str]:

@@ -1,4 +1,8 @@
-"""`corral.jobKinds` of a configuration: kinds of jobs by description, checked before anything relies on them."""
+"""Kinds of jobs that only a configuration knows, checked before anything relies on them.
+
+`corral.jobKinds` describes kinds that are queued and dispatched; `multiKueue.externalFrameworks` names kinds that somebody
+else queues, and that are only dispatched.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ import msgspec
 
 from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
+from corral.core.resource import Resource
 from corral.jobs.framework.adapter import JobAdapter
-from corral.jobs.framework.described import DescribedState, JobDescription, described_job
+from corral.jobs.framework.described import DescribedState, JobDescription, described_job, external_job
 from corral.jobs.framework.registry import adapter_for, dispatched_adapters
 
 FIELD = "corral.jobKinds"
@@ -87,10 +92,32 @@ def _path_faults(field: str, path: str, within: str = "") -> Iterator[str]:
         yield f"{field}: {path!r} is not a path of fields such as {within or 'spec'}.worker.replicas"
 
 
-def described_adapters(document: Obj) -> list[JobAdapter]:
-    return [described_job(kind) for kind in described_kinds(document)]
+def external_kinds(document: Obj | Part) -> list[Resource]:
+    """The kinds that a configuration names as Kind.version.group, to be dispatched only. Raises JobKindError."""
+    entries: Any = Part.of(document).part("multiKueue").get("externalFrameworks") or ()
+    described = {(kind.resource.group, kind.kind) for kind in described_kinds(document)}
+    found: list[Resource] = []
+    for position, entry in enumerate(entries):
+        name = str(entry.get("name") if isinstance(entry, dict) else entry)
+        kind, version, group = (*name.split(".", 2), "", "")[:3]
+        resource = Resource(group, version, f"{kind.lower()}s", kind)
+        where = f"multiKueue.externalFrameworks[{position}].name: {name!r}"
+        if not _API_VERSION.fullmatch(f"{group}/{version}") or not kind:
+            raise JobKindError(f"{where} is not Kind.version.group, such as Render.v1.studio.example.com")
+        if adapter_for(resource) is not None or (group, kind) in described:
+            raise JobKindError(f"{where} is a kind that Corral dispatches already; leave it out")
+        if resource in found:
+            raise JobKindError(f"{where} is there twice")
+        found.append(resource)
+    return found
+
+
+def configured_adapters(document: Obj) -> list[JobAdapter]:
+    """The adapters of kinds that only this configuration knows."""
+    described = [described_job(kind) for kind in described_kinds(document)]
+    return [*described, *(external_job(kind) for kind in external_kinds(document))]
 
 
 def jobs_to_dispatch(document: Obj, frameworks: Iterable[str] | None = None) -> list[JobAdapter]:
-    """The adapters a manager dispatches with: of some frameworks, or all, and of the kinds its configuration describes."""
-    return [*dispatched_adapters(frameworks), *described_adapters(document)]
+    """The adapters a manager dispatches with: of some frameworks, or all, and of what its configuration adds."""
+    return [*dispatched_adapters(frameworks), *configured_adapters(document)]

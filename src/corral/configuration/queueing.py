@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from corral.configuration.devices import device_mappings
-from corral.configuration.job_kinds import described_kinds
+from corral.configuration.job_kinds import described_kinds, external_kinds
 from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
 from corral.core.quantity import Quantity
@@ -119,6 +119,7 @@ def load_config(configuration: Obj | Part) -> QueueingConfig:
         gates = FeatureGates(document.get("featureGates"))
     except ValueError as error:
         raise ConfigurationError(f"featureGates: {error}") from error
+    external_kinds(document)  # dispatch uses them; what is wrong with one is said with the rest
     namespace = document.text("namespace", DEFAULT_NAMESPACE)
     integrations, metrics = document.part("integrations"), document.part("metrics")
     selector = document.get("managedJobsNamespaceSelector") or _default_selector(namespace)

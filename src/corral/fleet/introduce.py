@@ -13,7 +13,7 @@ from pathlib import Path
 from corral.client.sync import SyncClient
 from corral.configuration.document import read_configuration
 from corral.configuration.fleet import HUB, MANAGER, WORKER, ClusterSpec, FleetSpec
-from corral.configuration.job_kinds import described_adapters
+from corral.configuration.job_kinds import configured_adapters
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of
 from corral.core.quantity import Quantity
@@ -38,7 +38,7 @@ def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
     absent = folder.known_clusters() - {cluster.name for cluster in fleet.clusters}
     for manager in fleet.with_role(MANAGER):
         others = [worker for worker in workers if worker.name != manager.name]
-        described = described_adapters(read_configuration(Path(manager.config))) if manager.config else []
+        described = configured_adapters(read_configuration(Path(manager.config))) if manager.config else []
         for worker in others:
             token = prepare_worker(clients[worker.name], dependencies=True, described=described)
             access = clients[worker.name].access

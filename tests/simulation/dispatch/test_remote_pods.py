@@ -19,7 +19,9 @@ from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.batch_job.simulated import batch_job
 from corral.jobs.framework.registry import dispatched_adapters
 from corral.jobs.framework.simulated import SimulatedKind
+from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.jobset.simulated import job_set
+from corral.jobs.kubeflow.kind import PYTORCH_JOBS
 from corral.jobs.kubeflow.simulated import pytorch_job
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS
@@ -59,9 +61,9 @@ def on_fleet(test: Script) -> None:
 @pytest.mark.parametrize(
     ("resource", "made", "label"),
     [
-        (simulated_kinds()[0].resource, batch_job("a", 1, LONG), "batch.kubernetes.io/controller-uid"),
-        (simulated_kinds()[1].resource, job_set("a", 1, LONG), "jobset.sigs.k8s.io/jobset-uid"),
-        (simulated_kinds()[2].resource, pytorch_job("a", 1, LONG), ""),
+        (JOBS, batch_job("a", 1, LONG), "batch.kubernetes.io/controller-uid"),
+        (JOB_SETS, job_set("a", 1, LONG), "jobset.sigs.k8s.io/jobset-uid"),
+        (PYTORCH_JOBS, pytorch_job("a", 1, LONG), ""),
     ],
     ids=["Job", "JobSet", "PyTorchJob"],
 )

@@ -13,8 +13,9 @@ import yaml
 
 from corral.configuration.document import ConfigurationError, read_configuration
 from corral.configuration.job_kinds import JobKindError, described_kinds, jobs_to_dispatch
+from corral.configuration.queueing import ConfigError, load_config
 from corral.core import conditions
-from corral.core.meta import Obj, spec_of, status_of
+from corral.core.meta import Obj, owner_ref, spec_of, status_of
 from corral.core.resource import Resource
 from corral.jobs.framework.described import described_job
 from corral.jobs.framework.roles import worker_rules
@@ -115,6 +116,52 @@ def test_it_is_queued_dispatched_mirrored_and_finished() -> None:
         assert not (await fleet.workers[worker].client.list(RENDERS)).items
 
     run_virtual(main)
+
+
+def test_a_kind_that_somebody_else_queues_is_dispatched_all_the_same() -> None:
+    external = {"multiKueue": {"externalFrameworks": [{"name": "Render.v1.studio.example.com"}]}}
+
+    async def main() -> None:
+        async with SimulatedFleet(configuration=external, worker_configuration=CONFIGURATION) as fleet:
+            for cluster in fleet.clusters:
+                await cluster.client.create(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
+            await fleet.introduce()
+            await fleet.set_up_queues()
+            await asyncio.sleep(30)
+            manager = fleet.manager.client
+            job = render()
+            job["spec"] |= {"paused": True, "managedBy": names.MULTIKUEUE_CONTROLLER}
+            made = await manager.create(RENDERS, job)
+            (kind,) = described_kinds(CONFIGURATION)
+            pod_sets = described_job(kind).pod_sets(made, lambda resource, key: None)
+            workload = {
+                "metadata": {"name": "film", "namespace": "default", "ownerReferences": [owner_ref(made)]},
+                "spec": {"queueName": "user-queue", "podSets": [pod_set.to_obj() for pod_set in pod_sets]},
+            }
+            await manager.create(WORKLOADS, workload)
+            await asyncio.sleep(30)
+            worker = status_of(await manager.get(WORKLOADS, "film", "default"))["clusterName"]
+            await report(fleet, worker, {"phase": "Rendering"})
+            assert status_of(await manager.get(RENDERS, "film", "default")) == {"phase": "Rendering"}
+            await report(fleet, worker, {"phase": "Done", "summary": "24 frames"})
+            assert status_of(await manager.get(RENDERS, "film", "default"))["summary"] == "24 frames"
+            assert conditions.is_true(await manager.get(WORKLOADS, "film", "default"), "Finished")
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([{"name": "Render"}], "is not Kind.version.group"),
+        ([{"name": "Job.v1.batch"}], "dispatches already"),
+        ([{"name": "Render.v1.studio.example.com"}] * 2, "there twice"),
+        (["Render"], "is not Kind.version.group"),
+    ],
+)
+def test_a_wrong_name_of_such_a_kind_is_refused(entries: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_config({"multiKueue": {"externalFrameworks": entries}})
 
 
 def test_the_documentation_describes_it_as_it_is() -> None:

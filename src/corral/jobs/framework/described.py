@@ -117,6 +117,35 @@ class DescribedJob(SuspendableJob):
         return None if status == held else {**local, "status": status}
 
 
+class ExternalJob(SuspendableJob):
+    """A kind that somebody else queues: it has a `spec.managedBy` and a Workload, and is only dispatched from here."""
+
+    def slots(self, job: Obj) -> list[Slot]:
+        return []
+
+    def is_suspended(self, job: Obj) -> bool:
+        return False
+
+    def is_active(self, job: Obj) -> bool:
+        return False
+
+    def finished(self, job: Obj) -> Finish | None:
+        return None
+
+    def pods_ready(self, job: Obj) -> bool:
+        return False
+
+
+def external_job(kind: Resource) -> JobAdapter:
+    """The adapter of a kind that Kueue calls an external framework of MultiKueue."""
+
+    class External(ExternalJob):
+        framework: ClassVar[str] = f"{kind.group}/{kind.kind.lower()}"
+        resource: ClassVar[Resource] = kind
+
+    return External()
+
+
 def _count(job: Obj, count: str | int) -> int:
     value: Any = count if isinstance(count, int) else get_in(job, steps(count))
     return 1 if value is None else int(value)

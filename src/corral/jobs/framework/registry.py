@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, cast
 
 from corral.core.meta import Obj
@@ -57,6 +57,8 @@ def _own() -> tuple[JobKind, ...]:
 
 def _from_outside(own: tuple[JobKind, ...]) -> Iterable[JobKind]:
     """What packages declare as entry points. A package that is broken is named and left out; the rest goes on."""
+    from importlib import metadata  # reads mail headers, which takes a while to load
+
     taken = {framework for kind in own for framework in (*kind.adapters, *kind.sets)}
     for entry in sorted(metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: (entry.name, entry.value)):
         try:
