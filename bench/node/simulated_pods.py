@@ -33,8 +33,8 @@ def pod(number: int) -> Obj:
 async def run(pods: int, nodes: int) -> None:
     def set_up(manager: Manager) -> None:
         specs = [NodeSpec(f"node{number}", {"cpu": "32", "memory": "128Gi", "pods": "110"}) for number in range(nodes)]
-        Scheduler(manager.client, manager.clock, events=False).setup(manager)
-        NodeAgent(manager.client, manager.clock, specs, SimulatedRuntime(manager.clock), events=False).setup(manager)
+        Scheduler(manager, events=False)
+        NodeAgent(manager, specs, SimulatedRuntime(manager.clock), events=False)
 
     async with VirtualCluster([set_up]) as cluster:
         began = time.perf_counter()

@@ -159,9 +159,7 @@ class Replay:
     async def run(self) -> list[tuple[str, str, Obj]]:
         job = self.scenario["submitted"]
         self.namespace = next(obj for _, kind, obj in recorded(self.scenario) if kind == "Job")["metadata"]["namespace"]
-        cluster = VirtualCluster(namespaces=("default", self.namespace))
-        controllers = (JobController(cluster.client, cluster.clock), TtlController(cluster.client, cluster.clock))
-        cluster._set_up = [controller.setup for controller in controllers]
+        cluster = VirtualCluster([JobController, TtlController], namespaces=("default", self.namespace))
         self.cluster, self.name = cluster, job["metadata"]["name"]
         async with cluster:
             if "node" in self.scenario:

@@ -40,10 +40,9 @@ class ProcessCluster:
         settings = ProcessSettings(state / "node", pod_network=network, catalog=catalog or Catalog.load())
         self.runtime = ProcessRuntime(settings, ClusterSurroundings(manager), self.clock)
         specs = nodes or [NodeSpec("node1", {"cpu": "64", "memory": "256Gi", "pods": "500", "nvidia.com/gpu": "4"})]
-        self.agent = NodeAgent(self.client, self.clock, specs, self.runtime)
-        JobController(self.client, self.clock).setup(manager)
-        Scheduler(self.client, self.clock).setup(manager)
-        self.agent.setup(manager)
+        JobController(manager)
+        Scheduler(manager)
+        self.agent = NodeAgent(manager, specs, self.runtime)
 
     async def start(self) -> None:
         await self.agent.open()

@@ -120,7 +120,7 @@ async def test_a_job_is_carried_from_create_to_finished_over_three_real_api_serv
             running.append(own)
         for name in ("worker1", "worker2"):
             manager = Manager(clients[name], WallClock(), Random())
-            PodPlayer(clients[name], WallClock()).setup(manager)
+            PodPlayer(manager)
             await manager.start()
             running.append(manager)
         await introduce(clients["manager"], planes)

@@ -27,6 +27,7 @@ DEAR = {
     "a text that is multiplied": ("self.t.replace('x', self.t).size() > 0", {"t": "x" * 100_000}),
     "a separator that is multiplied": ("self.l.join(self.t).size() > 0", {"t": LONG, "l": ["a"] * 2000}),
     "every pair of a list": ("self.l.distinct().size() > 0", {"l": list(range(5000))}),
+    "what another part would make up for": ("self.l.exists(n, self.t.contains('y')) || true", {"t": LONG * 5, "l": MANY}),
     "a loop in a loop": ("self.l.all(a, self.l.all(b, a + b >= 0))", {"l": MANY}),
 }  # fmt: skip
 

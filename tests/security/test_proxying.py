@@ -24,7 +24,7 @@ class Calls:
     def __init__(self) -> None:
         self.to: list[str] = []
 
-    def open(self, method: str, address: Address, *, suffix: str, **rest: Any) -> Any:
+    async def open(self, method: str, address: Address, *, suffix: str, **rest: Any) -> Any:
         self.to.append(address.url + suffix)
         raise CallFailed("stopped here")
 

@@ -14,10 +14,9 @@ from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
-from corral.core.resource import Resource
 from corral.fleet import join
-
-WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+from corral.kinds.kubernetes.core.kinds import SECRETS
+from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 
 
 @click.group(cls=Commands)
@@ -69,8 +68,8 @@ def list_(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     manager = client_of(kubeconfig_path, context)
     running = _running(manager)
     rows = []
-    configs = manager.list(join.MULTI_KUEUE_CONFIGS)["items"]
-    for cluster in manager.list(join.MULTI_KUEUE_CLUSTERS)["items"]:
+    configs = manager.list(MULTI_KUEUE_CONFIGS)["items"]
+    for cluster in manager.list(MULTI_KUEUE_CLUSTERS)["items"]:
         name = name_of(cluster)
         active = conditions.find(cluster, "Active") or {}
         named = [name_of(config) for config in configs if name in (spec_of(config).get("clusters") or [])]
@@ -96,7 +95,7 @@ def list_(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
 def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """Show one worker: its connection, and the workloads it runs or is asked for."""
     manager = client_of(kubeconfig_path, context)
-    cluster = get_named(manager, join.MULTI_KUEUE_CLUSTERS, name)
+    cluster = get_named(manager, MULTI_KUEUE_CLUSTERS, name)
     for entry in conditions.conditions_of(cluster):
         click.echo(
             f"{entry['type']}: {entry['status']} ({entry.get('reason')}) {entry.get('message')} since {entry.get('lastTransitionTime')}"
@@ -116,7 +115,7 @@ def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | No
 def drain(name: str, config_name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """Give NAME no more work: take it out of the config. What runs there is moved to other workers."""
     manager = client_of(kubeconfig_path, context)
-    get_named(manager, join.MULTI_KUEUE_CLUSTERS, name)
+    get_named(manager, MULTI_KUEUE_CLUSTERS, name)
     join.remove_from_config(manager, config_name, name)
     click.echo(f"cluster {name} taken out of MultiKueueConfig {config_name}; `corral clusters add {name}` puts it back")
 
@@ -131,7 +130,7 @@ def remove(
 ) -> None:
     """Remove a worker: take it out of the config, delete its MultiKueueCluster and Secret."""
     manager = client_of(kubeconfig_path, context)
-    get_named(manager, join.MULTI_KUEUE_CLUSTERS, name)
+    get_named(manager, MULTI_KUEUE_CLUSTERS, name)
     busy = _running(manager).get(name, 0)
     if busy and not force:
         raise click.ClickException(
@@ -139,8 +138,8 @@ def remove(
         )
     join.remove_from_config(manager, config_name, name)
     for resource, target, space in (
-        (join.MULTI_KUEUE_CLUSTERS, name, ""),
-        (join.SECRETS, f"{name}-kubeconfig", namespace or join.NAMESPACE),
+        (MULTI_KUEUE_CLUSTERS, name, ""),
+        (SECRETS, f"{name}-kubeconfig", namespace or join.NAMESPACE),
     ):
         try:
             manager.delete(resource, target, space)

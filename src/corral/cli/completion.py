@@ -31,7 +31,7 @@ def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str)
     """Jobs that are or were queued, as KIND/NAME; nothing where no cluster answers."""
     from corral.cli.options import client_of, namespace_of
     from corral.core.meta import owner_references_of
-    from corral.inspect.lookup import WORKLOADS
+    from corral.kinds.kueue import WORKLOADS
 
     try:
         client = client_of(ctx.params.get("kubeconfig_path"), ctx.params.get("context") or "")

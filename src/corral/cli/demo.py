@@ -17,15 +17,12 @@ from corral.core import conditions
 from corral.core.errors import ApiError
 from corral.core.meta import Obj, is_owned_by, name_of, status_of, uid_of
 from corral.core.resource import Resource
+from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.kubeflow.kind import PYTORCH_JOBS
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
+from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kueue import WORKLOADS
 
-WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
-PODS = Resource("", "v1", "pods", "Pod")
-JOBS = Resource("batch", "v1", "jobs", "Job")
-PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
-TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
-RUNTIMES = Resource(
-    "trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime", namespaced=False
-)
 QUEUE = {"kueue.x-k8s.io/queue-name": "user-queue"}
 TIMEOUT_S = 50.0
 POLL_S = 0.1
@@ -126,7 +123,7 @@ class Demo:
     def run(self) -> bool:
         """True when something did not finish well."""
         for client in (self.manager, *self.workers.values()):
-            client.create(RUNTIMES, runtime())
+            client.create(CLUSTER_TRAINING_RUNTIMES, runtime())
         submitted = [
             (resource, self.manager.create(resource, obj))
             for resource, obj in ((JOBS, job()), (PYTORCH_JOBS, pytorch_job()), (TRAIN_JOBS, train_job()))

@@ -9,12 +9,9 @@ from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of
-from corral.core.resource import Resource
 from corral.inspect.lookup import waiting_path
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 
-CLUSTER_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
-LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
-WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 MAX_WAITING = 10
 
 

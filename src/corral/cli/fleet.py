@@ -18,24 +18,23 @@ from corral.core.errors import Conflict, Forbidden
 from corral.core.meta import Obj, is_deleting, labels_of, name_of, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time, parse_time
-from corral.fleet.membership import MEMBER_CLUSTERS, NAMESPACE, join_member
+from corral.fleet.membership import NAMESPACE, join_member
 from corral.inspect.lookup import events_of
+from corral.kinds.fleet import (
+    APPROVAL_REQUESTS,
+    BINDINGS,
+    CLUSTER_APPROVAL_REQUESTS,
+    CLUSTER_BINDINGS,
+    CLUSTER_RESOURCE_PLACEMENTS,
+    EVICTIONS,
+    MEMBER_CLUSTERS,
+    RESOURCE_PLACEMENTS,
+)
 from corral.kinds.machinery.tables import human_duration
 from corral.runtime.clock import WallClock
 from corral.runtime.random import Random
 
 GROUP = "placement.kubernetes-fleet.io"
-CLUSTER_PLACEMENTS = Resource(
-    GROUP, "v1beta1", "clusterresourceplacements", "ClusterResourcePlacement", namespaced=False
-)
-PLACEMENTS = Resource(GROUP, "v1beta1", "resourceplacements", "ResourcePlacement")
-BINDINGS = Resource(GROUP, "v1beta1", "clusterresourcebindings", "ClusterResourceBinding", namespaced=False)
-NAMESPACED_BINDINGS = Resource(GROUP, "v1beta1", "resourcebindings", "ResourceBinding")
-EVICTIONS = Resource(
-    GROUP, "v1beta1", "clusterresourceplacementevictions", "ClusterResourcePlacementEviction", namespaced=False
-)
-CLUSTER_APPROVALS = Resource(GROUP, "v1beta1", "clusterapprovalrequests", "ClusterApprovalRequest", namespaced=False)
-APPROVALS = Resource(GROUP, "v1beta1", "approvalrequests", "ApprovalRequest")
 CORDON: Obj = {"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}
 PARENT = "kubernetes-fleet.io/parent-CRP"
 NO_HUB = "there are none at all: is this a hub?"
@@ -129,8 +128,8 @@ def placements(namespace: str, context: str, kubeconfig_path: Path | None) -> No
 
 def _placements(hub: SyncClient, namespace: str) -> Iterator[Obj]:
     if not namespace:
-        yield from hub.list(CLUSTER_PLACEMENTS)["items"]
-    yield from hub.list(PLACEMENTS, namespace)["items"]
+        yield from hub.list(CLUSTER_RESOURCE_PLACEMENTS)["items"]
+    yield from hub.list(RESOURCE_PLACEMENTS, namespace)["items"]
 
 
 def _placement_row(placement: Obj) -> list[object]:
@@ -227,13 +226,12 @@ def _describe_member(hub: SyncClient, member: Obj) -> None:
         click.echo(f"  {part}: {amounts or '-'}")
     placed = [labels_of(one).get(PARENT, "") for one in _bindings_on(hub, name_of(member))]
     placed += [
-        f"{namespace_of(one)}/{labels_of(one).get(PARENT, '')}"
-        for one in _bindings_on(hub, name_of(member), NAMESPACED_BINDINGS)
+        f"{namespace_of(one)}/{labels_of(one).get(PARENT, '')}" for one in _bindings_on(hub, name_of(member), BINDINGS)
     ]
     click.echo(f"  placements: {', '.join(sorted(placed)) or '-'}")
 
 
-def _bindings_on(hub: SyncClient, cluster: str, kind: Resource = BINDINGS) -> list[Obj]:
+def _bindings_on(hub: SyncClient, cluster: str, kind: Resource = CLUSTER_BINDINGS) -> list[Obj]:
     found: list[Obj] = hub.list(kind)["items"]
     return [one for one in found if spec_of(one).get("targetCluster") == cluster and not is_deleting(one)]
 
@@ -330,7 +328,7 @@ def _set_taints(hub: SyncClient, cluster: str, change: object) -> None:
 def approve(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """Approve a stage of an update run: NAME is the (Cluster)ApprovalRequest."""
     hub = client_of(kubeconfig_path, context)
-    resource = APPROVALS if namespace else CLUSTER_APPROVALS
+    resource = APPROVAL_REQUESTS if namespace else CLUSTER_APPROVAL_REQUESTS
     request = get_named(hub, resource, name, namespace)
     entry = {
         "type": "Approved",

@@ -21,12 +21,9 @@ from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.inspect.lookup import PODS, pods_of, workload_of
-
-MULTI_KUEUE_CLUSTERS = Resource(
-    "kueue.x-k8s.io", "v1beta2", "multikueueclusters", "MultiKueueCluster", namespaced=False
-)
-SECRETS = Resource("", "v1", "secrets", "Secret")
+from corral.inspect.lookup import pods_of, workload_of
+from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
+from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS
 
 
 @click.command()

@@ -10,12 +10,7 @@ from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, name_of, status_of
-from corral.core.resource import Resource
-
-CLUSTER_PLACEMENTS = Resource(
-    "placement.kubernetes-fleet.io", "v1beta1", "clusterresourceplacements", "ClusterResourcePlacement", False
-)
-PLACEMENTS = Resource("placement.kubernetes-fleet.io", "v1beta1", "resourceplacements", "ResourcePlacement")
+from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +28,7 @@ class Placed:
 def placements_of(client: SyncClient, kind: str, name: str, namespace: str) -> list[Placed]:
     """The placements that took an object; none where the cluster is not a hub."""
     found = []
-    for resource in (CLUSTER_PLACEMENTS, PLACEMENTS):
+    for resource in (CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS):
         try:
             items = client.list(resource, namespace if resource.namespaced else "")["items"]
         except (NotFound, Forbidden):

@@ -19,12 +19,10 @@ from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.inspect.lookup import events_of
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
 from corral.runtime.clock import WallClock
 
 GROUP = "kueue.x-k8s.io"
-CLUSTER_QUEUES = Resource(GROUP, "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
-LOCAL_QUEUES = Resource(GROUP, "v1beta2", "localqueues", "LocalQueue")
-RESOURCE_FLAVORS = Resource(GROUP, "v1beta2", "resourceflavors", "ResourceFlavor", namespaced=False)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

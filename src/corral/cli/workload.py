@@ -27,13 +27,13 @@ from corral.core.meta import (
     uid_of,
 )
 from corral.core.meta import namespace_of as namespace_of_object
-from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
-from corral.inspect.lookup import PODS, WORKLOADS, pods_of, waiting_path, workload_of
+from corral.inspect.lookup import pods_of, waiting_path, workload_of
+from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kueue import LOCAL_QUEUES, WORKLOADS
 from corral.kinds.machinery.tables import human_duration
 from corral.workload import workload as wl
 
-LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 STATUSES = ("all", "pending", "quotareserved", "admitted", "finished")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Self, cast
 from urllib.parse import urlsplit
 
@@ -26,6 +26,10 @@ EMPTY = (204, 304)
 
 class BrokenAnswer(ConnectionError):
     """The server went away in the middle of an answer, or said something that is not HTTP."""
+
+
+class TooLarge(BrokenAnswer):
+    """The answer is larger than the caller takes."""
 
 
 class Wire:
@@ -47,7 +51,7 @@ class Wire:
         self,
         method: str,
         target: str,
-        headers: Mapping[str, str],
+        headers: Mapping[str, str] | Iterable[tuple[str, str]],
         body: bytes = b"",
         *,
         until: float | None = None,
@@ -56,13 +60,20 @@ class Wire:
         """One exchange, to be entered with `async with`; it fails when it is not over at the loop's time `until`. A `call`
         is over as soon as it is answered, so it waits for its turn when there are many."""
         lines = [f"{method} {self._prefix}{target} HTTP/1.1", f"Host: {self._netloc}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+        fields = headers.items() if isinstance(headers, Mapping) else headers
+        lines += [f"{name}: {value}" for name, value in fields]
         if body or method in ("POST", "PUT", "PATCH"):
             lines.append(f"Content-Length: {len(body)}")
         head = "\r\n".join(lines)
         if head.count("\r\n") != len(lines) - 1:
             raise ValueError("line breaks in a request's path or headers")
-        return Exchange(self, head.encode() + b"\r\n\r\n" + body, until, call=call)
+        message = head.encode() + b"\r\n\r\n" + body
+        return Exchange(self, message, until, call=call, bodyless=method == "HEAD")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an exchange is under way."""
+        return len(self._all) > len(self._idle)
 
     def close(self) -> None:
         """Close every connection, also those in use."""
@@ -176,8 +187,9 @@ class _Connection(asyncio.Protocol):
 class Exchange:
     """A request and its answer. The connection is kept only if the whole answer has come."""
 
-    def __init__(self, wire: Wire, message: bytes, until: float | None, *, call: bool) -> None:
+    def __init__(self, wire: Wire, message: bytes, until: float | None, *, call: bool, bodyless: bool = False) -> None:
         self._wire, self._message, self._until, self._call = wire, message, until, call
+        self._bodyless = bodyless
         self._connection: _Connection | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -185,6 +197,8 @@ class Exchange:
         self._size = 0
         self._answered = self._over = self._keep = False
         self._error: Exception | None = None
+        self.reused = False
+        """Whether the connection had served before: then the server may have closed it just now."""
         self.status = 0
         self.reason = ""
         self.headers: list[tuple[str, str]] = []
@@ -199,6 +213,7 @@ class Exchange:
                 await self._wire.calls.acquire()  # at once
         try:
             connection = self._wire.take()
+            self.reused = connection is not None
             if connection is None:
                 async with asyncio.timeout_at(self._until):
                     connection = await self._wire.open()
@@ -225,9 +240,19 @@ class Exchange:
         if self._call:
             self._wire.calls.release()
 
-    async def read(self) -> bytes:
-        """The whole body."""
-        return b"".join([data async for data in self.chunks()])
+    async def read(self, *, at_most: int | None = None) -> bytes:
+        """The whole body; TooLarge when there is more of it than `at_most`."""
+        parts, size = [], 0
+        async for data in self.chunks():
+            parts.append(data)
+            size += len(data)
+            if at_most is not None and size > at_most:
+                raise TooLarge(f"the answer is larger than {at_most} bytes")
+        return b"".join(parts)
+
+    def header(self, name: str, default: str = "") -> str:
+        """The first value of a header of the answer; `name` is in lower case."""
+        return next((value for key, value in self.headers if key == name), default)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes."""
@@ -283,6 +308,8 @@ class Exchange:
     def start(self, status: int) -> None:
         self.status = status
         self._answered = status >= 200 or status == SWITCHING
+        if self._bodyless and self._answered:
+            self._over = True  # the parser waits for the body that the headers describe: not kept
         self._wake()
 
     def feed(self, data: bytes) -> None:
@@ -296,7 +323,7 @@ class Exchange:
 
     def complete(self, *, keep: bool) -> None:
         if self.status >= 200:
-            self._over, self._keep = True, keep
+            self._over, self._keep = True, keep and not self._bodyless
             self._wake()
 
     def fail(self, error: Exception) -> None:

@@ -13,19 +13,19 @@ from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.clusters.kueue_installation.installer import Installation
-from corral.clusters.operators import set_up_operators
+from corral.clusters.operators import operator_posts, set_up_operators
 from corral.configuration.dispatch import dispatch_settings
 from corral.configuration.fleet import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetError, FleetSpec
-from corral.configuration.operators import OperatorSettings
+from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch, set_up_remote_pods
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.core.admission import UserInfo
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
-from corral.jobs.framework.registry import ADAPTERS, adapters
-from corral.jobs.trainjob.progress_endpoint import ProgressReports
+from corral.jobs.framework.operators import OperatorContext, OperatorSettings
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.node.agent import NodeAgent
 from corral.node.images import Catalog
@@ -57,24 +57,26 @@ class EmbeddedCluster:
         only_hub = HUB in spec.roles and not {MANAGER, WORKER} & set(spec.roles)
         if not only_hub:
             # A hub's queues are for its members: to the hub itself they are only objects.
-            installation = Installation(self._configuration)
-            installation.setup(manager)
+            installation = Installation(manager, self._configuration)
             plugins.extend(installation.plugins)
-            Fence().setup(manager)
-            self.base.server.extras.append(installation.visibility)
-        options = OperatorSettings(spec.operators.gang_scheduler, spec.operators.features, spec.operators.ray)
+            Fence(manager)
+            self.base.server.extras.extend((installation.visibility, installation.explanations))
+        chosen = spec.operators
+        options = OperatorSettings(chosen.gang_scheduler, chosen.features, chosen.switches())
         plugins.extend(set_up_operators(manager, options, self._may_create))
-        if options.has("TrainJobStatus"):
-            self.base.api.posts[ProgressReports.key] = ProgressReports(manager.client)
+        self.base.api.posts.update(operator_posts(OperatorContext(manager, options)))
         if HUB in spec.roles:
             from corral.clusters.hub_and_member import set_up_hub
 
             plugins.extend(set_up_hub(self.base, self._configuration, admit_workloads=not only_hub))
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
-            settings_of_dispatch, known = dispatch_settings(self._configuration), adapters(ADAPTERS)
+            settings_of_dispatch, known = dispatch_settings(self._configuration), jobs_to_dispatch(self._configuration)
             kept = KeptPods(manager.clock, settings_of_dispatch.origin, settings_of_dispatch.keep_logs)
-            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept)
+            answers = WorkerAnswers()
+            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept, answers)
+            if not only_hub:
+                installation.explanations.ask_workers = answers.of
             self.base.server.elsewhere = set_up_remote_pods(
                 manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision, kept
             )
@@ -87,8 +89,7 @@ class EmbeddedCluster:
         nodes = node_specs(spec)
         if nodes:
             runtime = self._make_runtime(fleet, port)
-            self._agent = NodeAgent(manager.client, manager.clock, nodes, runtime)
-            self._agent.setup(manager)
+            self._agent = NodeAgent(manager, nodes, runtime)
             self.base.server.streams = runtime
             if isinstance(runtime, ProcessRuntime):
                 self.base.server.extras.append(PodUsage(manager, runtime.connection.runs))
@@ -97,7 +98,7 @@ class EmbeddedCluster:
         else:
             self.base.server.extras.append(UsageElsewhere(lambda: self.base.server.elsewhere))
         if not only_hub:
-            Scheduler(manager.client, manager.clock).setup(manager)
+            Scheduler(manager)
 
     def _may_create(self, user: UserInfo, template: Obj, namespace: str) -> bool:
         """Whether a user who wraps an object in another may create it by itself."""

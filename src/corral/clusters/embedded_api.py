@@ -13,7 +13,8 @@ from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.core.streams import PodStreams
-from corral.kinds.machinery.registry import builtin_registry
+from corral.jobs.framework.served_kinds import builtin_registry
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICES
 from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
@@ -24,10 +25,7 @@ from corral.server.local import LocalClient
 from corral.server.server import ApiServer
 from corral.store import SqliteJournal, Store
 
-NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-_NAMESPACE = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-_CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
-_SERVICE = Resource("", "v1", "services", "Service")
+INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class EmbeddedApi:
@@ -72,11 +70,11 @@ class EmbeddedApi:
     async def start(self) -> None:
         """Serve. What every cluster has is there when this returns."""
         await self.manager.start()
-        for namespace in NAMESPACES:
-            await self._ensure(_NAMESPACE, {"metadata": {"name": namespace}})
+        for namespace in INITIAL_NAMESPACES:
+            await self._ensure(NAMESPACES, {"metadata": {"name": namespace}})
         await self.server.start()
-        await self._ensure(_SERVICE, self._kubernetes_service())
-        await self._keep_current(_CONFIG_MAP, self.server.extension_authentication())
+        await self._ensure(SERVICES, self._kubernetes_service())
+        await self._keep_current(CONFIG_MAPS, self.server.extension_authentication())
 
     async def stop(self) -> None:
         await self.server.stop()

@@ -22,7 +22,7 @@ MAPPINGS = (
 OTHERS = ("apiVersion", "kind", "manageJobsWithoutQueueName", "metadata", "namespace", "pprofBindAddress")
 PARTS = {
     "corral": (
-        "fencing", "giveUpAfter", "keepFinished", "keepLogs", "propagateDependencies", "remoteEventBatch", "sayWhy",
+        "fencing", "giveUpAfter", "jobKinds", "keepFinished", "keepLogs", "propagateDependencies", "remoteEventBatch", "sayWhy",
     ),
     "placement": (
         "clusterUnhealthyThreshold", "enableClusterInventory", "enableGuardRail", "enableWorkload",
@@ -75,9 +75,9 @@ def faults(document: Any) -> Iterator[str]:
 
 
 def _unknown_frameworks(names: Any) -> Iterator[str]:
-    from corral.jobs.framework.registry import ADAPTERS, IMPLIED
+    from corral.jobs.framework.registry import known_frameworks
 
-    known = sorted({*ADAPTERS, *IMPLIED})
+    known = known_frameworks()
     for name in names:
         if name not in known:
             yield f"integrations.frameworks: Corral does not queue {name!r}; there are {', '.join(known)}"

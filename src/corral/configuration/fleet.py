@@ -14,9 +14,9 @@ import msgspec
 import yaml
 
 from corral.configuration.document import ConfigurationError, read_configuration
-from corral.configuration.operators import FEATURES
 from corral.core.names import check_label, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
+from corral.jobs.framework.registry import features, options
 
 MANAGER = "manager"
 WORKER = "worker"
@@ -44,11 +44,16 @@ class NodeGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 class OperatorOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
     """How a cluster's operators are set up: who schedules gangs, whether pods can start Ray (looked for on this machine
-    when not said), and features switched away from their default."""
+    when not said), features switched away from their default, and switches that job kinds from outside have."""
 
     gang_scheduler: str = ""
     ray: bool | None = None
     features: dict[str, bool] = {}
+    options: dict[str, bool] = {}
+
+    def switches(self) -> dict[str, bool | None]:
+        """Every switch of a single kind."""
+        return {"ray": self.ray, **self.options}
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
@@ -161,9 +166,13 @@ def _cluster_faults(cluster: ClusterSpec) -> Iterator[str]:
             yield f"unknown role {role!r}; roles are {', '.join(ROLES)}"
     if cluster.runtime not in ("process", "simulated"):
         yield "runtime must be process or simulated"
+    known = features()
     for feature in cluster.operators.features:
-        if feature not in FEATURES:
-            yield f"operators.features: unknown feature {feature!r}; there are {', '.join(sorted(FEATURES))}"
+        if feature not in known:
+            yield f"operators.features: unknown feature {feature!r}; there are {', '.join(sorted(known))}"
+    for option in cluster.operators.options:
+        if option not in options():
+            yield f"operators.options: unknown option {option!r}; there are {', '.join(options())}"
     for group in cluster.nodes:
         yield from (f"node {group.name}: {fault}" for fault in _node_faults(group))
 

@@ -20,7 +20,6 @@ class PlacementSettings:
     """How long a leaving member may stay silent before the hub goes on without it."""
     resync: float = 1800.0
     run_cluster_wait: float = 15.0
-    run_stage_wait: float = 60.0
     run_stuck_after: float = 300.0
     admit_workloads: bool = False
     """Whether pods and ReplicaSets may be created on the hub; upstream refuses them."""
@@ -30,8 +29,10 @@ class PlacementSettings:
     """How long placed jobs may wait on one cluster before another is tried; for ever when None."""
     gather: float = 0.03
     """How long news of a placement's bindings are gathered before its status is written anew."""
-    hold: float = 0.3
-    """How long a state that is about to pass is not worth a write; every state is written when 0."""
+    coalesce_writes: bool = True
+    """Objects are made with what the controllers that come next would otherwise add, in as many writes."""
+    status_hold_s: float = 0.3
+    """How long a state that is about to pass is kept back from a status; every state is written when 0."""
     inventory: bool = True
     """Show members that joined as ClusterProfiles."""
     unhealthy_after: float = 180.0
@@ -51,7 +52,14 @@ class PlacementSettings:
     @classmethod
     def upstream(cls) -> PlacementSettings:
         """Everything as upstream does it."""
-        return cls(reserve=False, gather=0.0, hold=0.0, strict_admission=True, patient_runs=True)
+        return cls(
+            reserve=False,
+            gather=0.0,
+            coalesce_writes=False,
+            status_hold_s=0.0,
+            strict_admission=True,
+            patient_runs=True,
+        )
 
 
 def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> PlacementSettings:
@@ -71,7 +79,8 @@ def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> 
         pending_limit=seconds("pendingTimeout", 0.0) or None,
         reserve=bool(part.get("reserve", default.reserve)),
         gather=default.gather,
-        hold=default.hold,
+        coalesce_writes=default.coalesce_writes,
+        status_hold_s=default.status_hold_s,
         inventory=bool(part.get("enableClusterInventory", default.inventory)),
         unhealthy_after=seconds("clusterUnhealthyThreshold", default.unhealthy_after),
         strict_admission=bool(part.get("strictAdmission", default.strict_admission)),

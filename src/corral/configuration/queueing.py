@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.configuration.devices import device_mappings
+from corral.configuration.job_kinds import JobKindError, described_kinds
 from corral.core.meta import Obj
 from corral.core.quantity import Quantity
 from corral.core.selectors import Selector, from_label_selector
@@ -23,32 +24,14 @@ from corral.decide.queueing.model.settings import (
     QueueingSettings,
     Transformation,
 )
+from corral.jobs.framework.adapter import JobAdapter
+from corral.jobs.framework.described import JobDescription, described_job
+from corral.jobs.framework.registry import adapters, shipped_frameworks, with_implied
 from corral.kinds.kueue.gates import FeatureGates
 from corral.workload.settings import Retention, WaitForPodsReady
 
 CONFIG_GROUP = "config.kueue.x-k8s.io"
 DEFAULT_NAMESPACE = "kueue-system"
-
-SHIPPED_FRAMEWORKS = (
-    "batch/job",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/jaxjob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "ray.io/rayjob",
-    "ray.io/raycluster",
-    "ray.io/rayservice",
-    "jobset.x-k8s.io/jobset",
-    "trainer.kubeflow.org/trainjob",
-    "workload.codeflare.dev/appwrapper",
-    "pod",
-    "deployment",
-    "statefulset",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-)
-"""What an embedded cluster queues unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +56,8 @@ class QueueingConfig:
         default_factory=lambda: from_label_selector(_default_selector(DEFAULT_NAMESPACE))
     )
     wait_for_pods_ready: WaitForPodsReady | None = field(default_factory=WaitForPodsReady)
-    frameworks: tuple[str, ...] = SHIPPED_FRAMEWORKS
+    frameworks: tuple[str, ...] = field(default_factory=shipped_frameworks)
+    described_kinds: tuple[JobDescription, ...] = ()
     external_frameworks: tuple[str, ...] = ()
     label_keys_to_copy: tuple[str, ...] = ()
     retention: Retention = field(default_factory=Retention)
@@ -88,6 +72,10 @@ class QueueingConfig:
     transformations: tuple[Transformation, ...] = ()
     device_mappings: tuple[DeviceMapping, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
+
+    def job_adapters(self) -> list[JobAdapter]:
+        """The adapters of every kind that is queued as a single object, in order."""
+        return [*adapters(with_implied(self.frameworks)), *(described_job(kind) for kind in self.described_kinds)]
 
     def settings(self) -> QueueingSettings:
         """The part that scheduling decisions depend on."""
@@ -150,6 +138,10 @@ def load_config(document: Obj) -> QueueingConfig:
         gates = FeatureGates(document.get("featureGates"))
     except ValueError as error:
         raise ConfigError(f"featureGates: {error}") from error
+    try:
+        described = described_kinds(document)
+    except JobKindError as error:
+        raise ConfigError(str(error)) from error
     namespace = document.get("namespace") or DEFAULT_NAMESPACE
     integrations = document.get("integrations") or {}
     selector = document.get("managedJobsNamespaceSelector") or _default_selector(namespace)
@@ -167,6 +159,7 @@ def load_config(document: Obj) -> QueueingConfig:
         managed_namespaces=from_label_selector(selector),
         wait_for_pods_ready=_wait_for_pods_ready(document, gates),
         frameworks=tuple(integrations.get("frameworks") or ("batch/job",)),
+        described_kinds=described,
         external_frameworks=tuple(integrations.get("externalFrameworks") or ()),
         label_keys_to_copy=tuple(integrations.get("labelKeysToCopy") or ()),
         retention=_retention(document.get("objectRetentionPolicies") or {}),

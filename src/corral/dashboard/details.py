@@ -8,7 +8,9 @@ from corral.core.errors import ApiError, BadRequest
 from corral.core.meta import Obj, labels_of, name_of, owner_references_of, spec_of, status_of
 from corral.inspect.evidence import surroundings_of
 from corral.inspect.explain import explain
-from corral.inspect.lookup import PODS, WORKLOADS, find_resource, pods_of
+from corral.inspect.lookup import find_resource, pods_of
+from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kueue import WORKLOADS
 
 TAIL_LINES = 1000
 

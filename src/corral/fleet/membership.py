@@ -16,18 +16,16 @@ from corral.client.sync import SyncClient
 from corral.configuration.fleet import HUB, MEMBER, FleetSpec
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
-from corral.core.resource import Resource
 from corral.fleet.folder import FleetFolder
-from corral.fleet.join import SECRETS, SERVICE_ACCOUNTS, TOKEN_SECONDS, ensure_namespace
+from corral.fleet.join import TOKEN_SECONDS, ensure_namespace
+from corral.kinds.fleet import MEMBER_CLUSTERS
+from corral.kinds.kubernetes.core.kinds import SECRETS, SERVICE_ACCOUNTS
 
 NAMESPACE = "fleet-system"
 SECRET = "hub-kubeconfig"
 MEMBER_LABEL = "kubernetes-fleet.io/member-name"
 AGENT_GONE = "corral.dev/agent-gone"
 HEARTBEAT_S = 15
-MEMBER_CLUSTERS = Resource(
-    "cluster.kubernetes-fleet.io", "v1beta1", "memberclusters", "MemberCluster", namespaced=False
-)
 
 
 def join_members(fleet: FleetSpec, folder: FleetFolder, clients: dict[str, SyncClient]) -> None:

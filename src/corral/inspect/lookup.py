@@ -11,10 +11,9 @@ from corral.client.sync import SyncClient
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, is_owned_by, name_of, owner_references_of, uid_of
 from corral.core.resource import Resource
+from corral.kinds.kubernetes.core.kinds import EVENTS, PODS
+from corral.kinds.kueue import WORKLOADS
 
-WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
-PODS = Resource("", "v1", "pods", "Pod")
-EVENTS = Resource("", "v1", "events", "Event")
 WAITING_IN_CLUSTER_QUEUES = Resource("visibility.kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", False)
 WAITING_IN_LOCAL_QUEUES = Resource("visibility.kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 

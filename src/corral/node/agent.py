@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from corral.client.protocol import Client
 from corral.core.errors import Conflict, NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, metadata_of, resource_version_of, spec_of, status_of, uid_of
 from corral.core.timestamps import parse_time
@@ -23,7 +22,6 @@ from corral.kinds.kubernetes.core.kinds import PODS
 from corral.node.eviction import TaintEviction
 from corral.node.node import NodeKeeper, NodeSpec
 from corral.node.runtime import Observer, PodRuntime, RuntimeProblem, StartFailure
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Controller, Manager, Result, Watch
 from corral.runtime.events import Recorder
 from corral.runtime.informer import Informer
@@ -53,8 +51,7 @@ class NodeAgent:
 
     def __init__(
         self,
-        client: Client,
-        clock: Clock,
+        manager: Manager,
         nodes: Sequence[NodeSpec],
         runtime: PodRuntime,
         *,
@@ -62,8 +59,8 @@ class NodeAgent:
         events: bool = True,
         host_address: str = "127.0.0.1",
     ) -> None:
-        self.client = client
-        self.clock = clock
+        self.client = manager.client
+        self.clock = manager.clock
         self.nodes: Mapping[str, NodeSpec] = {node.name: node for node in nodes}
         self.runtime = runtime
         self.workers = workers
@@ -73,14 +70,12 @@ class NodeAgent:
         self._by_key: dict[Key, str] = {}
         self._opening = asyncio.Lock()
         self._is_open = False
-
-    def setup(self, manager: Manager) -> None:
         self._recorder: Recorder = manager.recorder.named("kubelet")
         self._pods: Informer = manager.informer(PODS)
         self._keeper = NodeKeeper(self.client, self.clock, list(self.nodes.values()))
         watch = Watch(PODS, when=self._is_mine)
         self._controller: Controller = manager.add(self, watches=[watch], workers=self.workers)
-        TaintEviction(self.client, self.clock).setup(manager)
+        TaintEviction(manager)
         manager.run_task(self._keeper.run, "node leases")
         manager.run_task(self._sweep, "node sweep")
 

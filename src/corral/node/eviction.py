@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, name_of, spec_of, uid_of
 from corral.core.timestamps import parse_time
 from corral.decide.pods.matching import tolerates
 from corral.kinds.kubernetes.core.kinds import NODES, PODS
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 from corral.runtime.informer import Informer
 
@@ -20,12 +18,10 @@ class TaintEviction:
 
     name = "taint-eviction"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self.client = client
-        self.clock = clock
+    def __init__(self, manager: Manager) -> None:
+        self.client = manager.client
+        self.clock = manager.clock
         self._first_seen: dict[Key, dict[tuple[str, str | None], float]] = {}
-
-    def setup(self, manager: Manager) -> None:
         self._recorder = manager.recorder.named("taint-eviction-controller")
         self._nodes: Informer = manager.informer(NODES)
         self._pods: Informer = manager.informer(PODS)

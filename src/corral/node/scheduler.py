@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 
-from corral.client.protocol import Client
 from corral.core.conditions import find
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
@@ -30,7 +29,6 @@ from corral.decide.pods.scheduling import Chosen, Preempt, fixed_obstacles, sche
 from corral.decide.pods.workload import NodeState, PodView, view_node, view_pod
 from corral.kinds.kubernetes.core.kinds import NODES, PODS
 from corral.node.pending import Pending
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Controller, Manager, Result
 from corral.runtime.events import Recorder
 from corral.runtime.informer import Informer
@@ -47,11 +45,9 @@ class Scheduler:
 
     name = "scheduler"
 
-    def __init__(
-        self, client: Client, clock: Clock, *, scheduler_name: str = "default-scheduler", events: bool = True
-    ) -> None:
-        self.client = client
-        self.clock = clock
+    def __init__(self, manager: Manager, *, scheduler_name: str = "default-scheduler", events: bool = True) -> None:
+        self.client = manager.client
+        self.clock = manager.clock
         self.scheduler_name = scheduler_name
         self._events = events
         self._nodes: dict[str, NodeState] = {}
@@ -65,8 +61,6 @@ class Scheduler:
         self._messages: dict[tuple[int, str], str] = {}
         self._offset = 0
         self._has_room = False
-
-    def setup(self, manager: Manager) -> None:
         self._recorder: Recorder = manager.recorder.named(self.scheduler_name)
         self._controller: Controller = manager.add(self, watches=[], workers=1)
         self._pods: Informer = manager.informer(PODS)

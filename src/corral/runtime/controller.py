@@ -1,7 +1,19 @@
 """Controllers: a reconciler gets a key, reads everything, converges, returns. A manager gives it informers and workers.
 
-Reconcilers are level-triggered and idempotent. Raising means "try again with back-off"; `PermanentError` means trying
-again cannot help until the object changes. Waiting for time to pass is data: `Result(requeue_after=…)`.
+A controller is complete when it is constructed, and everything it has is made in `__init__`: it takes its manager (or a
+context that carries one), asks it for the informers it reads, and as its last act adds itself with what wakes it.
+
+    class Stamp:
+        name = "stamp"
+
+        def __init__(self, manager: Manager) -> None:
+            self._client, self._jobs = manager.client, manager.informer(JOBS)
+            manager.add(self, watches=[Watch(JOBS)])
+
+        async def reconcile(self, key: Key) -> Result | None: ...
+
+So `Stamp(manager)` is all it takes to run one, and nothing can be used before it is there. Handlers and workers may be
+called as soon as the controller is added, which is why that comes last.
 """
 
 from __future__ import annotations
@@ -42,7 +54,19 @@ class Reconciler(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def reconcile(self, key: Key) -> Result | None: ...
+    async def reconcile(self, key: Key) -> Result | None:
+        """Bring the world in line with what `key` stands for now; the object may be gone, or the same as last time.
+
+        Called for one key at a time, and again after every change that a watch maps to the key, so it reads everything
+        anew and may be interrupted between any two writes. What it does next is up to how it ends:
+
+        * returning says that there is nothing left to do until a watch, or somebody else, makes the key due;
+        * returning `Result(requeue_after=s)` makes it due in `s` seconds at the latest, for what only time changes;
+        * raising `Conflict` or `NotFound` says that somebody else was faster: again, with back-off, and no complaint;
+        * raising `PermanentError` says that trying again cannot help before the object changes: logged, not repeated;
+        * raising anything else is a failure: logged and tried again, with back-off, for as long as it fails.
+        """
+        ...
 
 
 KeyMap = Callable[[Obj], Iterable[Key]]
@@ -148,7 +172,7 @@ class Controller:
                 self.queue.add_after(key, result.requeue_after)
 
 
-async def together(work: Iterable[Awaitable[None]]) -> None:
+async def together(work: Iterable[Awaitable[object]]) -> None:
     """Do several things at once; all of them come to an end before the first failure is raised."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:

@@ -14,14 +14,13 @@ from typing import NamedTuple
 from corral.client.protocol import Client
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, name_of, namespace_of, resource_version_of, uid_of
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.runtime.clock import Clock
 from corral.runtime.queue import WorkQueue
 from corral.runtime.random import Random
 
 log = logging.getLogger(__name__)
 
-EVENTS = Resource("", "v1", "events", "Event")
 MAX_PENDING = 10_000
 MAX_REPEATS = 100
 WRITERS = 8

@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable
 from corral.client.protocol import Client
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Key, Obj, resource_version_of, spec_of
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.coordination import LEASES
 from corral.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 DURATION_S = 15.0
 RETRY_S = 2.0
 

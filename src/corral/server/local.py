@@ -14,12 +14,12 @@ from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
 from corral.core.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
 from corral.core.streams import LogOptions, PodStreams
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.server.api import Api
 from corral.server.content.discovery import Discovery
 from corral.server.non_resource_paths import version
 from corral.server.verbs.options import DeleteOptions, ListOptions, WatchOptions, WriteOptions
 
-PODS = Resource("", "v1", "pods", "Pod")
 DEFAULT_MANAGER = "corral"
 
 

@@ -168,7 +168,7 @@ class ApiServer:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._caller.close()
+        self._caller.close()
         self._server = None
         if self._audit is not None:
             self._audit.close()

@@ -1,7 +1,7 @@
 """A whole cluster in memory on virtual time: API, controllers, no sockets, no processes, no waiting.
 
 async def main():
-    async with VirtualCluster(set_up=[lambda manager: JobController(...).setup(manager)]) as cluster:
+    async with VirtualCluster([JobController]) as cluster:
         await cluster.client.create(JOBS, job)
         await cluster.settle()          # until no controller has anything to do now
         await cluster.advance(60)       # let a minute pass
@@ -18,8 +18,9 @@ from typing import Self
 
 from corral.core.admission import AdmissionPlugin
 from corral.core.errors import AlreadyExists
-from corral.core.resource import Resource
-from corral.kinds.machinery.registry import Registry, builtin_registry, native_kinds
+from corral.jobs.framework.served_kinds import full_registry
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.machinery.registry import Registry
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
@@ -28,7 +29,6 @@ from corral.server.api import Api
 from corral.server.local import LocalClient
 from corral.store import Store
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SetUp = Callable[[Manager], object]
 
 
@@ -91,11 +91,3 @@ class VirtualCluster:
         """Let virtual time pass, then settle."""
         await asyncio.sleep(seconds)
         await self.settle()
-
-
-def full_registry() -> Registry:
-    """Kubernetes' own kinds and all that Corral ships, served without CRD objects."""
-    registry = builtin_registry()
-    for kind in native_kinds():
-        registry.add(kind)
-    return registry

@@ -18,14 +18,15 @@ from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Obj, key_of, labels_of, name_of, namespace_of, spec_of, status_of, uid_of, with_metadata
 from corral.core.quantity import milli
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.simulated import batch_job
+from corral.jobs.framework.simulated import SimulatedKind
 from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import CONFIG, SimulatedFleet, kubeconfig_data, make_queue
-from corral.simulate.jobs import KINDS as JOB_KINDS
-from corral.simulate.jobs import SimulatedKind, batch_job, has_ended, job_of
+from corral.simulate.jobs import has_ended, job_of, simulated_kinds
 from corral.store.stored import Event
 
 WINDOW_S = 300.0
@@ -138,7 +139,7 @@ class _Run:
             skews=skews,
             latency=partial(self.random.fork("latency").uniform, 0.001, MAX_LATENCY_S),
             configuration={
-                "integrations": {"frameworks": [kind.framework for kind in JOB_KINDS]},
+                "integrations": {"frameworks": [kind.framework for kind in simulated_kinds()]},
                 **configuration,
                 "multiKueue": multikueue,
             },
@@ -163,7 +164,7 @@ class _Run:
         )
 
     def _kind(self) -> SimulatedKind:
-        return self.random.choice([JOB_KINDS[0], JOB_KINDS[0], *JOB_KINDS])
+        return self.random.choice([*simulated_kinds()[:1] * 2, *simulated_kinds()])
 
     async def play(self) -> Story:
         async with self.fleet:
@@ -433,12 +434,12 @@ class _Run:
     async def _held(self) -> dict[str, Obj]:
         """The jobs on the manager by name, whatever their kind."""
         client = self.fleet.manager.client
-        return {name_of(job): job for kind in JOB_KINDS for job in (await client.list(kind.resource)).items}
+        return {name_of(job): job for kind in simulated_kinds() for job in (await client.list(kind.resource)).items}
 
     async def _left_over(self) -> list[str]:
         found = []
         for name, worker in self.fleet.workers.items():
-            for resource in (WORKLOADS, *(kind.resource for kind in JOB_KINDS)):
+            for resource in (WORKLOADS, *(kind.resource for kind in simulated_kinds())):
                 for obj in (await worker.client.list(resource)).items:
                     if names.MULTIKUEUE_ORIGIN in labels_of(obj):
                         found.append(f"{resource.kind} {name_of(obj)} on {name}")

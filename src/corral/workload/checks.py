@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from corral.core.meta import Obj, spec_of, status_of, with_status
 from corral.core.timestamps import parse_time
@@ -10,25 +10,34 @@ from corral.kinds.kueue import names
 from corral.workload import workload as wl
 
 
-def required_checks(cluster_queue: Obj, workload: Obj) -> list[str]:
-    """Names of the checks `workload` has to pass in `cluster_queue`.
+def is_required(on_flavors: Collection[str], every: Collection[str], assigned: Collection[str] | None) -> bool:
+    """Whether a Workload has to pass the check of one rule of its ClusterQueue.
 
-    A rule limited to some flavors counts once one of them is assigned; before that only rules for every flavor count.
+    `every` are the flavors of the queue, `assigned` those that the Workload was given, None while it has no reservation. A
+    rule limited to some flavors counts once one of them is assigned; before that it counts if it leaves none out. A
+    Workload that asks for nothing is given no flavor, and passes rules of flavors by.
     """
-    rules = (spec_of(cluster_queue).get("admissionChecksStrategy") or {}).get("admissionChecks") or []
-    return [rule["name"] for rule in rules if _concerns(rule.get("onFlavors"), cluster_queue, workload)]
-
-
-def _concerns(flavors: Sequence[str] | None, cluster_queue: Obj, workload: Obj) -> bool:
-    if not flavors:
+    if not on_flavors:
         return True
-    assigned = _assigned_flavors(workload)
-    return bool(assigned & set(flavors)) if assigned else set(_all_flavors(cluster_queue)) <= set(flavors)
+    if assigned is None:
+        return set(every) <= set(on_flavors)
+    return not set(on_flavors).isdisjoint(assigned)
 
 
-def _assigned_flavors(workload: Obj) -> set[str]:
-    assignments = wl.admission_of(workload).get("podSetAssignments") or []
-    return {flavor for entry in assignments for flavor in (entry.get("flavors") or {}).values()}
+def required_checks(cluster_queue: Obj, workload: Obj) -> list[str]:
+    """Names of the checks `workload` has to pass in `cluster_queue`."""
+    rules = (spec_of(cluster_queue).get("admissionChecksStrategy") or {}).get("admissionChecks") or []
+    every, assigned = _all_flavors(cluster_queue), _assigned_flavors(workload)
+    return [rule["name"] for rule in rules if is_required(rule.get("onFlavors") or (), every, assigned)]
+
+
+def _assigned_flavors(workload: Obj) -> list[str] | None:
+    admission = wl.admission_of(workload)
+    if not admission:
+        return None
+    return [
+        flavor for entry in admission.get("podSetAssignments") or [] for flavor in (entry.get("flavors") or {}).values()
+    ]
 
 
 def _all_flavors(cluster_queue: Obj) -> list[str]:

@@ -7,6 +7,8 @@ results is one status write. Messages and reasons are the ones users know.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final
 
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
@@ -47,7 +49,7 @@ def reserve(workload: Obj, admission: Obj, now: str) -> Obj:
             result = with_condition(
                 result, kind, False, "QuotaReserved", f"Previously: {entry.get('message', '')}", now
             )
-    return _without_fields(result, "resourceRequests")
+    return _without_fields(without_condition(result, names.PREEMPTING), "resourceRequests")
 
 
 def all_checks_ready(workload: Obj, required: Sequence[str]) -> bool:
@@ -159,7 +161,28 @@ def preempt(workload: Obj, reason: str, message: str, now: str) -> Obj:
     return with_status(result, {**status_of(result), "conditions": set_condition(held, entry, now)})
 
 
-REQUEUED_AT_ONCE = (names.BY_PREEMPTION, names.BY_NODE_FAILURES)
+class Requeue(Enum):
+    """When an evicted Workload may be queued again."""
+
+    AT_ONCE = "at once"
+    AFTER_BACKOFF = "after its back-off"
+    WHEN_RESTARTED = "when its queue is started again"
+    WHEN_REACTIVATED = "when somebody activates it"
+
+
+REQUEUE: Final[Mapping[str, Requeue]] = {
+    # It did nothing wrong, and whoever needed the room has it.
+    names.BY_PREEMPTION: Requeue.AT_ONCE,
+    names.BY_NODE_FAILURES: Requeue.AT_ONCE,
+    # What it waits for takes time: trying again at once would end in the same way.
+    names.BY_PODS_READY_TIMEOUT: Requeue.AFTER_BACKOFF,
+    names.BY_ADMISSION_CHECK: Requeue.AFTER_BACKOFF,
+    # Somebody wanted it to stand still.
+    names.BY_CLUSTER_QUEUE_STOPPED: Requeue.WHEN_RESTARTED,
+    names.BY_LOCAL_QUEUE_STOPPED: Requeue.WHEN_RESTARTED,
+    names.BY_DEACTIVATION: Requeue.WHEN_REACTIVATED,
+}
+"""By the reason of the eviction. One that is not listed is requeued by whoever evicted it for that reason."""
 
 
 def release(workload: Obj, required: Sequence[str], now: str, *, message: str, reason: str = "Pending") -> Obj:
@@ -174,12 +197,16 @@ def release_evicted(workload: Obj, required: Sequence[str], now: str) -> Obj:
     evicted = conditions.find(workload, names.EVICTED) or {}
     message = str(evicted.get("message", ""))
     result = release(workload, required, now, message=message)
-    requeued = evicted.get("reason") in REQUEUED_AT_ONCE and not wl.is_single_pod(workload)
+    requeued = REQUEUE.get(str(evicted.get("reason"))) is Requeue.AT_ONCE and not wl.is_single_pod(workload)
     return with_condition(result, names.REQUEUED, requeued, str(evicted.get("reason", "")), message, now)
 
 
-def pending(workload: Obj, reason: str, message: str, now: str, requests: Sequence[Obj] = ()) -> Obj:
-    """Not admitted now, and why; `requests` are the effective requests per pod set. The same object when nothing changes."""
+def pending(
+    workload: Obj, reason: str, message: str, now: str, requests: Sequence[Obj] = (), *, preempting: bool = False
+) -> Obj:
+    """Not admitted now, and why; `requests` are the effective requests per pod set, `preempting` says that it only waits for
+    those it preempts to leave. The same object when nothing changes.
+    """
     held = conditions.find(workload, names.QUOTA_RESERVED)
     message = wl.truncated(message)
     unchanged = (
@@ -188,13 +215,26 @@ def pending(workload: Obj, reason: str, message: str, now: str, requests: Sequen
         and held.get("reason") == reason
         and held.get("message") == message
         and held.get("observedGeneration") == generation_of(workload)
+        and preempting == is_preempting(workload)
     )
     if unchanged and (not requests or status_of(workload).get("resourceRequests") == list(requests)):
         return workload
     result = with_condition(workload, names.QUOTA_RESERVED, False, reason, message, now)
+    if preempting:
+        result = with_condition(result, names.PREEMPTING, True, "VictimsLeave", VICTIMS_LEAVE, now)
+    else:
+        result = without_condition(result, names.PREEMPTING)
     if requests:
         result = with_status(result, {**status_of(result), "resourceRequests": list(requests)})
     return result
+
+
+VICTIMS_LEAVE = "The workload keeps the first place of its queue while those it preempts are leaving"
+
+
+def is_preempting(workload: Obj) -> bool:
+    """Whether a waiting Workload was told last that its victims are about to leave."""
+    return not wl.has_quota(workload) and conditions.is_true(workload, names.PREEMPTING)
 
 
 # The end

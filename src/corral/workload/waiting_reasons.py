@@ -7,15 +7,18 @@ again. UnadmittedWorkloadsExplicitStatus says so from the first moment on.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from corral.core import conditions
-from corral.core.meta import Key, Obj, annotations_of, key_of
+from corral.core.meta import Key, Obj, annotations_of, key_of, spec_of
 from corral.kinds.kueue import names
 from corral.kinds.kueue.gates import FeatureGates
 from corral.workload import workload as wl
 
 GATED = "AdmissionGated"
+INADMISSIBLE = "Inadmissible"
+"""The one reason for every `Problem` where reasons are not granular; nothing else has it."""
 PENDING_EVALUATION = ("PendingEvaluation", "Workload is pending evaluation in the scheduling queue")
 BYPASSED = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 GATE_CLEARED = "AdmissionGatedBy cleared, waiting for quota reservation"
@@ -48,15 +51,71 @@ class SchedulerKnowledge(Protocol):
     def is_at_rest(self, key: Key, now: float) -> bool: ...
 
 
+class Obstacle(StrEnum):
+    """What may be wrong with the queues of a Workload, or with what it asks of them."""
+
+    UNCOUNTED_DEVICES = "UncountedDevices"
+    NO_LOCAL_QUEUE = "NoLocalQueue"
+    LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
+    NO_CLUSTER_QUEUE = "NoClusterQueue"
+    CLUSTER_QUEUE_INACTIVE = "ClusterQueueInactive"
+
+
 class Problem(NamedTuple):
     """Something outside a Workload that keeps it from being admitted."""
 
     reason: str
     """The granular one."""
     message: str
+    obstacle: Obstacle | None = None
 
     def under(self, gates: FeatureGates) -> tuple[str, str]:
-        return (self.reason if is_granular(gates) else "Inadmissible"), self.message
+        return (self.reason if is_granular(gates) else INADMISSIBLE), self.message
+
+
+def queue_problem(
+    local_queue: str, is_open: bool | None, cluster_queue: str, is_active: bool | None, *, uncounted: str = ""
+) -> Problem | None:
+    """Why its queues do not take a waiting Workload, as users read it; None when they do.
+
+    `is_open` and `is_active` are None where there is no such queue.
+    """
+    if uncounted:
+        return Problem("Misconfigured", uncounted, Obstacle.UNCOUNTED_DEVICES)
+    if is_open is None:
+        return Problem("Misconfigured", f"LocalQueue {local_queue} doesn't exist", Obstacle.NO_LOCAL_QUEUE)
+    if not is_open:
+        return Problem("Suspended", f"LocalQueue {local_queue} is inactive", Obstacle.LOCAL_QUEUE_STOPPED)
+    if is_active is None:
+        return Problem("Misconfigured", f"ClusterQueue {cluster_queue} doesn't exist", Obstacle.NO_CLUSTER_QUEUE)
+    if not is_active:
+        return Problem("Suspended", f"ClusterQueue {cluster_queue} is inactive", Obstacle.CLUSTER_QUEUE_INACTIVE)
+    return None
+
+
+def problem_of_queues(
+    workload: Obj, local_queue: Obj | None, cluster_queue: Obj | None, *, uncounted: str = ""
+) -> Problem | None:
+    """The same of queues as the API has them."""
+    return queue_problem(
+        wl.queue_of(workload),
+        None if local_queue is None else not is_stopped(local_queue),
+        str(spec_of(local_queue or {}).get("clusterQueue", "")),
+        None if cluster_queue is None else not is_stopped(cluster_queue) and not is_inactive(cluster_queue),
+        uncounted=uncounted,
+    )
+
+
+def stop_policy(queue: Obj) -> str:
+    return str(spec_of(queue).get("stopPolicy") or "None")
+
+
+def is_stopped(queue: Obj) -> bool:
+    return stop_policy(queue) != "None"
+
+
+def is_inactive(cluster_queue: Obj) -> bool:
+    return conditions.is_false(cluster_queue, names.ACTIVE)
 
 
 def is_granular(gates: FeatureGates) -> bool:

@@ -15,10 +15,8 @@ from corral.core.meta import (
     annotations_of,
     controller_of,
     labels_of,
-    name_of,
     namespace_of,
     owner_ref,
-    owner_references_of,
     spec_of,
     status_of,
     uid_of,
@@ -155,11 +153,6 @@ def is_elastic(obj: Obj) -> bool:
     return annotations_of(obj).get(names.ELASTIC_JOB) == "true"
 
 
-def owner_name(workload: Obj) -> str:
-    reference = controller_of(workload) or next(iter(owner_references_of(workload)), None)
-    return str(reference["name"]) if reference else ""
-
-
 def is_single_pod(workload: Obj) -> bool:
     """Whether a plain Pod owns it, which cannot be run a second time."""
     reference = controller_of(workload)
@@ -170,7 +163,3 @@ def is_single_pod(workload: Obj) -> bool:
 def truncated(message: str, limit: int = MAX_CONDITION_MESSAGE) -> str:
     """`message` cut to what the API accepts."""
     return message if len(message) <= limit else message[: limit - 4] + " ..."
-
-
-def display_name(workload: Obj) -> str:
-    return f"{namespace_of(workload)}/{name_of(workload)}"

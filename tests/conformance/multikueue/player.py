@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from corral.client.protocol import Client
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, annotations_of, is_deleting, key_of, spec_of, status_of
 from corral.core.timestamps import parse_time
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 
 MANAGER = "OpenAPI-Generator"
@@ -26,12 +24,10 @@ class PodPlayer:
 
     name = "pod-player"
 
-    def __init__(self, client: Client, clock: Clock, goes_on: Callable[[Obj], float] = lambda _: 0.0) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, goes_on: Callable[[Obj], float] = lambda _: 0.0) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._goes_on = goes_on
-
-    def setup(self, manager: Manager) -> None:
         self._pods = manager.informer(PODS)
         manager.add(self, watches=[Watch(PODS)], workers=1)
 

@@ -12,7 +12,7 @@ from corral.client.protocol import Client
 from corral.core.errors import ApiError, ConnectionFailed, NotFound
 from corral.core.meta import Key, name_of, namespace_of
 from corral.core.resource import Resource
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.runtime.controller import Manager
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import kubeconfig_data
@@ -75,7 +75,7 @@ class World:
         def goes_on(pod: Obj) -> float:
             return self.pace.left(cluster, pod) if self.pace else 0.0
 
-        PodPlayer(manager.client, manager.clock, goes_on).setup(manager)
+        PodPlayer(manager, goes_on)
 
     def _connect(self, access: Access) -> Client:
         name = access.server.removeprefix("https://")

@@ -256,7 +256,9 @@ def test_a_workload_whose_queue_is_gone_before_its_turn_waits() -> None:
     built.state.delete_local_queue(OTHER)
     built.cycle()
     assert built.admitted() == {"cq": ["a"]}
-    assert built.state.inadmissible(Key("default", "b")) == ("Inadmissible", "LocalQueue other doesn't exist")
+    found = built.state.explain(Key("default", "b"))
+    assert found is not None
+    assert (found.reason, found.message) == ("Inadmissible", "LocalQueue other doesn't exist")
 
 
 def test_afs_04_an_admission_stands_even_if_its_own_queue_was_deleted_meanwhile() -> None:

@@ -273,7 +273,9 @@ def test_devices_that_cannot_be_counted(name: str) -> None:
     known, workload, problem = UNCOUNTED[name]
     built = state(*known)
     assert asked_for(built, workload) == problem
-    assert built.inadmissible(KEY) == ("Inadmissible", problem)
+    found = built.explain(KEY)
+    assert found is not None
+    assert (found.state, found.reason, found.message) == ("inadmissible", "Inadmissible", problem)
     assert not list(built.plan_cycle(EPOCH).decisions)
 
 

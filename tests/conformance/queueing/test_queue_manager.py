@@ -23,6 +23,14 @@ from corral.testing.queueing import (
     reserve,
 )
 
+
+def refusal(world: QueueingWorld, name: str) -> tuple[str, str]:
+    found = world.state.explain(key(name))
+    assert found is not None
+    assert found.state == "inadmissible"
+    return found.reason, found.message
+
+
 DECODER = WorkloadDecoder(QueueingSettings())
 NO_FIT = Verdict("NoFit", "Pending", "no fit")
 
@@ -378,7 +386,7 @@ def test_a_workload_moves_with_its_queue_name(target: str) -> None:
     assert [view.key.name for view in world.state.pending("cq")] == (["w"] if home == "cq" else [])
     assert [view.key.name for view in world.state.pending("cq2")] == (["w"] if home == "cq2" else [])
     if not home:
-        assert world.state.inadmissible(key("w")) == ("Inadmissible", "LocalQueue x doesn't exist")
+        assert refusal(world, "w") == ("Inadmissible", "LocalQueue x doesn't exist")
 
 
 def test_workloads_wait_for_queues_that_come_later() -> None:
@@ -386,7 +394,7 @@ def test_workloads_wait_for_queues_that_come_later() -> None:
     world.put(make_workload("w", requests={"cpu": 1}))
     assert not world.state.plan_cycle(EPOCH).decisions
     world.state.upsert_local_queue(make_local_queue("lq", "cq"))
-    assert world.state.inadmissible(key("w")) == ("Inadmissible", "ClusterQueue cq doesn't exist")
+    assert refusal(world, "w") == ("Inadmissible", "ClusterQueue cq doesn't exist")
     world.state.upsert_flavor(make_flavor("f"))
     world.state.upsert_cluster_queue(make_cluster_queue("cq", {"f": {"cpu": 2}}))
     assert list(world.cycle().admissions)
@@ -413,7 +421,7 @@ def test_an_inactive_cluster_queue_gives_no_head_but_keeps_its_workloads() -> No
     world.put(make_workload("w", requests={"cpu": 1}))
     assert not world.state.plan_cycle(EPOCH).decisions
     assert [view.key.name for view in world.state.pending("cq")] == ["w"]
-    assert world.state.inadmissible(key("w")) == ("Inadmissible", "ClusterQueue cq is inactive")
+    assert refusal(world, "w") == ("Inadmissible", "ClusterQueue cq is inactive")
 
 
 def test_a_stopped_local_queue_takes_its_workloads_out() -> None:
@@ -421,7 +429,7 @@ def test_a_stopped_local_queue_takes_its_workloads_out() -> None:
     world.put(make_workload("w", requests={"cpu": 1}))
     world.state.upsert_local_queue(make_local_queue("lq", "cq", stopPolicy="Hold"))
     assert not world.state.pending("cq")
-    assert world.state.inadmissible(key("w")) == ("Inadmissible", "LocalQueue lq is inactive")
+    assert refusal(world, "w") == ("Inadmissible", "LocalQueue lq is inactive")
     world.state.upsert_local_queue(make_local_queue("lq", "cq"))
     assert list(world.cycle().admissions)
 

@@ -65,9 +65,9 @@ class World:
 def simulate(scenario: Callable[[World], Awaitable[None]], *nodes: NodeSpec, run_s: float = 10.0) -> None:
     async def main() -> None:
         def set_up(manager: Manager) -> None:
-            Scheduler(manager.client, manager.clock).setup(manager)
+            Scheduler(manager)
             runtime = SimulatedRuntime(manager.clock, run_s=run_s)
-            NodeAgent(manager.client, manager.clock, list(nodes) or [GPU_NODE], runtime).setup(manager)
+            NodeAgent(manager, list(nodes) or [GPU_NODE], runtime)
 
         async with VirtualCluster([set_up], namespaces=("default", "kube-node-lease")) as cluster:
             await cluster.advance(1)
@@ -267,9 +267,8 @@ def test_new_agent_takes_up_where_the_old_one_stopped() -> None:
         agents: list[NodeAgent] = []
 
         def set_up(manager: Manager) -> None:
-            Scheduler(manager.client, manager.clock).setup(manager)
-            agents.append(NodeAgent(manager.client, manager.clock, [GPU_NODE], SimulatedRuntime(manager.clock)))
-            agents[-1].setup(manager)
+            Scheduler(manager)
+            agents.append(NodeAgent(manager, [GPU_NODE], SimulatedRuntime(manager.clock)))
 
         async with VirtualCluster([set_up]) as cluster:
             await cluster.advance(1)

@@ -154,6 +154,9 @@ class Applier:
         generation = generation_of(work)
         manifests = (spec_of(work).get("workload") or {}).get("manifests") or []
         old = status_of(work)
+        if (spec_of(work).get("applyStrategy") or {}).get("type") == "ReportDiff":
+            entry = condition("DiffReported", True, "AllManifestsHaveReportedDiff", "", generation)
+            return {"conditions": set_condition(list(old.get("conditions") or []), entry, now)}
         results = [self._manifest(cluster, ordinal, manifest, now, old) for ordinal, manifest in enumerate(manifests)]
         applied = all(find(one["conditions"], "Applied")["status"] == "True" for one in results)  # type: ignore[index]
         conditions = list(old.get("conditions") or [])

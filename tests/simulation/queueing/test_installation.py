@@ -6,27 +6,32 @@ import pytest
 import yaml
 
 from corral.clusters.kueue_installation.installer import Installation
-from corral.clusters.kueue_installation.objects import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, LEASES, SERVICES
 from corral.clusters.operators import set_up_operators
 from corral.core.meta import Obj
-from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
+from corral.kinds.kubernetes.coordination import LEASES
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SERVICES
 from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
+from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
 from corral.runtime.virtual import run_virtual
-from corral.testing.cluster import VirtualCluster
+from corral.testing.cluster import SetUp, VirtualCluster
 
 from .world import JOBS, cluster_queue, flavor, job, local_queue
 
 NAMESPACE = "kueue-system"
 
 
-async def start(installation: Installation) -> VirtualCluster:
-    return VirtualCluster([installation.setup], plugins=installation.plugins)
+def install(*set_up: SetUp) -> tuple[Installation, VirtualCluster]:
+    cluster = VirtualCluster(set_up)
+    installation = Installation(cluster.manager)
+    cluster.api.chain.plugins.extend(installation.plugins)
+    return installation, cluster
 
 
 def test_an_installation_leaves_its_objects_behind() -> None:
     async def main() -> None:
-        installation = Installation()
-        async with await start(installation) as cluster:
+        _, cluster = install()
+        async with cluster:
             await cluster.advance(1)
             deployment = await cluster.client.get(DEPLOYMENTS, "kueue-controller-manager", NAMESPACE)
             assert deployment["spec"]["replicas"] == 1
@@ -43,8 +48,8 @@ def test_an_installation_leaves_its_objects_behind() -> None:
 
 def test_the_controllers_are_shown_as_a_running_pod_of_two_containers() -> None:
     async def main() -> None:
-        installation = Installation()
-        async with VirtualCluster([installation.setup, set_up_operators], plugins=installation.plugins) as cluster:
+        _, cluster = install(set_up_operators)
+        async with cluster:
             await cluster.advance(3)
             [pod] = (await cluster.client.list(PODS, NAMESPACE)).items
             assert pod["metadata"]["name"].startswith("kueue-controller-manager-")
@@ -78,8 +83,8 @@ async def installed_endpoints(cluster: VirtualCluster) -> dict[str, list[str]]:
 @pytest.mark.parametrize("late", [False, True], ids=["known at once", "known later"])
 def test_the_services_of_the_installation_lead_to_exactly_its_ready_pods(late: bool) -> None:
     async def main() -> None:
-        installation = Installation()
-        async with VirtualCluster([installation.setup, set_up_operators], plugins=installation.plugins) as cluster:
+        _, cluster = install(set_up_operators)
+        async with cluster:
             await cluster.advance(90 if late else 0)
             await cluster.client.create(SERVICES, KUBERNETES)
 
@@ -110,8 +115,8 @@ def test_the_services_of_the_installation_lead_to_exactly_its_ready_pods(late: b
 
 def test_the_lease_is_held_by_the_pod_and_renewed_while_the_controllers_run() -> None:
     async def main() -> None:
-        installation = Installation()
-        async with VirtualCluster([installation.setup, set_up_operators], plugins=installation.plugins) as cluster:
+        _, cluster = install(set_up_operators)
+        async with cluster:
 
             async def lease_and_pod() -> tuple[Obj, Obj]:
                 lease = await cluster.client.get(LEASES, "c1f6bfd2.kueue.x-k8s.io", NAMESPACE)
@@ -143,8 +148,8 @@ def test_the_lease_is_held_by_the_pod_and_renewed_while_the_controllers_run() ->
 
 def test_a_restart_puts_the_changed_configuration_in_force() -> None:
     async def main() -> None:
-        installation = Installation()
-        async with await start(installation) as cluster:
+        installation, cluster = install()
+        async with cluster:
             for resource, obj in (flavor(), cluster_queue(), local_queue("default", "cq")):
                 await cluster.client.create(resource, obj)
             await cluster.advance(1)
@@ -168,8 +173,8 @@ def test_a_restart_puts_the_changed_configuration_in_force() -> None:
 
 def test_a_wrong_configuration_changes_nothing() -> None:
     async def main() -> None:
-        installation = Installation()
-        async with await start(installation) as cluster:
+        installation, cluster = install()
+        async with cluster:
             await cluster.advance(1)
             before = installation.queueing
             patch = {"data": {"controller_manager_config.yaml": "featureGates: {Nonsense: true}"}}
@@ -183,7 +188,11 @@ def test_a_wrong_configuration_changes_nothing() -> None:
 
 
 def test_a_document_about_something_else_leaves_the_kinds_of_jobs_as_shipped() -> None:
-    shipped = Installation().queueing.config.frameworks
-    assert Installation({"corral": {"propagateDependencies": True}}).queueing.config.frameworks == shipped
-    chosen = Installation({"integrations": {"frameworks": ["batch/job"]}})
-    assert chosen.queueing.config.frameworks == ("batch/job",)
+    async def main() -> None:
+        manager = VirtualCluster().manager
+        shipped = Installation(manager).queueing.config.frameworks
+        assert Installation(manager, {"corral": {"propagateDependencies": True}}).queueing.config.frameworks == shipped
+        chosen = Installation(manager, {"integrations": {"frameworks": ["batch/job"]}})
+        assert chosen.queueing.config.frameworks == ("batch/job",)
+
+    run_virtual(main)

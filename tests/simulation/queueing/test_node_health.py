@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from corral.configuration.queueing import QueueingConfig
-from corral.controllers.queueing.context import NAMESPACES, Caches, Context
+from corral.controllers.queueing.context import Context
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.topology.node_failures import NodeFailureController
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kueue import RESOURCE_FLAVORS, WORKLOADS, names
 from corral.kinds.kueue.gates import FeatureGates
 from corral.runtime.controller import Manager
@@ -206,8 +207,8 @@ def test_node(name: str) -> None:
 
     def set_up(manager: Manager) -> None:
         config = QueueingConfig(gates=FeatureGates(case.gates))
-        context = Context(manager.client, manager.clock, manager.recorder, config, Caches.of(manager))
-        NodeFailureController(context, QueueingMetrics(manager.metrics)).setup(manager)
+        context = Context(manager, config)
+        NodeFailureController(context, QueueingMetrics(manager.metrics))
 
     async def main() -> None:
         cluster = VirtualCluster([set_up], lifecycle=False)

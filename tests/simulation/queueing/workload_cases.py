@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.configuration.queueing import QueueingConfig
-from corral.controllers.queueing.context import Caches, Context
+from corral.controllers.queueing.context import Context
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.workloads.controller import WorkloadController
 from corral.core.errors import NotFound
@@ -96,8 +96,8 @@ class Harness:
 
     def _set_up(self, manager: Manager) -> None:
         case = self.case
-        context = Context(manager.client, manager.clock, manager.recorder, case.config, Caches.of(manager))
-        WorkloadController(context, QueueingMetrics(manager.metrics), case.state).setup(manager)
+        context = Context(manager, case.config)
+        WorkloadController(context, QueueingMetrics(manager.metrics), case.state)
         context.caches.workloads.on_change(self._note)
 
     def _note(self, old: Obj | None, new: Obj | None) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from corral.core.meta import Obj
+from corral.core.meta import Key, Obj
+from corral.decide.dispatch.reasons import REFUSED, TOO_LARGE, WorkerAnswer
+from corral.decide.queueing.explanation import Explanation as Known
+from corral.decide.queueing.explanation import Holder, Shortage
 from corral.inspect.explain import Surroundings, explain
 
 LOCAL = {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}
@@ -25,6 +28,11 @@ def workload(*entries: tuple[str, str, str, str], spec: Obj | None = None, **sta
         "spec": {"queueName": "lq", **(spec or {})},
         "status": {"conditions": conditions, **status},
     }
+
+
+def known(**told: Any) -> Known:
+    position = told.pop("position", None)
+    return Known(Key("default", "w"), "pending", "cq", position, "Pending", "any words", **told)
 
 
 RESERVED = ("QuotaReserved", "True", "QuotaReserved", "")
@@ -94,7 +102,13 @@ def test_every_worker_has_a_line_of_its_own() -> None:
         admissionChecks=[{"name": "mk", "state": "Pending", "message": message}],
         nominatedClusterNames=["w1", "w2", "w3", "w4"],
     )
-    found = explain(subject, Surroundings(events=[{"reason": "WaitingForWorker", "message": message}]))
+    answers = (
+        *(WorkerAnswer(name, "request (9) > maximum capacity (8)", TOO_LARGE) for name in ("w1", "w2")),
+        WorkerAnswer("w3", "quota of a; of b"),
+        WorkerAnswer("w4", ""),
+    )
+    events = [{"reason": "WaitingForWorker", "message": message}]
+    found = explain(subject, Surroundings(events=events, known=known(workers=answers)))
     assert found.headline == "Quota is reserved in cq; waiting for admission check mk: no worker takes it yet."
     assert found.facts == (
         "w1, w2: request (9) > maximum capacity (8)",
@@ -153,38 +167,102 @@ def test_a_job_without_managed_by_has_to_be_created_again() -> None:
     assert "create it again" in found.advice
 
 
+TOO_LARGE_ANSWER = WorkerAnswer("w1", "can never give so much cpu", TOO_LARGE)
+REFUSAL = WorkerAnswer("w1", "refuses the TrainJob: whatever it says", REFUSED, ("spec.runtimeRef",))
+FULL = WorkerAnswer("w2", "insufficient unused quota for cpu in flavor f, 1 more needed")
+
+
 @pytest.mark.parametrize(
-    ("why", "advice"),
+    ("found", "advice"),
     [
-        (
-            "insufficient quota for cpu in flavor f, current podset request (100) > maximum capacity (16)",
-            "ask for less",
+        pytest.param(known(detail="ExceedsMaxQuota"), "ask for less", id="more than the queue can ever have"),
+        pytest.param(
+            known(detail="NoMatchingFlavor", unavailable=("nvidia.com/gpu",)),
+            "no quota for nvidia.com/gpu",
+            id="a resource the queue does not have",
         ),
-        ("resource nvidia.com/gpu unavailable in ClusterQueue", "no quota for nvidia.com/gpu"),
-        (
-            "w1: specified clusterTrainingRuntime must be created before the TrainJob",
-            "Create the runtime on every worker",
-        ),
-        ("insufficient unused quota for cpu in flavor f, 1 more needed", ""),
-        (
-            "w1: request (9) > maximum capacity (8); w2: insufficient unused quota for cpu in flavor f, 1 more needed",
-            "",
-        ),
+        pytest.param(known(detail="NamespaceNotSelected"), "open to this namespace", id="not for this namespace"),
+        pytest.param(known(workers=(TOO_LARGE_ANSWER,)), "more than there can ever be", id="too large for all"),
+        pytest.param(known(workers=(TOO_LARGE_ANSWER, FULL)), "", id="another worker may take it"),
+        pytest.param(known(workers=(TOO_LARGE_ANSWER, WorkerAnswer("w2", ""))), "", id="another worker may be asked"),
+        pytest.param(known(detail="WaitingForQuota"), "", id="waiting cures it"),
     ],
 )
-def test_what_waiting_does_not_cure_comes_with_advice(why: str, advice: str) -> None:
-    found = explain(workload(("QuotaReserved", "False", "Pending", why)), AROUND)
-    assert advice in found.advice
-    assert bool(advice) == bool(found.advice)
+def test_what_waiting_does_not_cure_comes_with_advice_whatever_the_message_is(found: Known, advice: str) -> None:
+    subject = workload(("QuotaReserved", "False", "Pending", "any words"))
+    told = explain(subject, Surroundings(LOCAL, QUEUE, known=found)).advice
+    assert advice in told
+    assert bool(advice) == bool(told)
 
 
-def test_a_missing_flavor_is_to_be_created() -> None:
-    message = "Can't admit new workloads: references missing ResourceFlavor(s): a,b."
-    queue = {
-        "metadata": {"name": "cq"},
-        "status": {"conditions": [{"type": "Active", "status": "False", "message": message}]},
-    }
-    assert explain(workload(), Surroundings(LOCAL, queue)).advice == "Create ResourceFlavor a,b."
+@pytest.mark.parametrize(
+    ("answers", "advice"),
+    [
+        pytest.param((REFUSAL,), "Create the runtime on every worker", id="a runtime is missing"),
+        pytest.param((REFUSAL, FULL), "", id="another worker may take it"),
+        pytest.param((TOO_LARGE_ANSWER,), "more than there can ever be", id="too large"),
+    ],
+)
+def test_what_all_workers_refuse_comes_with_advice(answers: tuple[WorkerAnswer, ...], advice: str) -> None:
+    checks = [{"name": "mk", "state": "Pending", "message": "any words"}]
+    subject = workload(RESERVED, admission={"clusterQueue": "cq"}, admissionChecks=checks)
+    told = explain(subject, Surroundings(LOCAL, QUEUE, known=known(workers=answers))).advice
+    assert advice in told
+    assert bool(advice) == bool(told)
+
+
+def test_without_the_scheduler_a_granular_reason_is_enough_for_advice() -> None:
+    subject = workload(("QuotaReserved", "False", "ExceedsMaxQuota", "any words"))
+    assert "ask for less" in explain(subject, AROUND).advice
+
+
+def test_who_holds_the_quota_and_who_is_before_it_are_named() -> None:
+    short = Shortage("f", "cpu", "4", "1", "8", (Holder(Key("a", "big"), "5"), Holder(Key("b", "small"), "2")))
+    found = known(shortages=(short,), ahead=(Key("a", "first"),), position=1)
+    around = Surroundings(LOCAL, QUEUE, 1, known=found, owners={Key("a", "big"): "Job train"})
+    assert explain(workload(("QuotaReserved", "False", "Pending", "full")), around).facts == (
+        "1 workload is before it in ClusterQueue cq: Workload a/first",
+        "cpu of f: it asks for 4, 1 of 8 is free; Job train has 5, Workload b/small has 2",
+    )
+
+
+def test_of_many_before_it_the_nearest_are_named() -> None:
+    found = known(ahead=tuple(Key("a", f"w{number}") for number in range(10)), position=30)
+    (place,) = explain(workload(), Surroundings(LOCAL, QUEUE, 30, known=found)).facts
+    assert place.endswith(": … Workload a/w5, Workload a/w6, Workload a/w7, Workload a/w8, Workload a/w9")
+
+
+def test_more_than_any_worker_has_is_said_while_the_manager_is_busy() -> None:
+    subject = workload(("QuotaReserved", "False", "Pending", "insufficient unused quota for cpu, 8 more needed"))
+    found = explain(subject, Surroundings(LOCAL, QUEUE, known=known(workers=(TOO_LARGE_ANSWER,))))
+    assert found.headline.startswith("Waiting in lq: no worker can ever take it; ")
+    assert "w1: can never give so much cpu" in found.facts
+
+
+def test_a_running_job_has_its_pods_its_resources_and_its_time() -> None:
+    entry = {"name": "main", "count": 2, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "4"}}
+    subject = workload(RESERVED, ADMITTED, admission={"clusterQueue": "cq", "podSetAssignments": [entry]})
+    subject["status"]["conditions"][1]["lastTransitionTime"] = "noon"
+    assert explain(subject, AROUND).facts == ("pod set main, 2 pods: cpu 4 from f", "admitted since noon")
+
+
+def inactive(message: str) -> Obj:
+    active = {"type": "Active", "status": "False", "message": message}
+    return {"metadata": {"name": "cq"}, "status": {"conditions": [active]}}
+
+
+@pytest.mark.parametrize("kind", ["ResourceFlavor", "AdmissionCheck"])
+def test_what_a_queue_refers_to_in_vain_is_to_be_created(kind: str) -> None:
+    around = Surroundings(LOCAL, inactive("any words"), missing={kind: ["a", "b"]})
+    assert explain(workload(), around).advice == f"Create {kind} a,b."
+
+
+def test_an_inactive_check_says_why() -> None:
+    active = {"type": "Active", "status": "False", "message": "clusters w1 are not active"}
+    check = {"metadata": {"name": "multikueue"}, "status": {"conditions": [active]}}
+    found = explain(workload(), Surroundings(LOCAL, inactive("references inactive AdmissionCheck(s)"), checks=[check]))
+    assert found.facts == ("AdmissionCheck multikueue is not active: clusters w1 are not active",)
+    assert "admissioncheck multikueue" in found.advice
 
 
 def test_the_eviction_is_told_once() -> None:

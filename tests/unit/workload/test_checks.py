@@ -9,8 +9,10 @@ import pytest
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
 from corral.core.timestamps import format_time, parse_time
+from corral.decide.queueing.cycle.plan import PodSetAssignment
+from corral.testing.queueing import QueueingWorld, make_cluster_queue
 from corral.workload import lifecycle
-from corral.workload.checks import retry_time, sync_check_states
+from corral.workload.checks import required_checks, retry_time, sync_check_states
 from corral.workload.steps.deadlines import readiness_deadline
 from corral.workload.steps.step_api import with_requeue_at
 
@@ -60,6 +62,37 @@ def test_check_states(name: str) -> None:
     before, required, after = CHECKS[name]
     found = status_of(sync_check_states(workload(checks=before), required, NOW)).get("admissionChecks") or []
     assert [(entry["name"], entry["state"], entry["lastTransitionTime"]) for entry in found] == after
+
+
+RULES = [{"name": "all"}, {"name": "on-f", "onFlavors": ["f"]}, {"name": "both", "onFlavors": ["f", "g"]}]
+CHECKED_QUEUE = {
+    "spec": {
+        "admissionChecksStrategy": {"admissionChecks": RULES},
+        "resourceGroups": [{"flavors": [{"name": "f"}, {"name": "g"}]}],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("flavors", "required"),
+    [
+        pytest.param(None, ["all", "both"], id="no reservation yet: rules that leave no flavor out"),
+        pytest.param({}, ["all"], id="it asks for nothing and was given no flavor"),
+        pytest.param({"cpu": "g"}, ["all", "both"], id="one flavor"),
+        pytest.param({"cpu": "f"}, ["all", "on-f", "both"], id="the other"),
+    ],
+)
+def test_checks_limited_to_flavors_are_required_as_the_scheduler_requires_them(
+    flavors: dict[str, str] | None, required: list[str]
+) -> None:
+    given = {} if flavors is None else {"admission": {"podSetAssignments": [{"name": "main", "flavors": flavors}]}}
+    assert required_checks(CHECKED_QUEUE, {"status": given}) == required
+    world = QueueingWorld()
+    world.state.upsert_cluster_queue(
+        make_cluster_queue("cq", {"f": {"cpu": 1}, "g": {"cpu": 1}}, admissionChecksStrategy={"admissionChecks": RULES})
+    )
+    assigned = None if flavors is None else [PodSetAssignment("main", 1, flavors, {})]
+    assert list(world.state.required_checks("cq", assigned)) == required
 
 
 RESERVED, LOST, ADMITTED = condition("QuotaReserved"), condition("QuotaReserved", "False"), condition("Admitted")

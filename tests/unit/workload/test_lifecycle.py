@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.core import conditions
 from corral.core.meta import Obj
+from corral.kinds.kueue import names
 from corral.workload import lifecycle, workload
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
@@ -100,3 +101,18 @@ def test_workload_names_are_stable_and_fit() -> None:
     assert name == workload.workload_name("Job", "batch", "sample", "uid-1")
     assert name.startswith("job-sample-")
     assert len(workload.workload_name("Job", "batch", "x" * 300, "uid")) == 253
+
+
+def test_a_preemptor_is_known_by_a_condition_whatever_its_message_says() -> None:
+    preempting = lifecycle.pending(fresh(), "Pending", "words", NOW, preempting=True)
+    assert lifecycle.is_preempting(preempting)
+    assert lifecycle.pending(preempting, "Pending", "words", LATER, preempting=True) is preempting
+    assert not lifecycle.is_preempting(lifecycle.pending(preempting, "Pending", "words", LATER))
+    assert not lifecycle.is_preempting(lifecycle.pending(fresh(), "Pending", "Pending the preemption of 1", NOW))
+    reserved = lifecycle.reserve(preempting, ADMISSION, LATER)
+    assert conditions.find(reserved, names.PREEMPTING) is None
+
+
+def test_every_reason_of_an_eviction_says_when_the_workload_is_queued_again() -> None:
+    reasons = {value for name, value in vars(names).items() if name.startswith("BY_")}
+    assert set(lifecycle.REQUEUE) == reasons

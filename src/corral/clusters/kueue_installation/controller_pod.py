@@ -11,17 +11,11 @@ from collections.abc import Collection, Sequence
 from ipaddress import ip_address
 from itertools import count
 
-from corral.clusters.kueue_installation.objects import (
-    DEPLOYMENT_NAME,
-    POD_LABELS,
-    SCHEDULER_NAME,
-    SERVICES,
-    endpoint_slices,
-)
+from corral.clusters.kueue_installation.objects import DEPLOYMENT_NAME, POD_LABELS, SCHEDULER_NAME, endpoint_slices
 from corral.core.conditions import is_true
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, name_of, namespace_of, spec_of, status_of
-from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
 from corral.runtime.controller import Manager, Result, Watch
 from corral.runtime.informer import Informer
@@ -35,10 +29,8 @@ class OwnPods:
 
     name = "kueue-installation-pods"
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, manager: Manager, namespace: str) -> None:
         self._key = Key(namespace, DEPLOYMENT_NAME)
-
-    def setup(self, manager: Manager) -> None:
         self._client, self._clock = manager.client, manager.clock
         self._pods = manager.informer(PODS)
         self._services = manager.informer(SERVICES)

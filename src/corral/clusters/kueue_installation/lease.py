@@ -13,9 +13,10 @@ from corral.clusters.kueue_installation.controller_pod import own_pods
 from corral.clusters.kueue_installation.objects import DEPLOYMENT_NAME, LABELS, LEASE_NAME
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, name_of, spec_of, uid_of
+from corral.kinds.kubernetes.coordination import LEASES
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.controller import Manager
-from corral.runtime.leader import DURATION_S, LEASES, RETRY_S, held_spec
+from corral.runtime.leader import DURATION_S, RETRY_S, held_spec
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +26,8 @@ class OwnLease:
 
     name = "kueue-installation-lease"
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, manager: Manager, namespace: str) -> None:
         self._namespace = namespace
-
-    def setup(self, manager: Manager) -> None:
         self._client, self._clock = manager.client, manager.clock
         self._pods = manager.informer(PODS)
         manager.run_task(self._keep, "queueing lease")

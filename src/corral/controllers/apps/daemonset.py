@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, controller_of, labels_of, namespace_of, spec_of, status_of, with_status
 from corral.core.selectors import from_label_selector
@@ -14,7 +13,6 @@ from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.framework.template_history import History
 from corral.kinds.kubernetes.apps.kinds import DAEMON_SETS
 from corral.kinds.kubernetes.core.kinds import NODES, PODS
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 
@@ -23,11 +21,9 @@ class DaemonSetController:
 
     name = "daemonset"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._sets = manager.informer(DAEMON_SETS)
         self._pods = manager.informer(PODS)
         self._nodes = manager.informer(NODES)

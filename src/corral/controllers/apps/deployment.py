@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, ApiError
 from corral.core.meta import (
     Key,
@@ -36,7 +35,6 @@ from corral.jobs.framework.child_objects import MANAGER, Children, typed
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS, REPLICA_SETS
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 
@@ -45,11 +43,9 @@ class DeploymentController:
 
     name = "deployment"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._deployments = manager.informer(DEPLOYMENTS)
         self._sets = manager.informer(REPLICA_SETS)
         self._pods = manager.informer(PODS)

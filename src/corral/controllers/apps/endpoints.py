@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Key, Obj, labels_of, metadata_of, name_of, namespace_of, spec_of
 from corral.core.selectors import from_labels
@@ -12,7 +11,6 @@ from corral.decide.apps.endpoints import CONTROLLER, MANAGED_BY, SERVICE_NAME, w
 from corral.jobs.framework.child_objects import MANAGER, typed
 from corral.kinds.kubernetes.core.kinds import ENDPOINTS, PODS, SERVICES
 from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 
 BATCH_S = 0.1
@@ -30,11 +28,9 @@ class EndpointsController:
 
     name = "endpoints"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._services = manager.informer(SERVICES)
         self._services.add_index("namespace", lambda service: [namespace_of(service)])
         self._pods = manager.informer(PODS)

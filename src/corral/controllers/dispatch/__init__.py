@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch.copies.garbage import CollectGarbage
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.index import RemotePods
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
@@ -16,12 +17,7 @@ from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.controllers.dispatch.workloads import DispatchWorkloads
 from corral.decide.dispatch.model import LATE_BINDING
 from corral.jobs.framework.adapter import JobAdapter
-from corral.jobs.leader_worker_set.adapter import LeaderWorkerSetJob
-from corral.jobs.stateful_set.adapter import StatefulSetJob
 from corral.runtime.controller import Manager
-
-SERVING: tuple[JobAdapter, ...] = (StatefulSetJob(), LeaderWorkerSetJob())
-"""Sets that queueing handles by their pods, and dispatch as a whole."""
 
 
 def set_up_dispatch(
@@ -30,22 +26,22 @@ def set_up_dispatch(
     connect: Connect,
     adapters: Sequence[JobAdapter],
     kept: KeptPods | None = None,
+    answers: WorkerAnswers | None = None,
 ) -> Remotes:
     """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops.
 
-    `kept` is for a manager whose own API shows what is left of finished jobs.
+    `kept` is for a manager whose own API shows what is left of finished jobs, `answers` for one whose API says what workers
+    say about Workloads that wait.
     """
     remotes = Remotes()
     if not settings.enabled:
         return remotes
-    adapters = [*adapters, *SERVING]
     metrics = DispatchMetrics(manager.metrics)
-    workloads = DispatchWorkloads(settings, remotes, adapters, metrics, kept)
+    workloads = DispatchWorkloads(manager, settings, remotes, adapters, metrics, kept, answers)
     kinds = [adapter.resource for adapter in adapters]
     followers = [workloads.queues_changed] if settings.dispatcher == LATE_BINDING else []
     if settings.automates_quota:
-        quotas = QuotaAutomation(remotes)
-        quotas.setup(manager)
+        quotas = QuotaAutomation(manager, remotes)
         followers.append(quotas.queues_changed)
 
     def queues_changed(cluster: str) -> None:
@@ -59,10 +55,9 @@ def set_up_dispatch(
         workloads.cluster_left,
         queues_changed if followers else None,
     )
-    MultiKueueClusters(settings, remotes, connect, kinds, told, metrics).setup(manager)
-    MultiKueueChecks().setup(manager)
-    workloads.setup(manager)
-    CollectGarbage(settings, remotes).setup(manager)
+    MultiKueueClusters(manager, settings, remotes, connect, kinds, told, metrics)
+    MultiKueueChecks(manager)
+    CollectGarbage(manager, settings, remotes)
     return remotes
 
 
@@ -75,7 +70,5 @@ def set_up_remote_pods(
     kept: KeptPods | None = None,
 ) -> RemotePods:
     """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
-    kinds = [adapter.resource for adapter in (*adapters, *SERVING)]
-    pods = RemotePods(remotes, kinds, settings.origin, revision, kept)
-    pods.setup(manager)
-    return pods
+    kinds = [adapter.resource for adapter in adapters]
+    return RemotePods(manager, remotes, kinds, settings.origin, revision, kept)

@@ -17,6 +17,7 @@ from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
 from corral.decide.dispatch import nominate
 from corral.decide.dispatch.machine import check_state
+from corral.decide.dispatch.reasons import WorkerAnswer
 from corral.jobs.framework.adapter import JobAdapter
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Manager
@@ -49,8 +50,9 @@ class Context:
         self.kept = kept
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
         self.errands = Errands(manager.clock, again)
-        manager.run_task(self.errands.keep, "work on workers")
         self.refusals = Refusals(manager.clock)
+        self.answers: dict[Key, tuple[WorkerAnswer, ...]] = {}
+        """What workers said last about Workloads that none of them has taken; a manager that was restarted asks them anew."""
         self.whereabouts = Whereabouts(manager.clock, remotes)
         self.recorder = manager.recorder.named("kueue-workload-controller")
         self.workloads = manager.informer(WORKLOADS)
@@ -93,7 +95,7 @@ class Context:
 
     def note_refusal(self, workload: Obj, cluster: str, problem: Unwelcome) -> None:
         """Do not ask a worker for a while that cannot have what a Workload needs there, and tell why."""
-        self.refusals.note(key_of(workload), cluster, problem.why)
+        self.refusals.note(key_of(workload), cluster, problem.why, problem.fields)
         self.metrics.redispatched(cluster, problem.reason)
         self.manager.recorder.event(workload, "Warning", "RefusedByWorker", str(problem))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch.context import Context, Subject
@@ -16,6 +16,7 @@ from corral.controllers.dispatch.copies.deployment_siblings import Siblings
 from corral.controllers.dispatch.copies.late_binding import LateBinding
 from corral.controllers.dispatch.copies.multi_workload_jobs import Components
 from corral.controllers.dispatch.copies.nominations import Nominations
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.runs.remote_job import is_shared
@@ -63,21 +64,22 @@ class DispatchWorkloads:
 
     def __init__(
         self,
+        manager: Manager,
         settings: DispatchSettings,
         remotes: Remotes,
         adapters: Sequence[JobAdapter],
         metrics: DispatchMetrics,
         kept: KeptPods | None = None,
+        answers: WorkerAnswers | None = None,
     ) -> None:
-        self._settings, self._remotes, self._metrics, self._kept = settings, remotes, metrics, kept
         self._known: set[Key] = set()
         """Workloads that this manager has, or had and may have left something of on a worker."""
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
-
-    def setup(self, manager: Manager) -> None:
-        context = Context(manager, self._settings, self._remotes, self._metrics, self._again, self._kept)
+        context = Context(manager, settings, remotes, metrics, self._again, kept)
         self._context = context
-        self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in self._adapters.values()}
+        if answers is not None:
+            answers.attach(context)
+        self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in adapters}
         siblings = Siblings(manager)
         self._components = Components(context)
         self._runs = Runs(context)
@@ -96,8 +98,9 @@ class DispatchWorkloads:
             ],
             workers=WORKERS,
         )
-        for resource in self._jobs:
-            self._jobs[resource].on_change(self._job_changed)
+        for informer in self._jobs.values():
+            informer.on_change(self._job_changed)
+        manager.run_task(context.errands.keep, "work on workers")
 
     def wake(self, key: Key, is_progress: bool = False) -> None:
         """Something about this Workload changed on a worker."""
@@ -170,6 +173,7 @@ class DispatchWorkloads:
         if workload is None or is_deleting(workload):
             self._late.forget(key)
             self._context.refusals.forget(key)
+            self._context.answers.pop(key, None)
             self._context.errands.forget(key)
             if await self._runs.remove_everywhere(key) and workload is None:
                 self._known.discard(key)
@@ -183,6 +187,7 @@ class DispatchWorkloads:
         key = key_of(workload)
         if status_of(workload).get("clusterName"):
             self._late.forget(key)
+            self._context.answers.pop(key, None)
         check = self._context.check_of(workload)
         if not check or check_state(workload, check).get("state") == names.REJECTED:
             return None
@@ -199,7 +204,9 @@ class DispatchWorkloads:
                 return None  # the queue comes first
             await self._context.reject(workload, check, f"The owner is not managed by Kueue: {problem}")
             return None
-        view = self._view(workload, check)
+        clusters = self._clusters(workload, check)
+        self._observe(workload, clusters)
+        view = self._view(workload, check, clusters)
         return await self._act(Subject(workload, check, adapter, job_key, jobs), next_step(view))
 
     def _is_new(self, state: Obj) -> bool:
@@ -211,7 +218,7 @@ class DispatchWorkloads:
         runs = self._runs
         match step:
             case model.Nothing(why, again, is_told):
-                if is_told and self._settings.say_why:
+                if is_told and self._context.settings.say_why:
                     await self._context.explain(subject.workload, subject.check, why)
                 return Result(again) if again is not None else None
             case model.CleanUp(clusters, again):
@@ -230,17 +237,38 @@ class DispatchWorkloads:
                 await runs.settle(subject)
             case model.UpdateSpec(cluster, spec):
                 return await self._on(cluster, subject, runs.update_spec, spec)
-            case model.Run(cluster, drop):
-                if not self._is_stopped(subject, cluster):
-                    return None
-                if not self._is_on(subject, cluster) and (wait := await self._nominations.fence(subject)) is not None:
-                    return wait
+            case model.Mirror(cluster):
                 self._context.whereabouts.begin(key_of(subject.workload), cluster)
-                return await self._on(cluster, subject, runs.run, drop)
+                return await self._on(cluster, subject, runs.mirror)
+            case model.Start() | model.Nominate():
+                return await self._begin(subject, step)
             case _:
-                if self._is_stopped(subject):
-                    return await self._nominations.nominate(subject)
+                assert_never(step)
         return None
+
+    async def _begin(self, subject: Subject, step: model.Start | model.Nominate) -> Result | None:
+        """Give a Workload to a worker, once the job cannot be running on another one: it must not run twice."""
+        key = key_of(subject.workload)
+        if self._context.errands.is_stopping(key):
+            return None  # it is looked at again when the worker that stops it has answered
+        if (wait := await self._fence(subject)) is not None:
+            return wait
+        if isinstance(step, model.Nominate):
+            return await self._nominations.nominate(subject)
+        # Noted before anything is done: an answer that gets lost must not let the job start a second time elsewhere.
+        self._context.whereabouts.begin(key, step.cluster)
+        return await self._on(step.cluster, subject, self._runs.start, step.drop)
+
+    async def _fence(self, subject: Subject) -> Result | None:
+        """With fencing, wait until no worker out of reach can be running the job any more."""
+        settings = self._context.settings
+        if not settings.fencing:
+            return None
+        left = self._context.whereabouts.fenced_in(key_of(subject.workload), settings.worker_lost_timeout)
+        if left <= 0:
+            return None
+        await self._context.explain(subject.workload, subject.check, "waits until a lost worker has stopped its copy")
+        return Result(left)
 
     async def _on(
         self, cluster: str, subject: Subject, work: Callable[..., Coroutine[None, None, T]], *more: object
@@ -250,57 +278,63 @@ class DispatchWorkloads:
             cluster, key_of(subject.workload), partial(work, subject, cluster, *more)
         )
 
-    def _is_stopped(self, subject: Subject, cluster: str = "") -> bool:
-        """Whether the job runs nowhere but on `cluster`, as far as is known: it must not run twice."""
-        return self._is_on(subject, cluster) or not self._context.errands.is_stopping(key_of(subject.workload))
+    def _observe(self, workload: Obj, clusters: Collection[str]) -> None:
+        """Note on which workers in reach the job is and on which it is not.
 
-    def _is_on(self, subject: Subject, cluster: str) -> bool:
-        return bool(cluster) and status_of(subject.workload).get("clusterName") == cluster
-
-    def _view(self, workload: Obj, check: str) -> model.DispatchView:
-        key, now = key_of(workload), self._context.manager.clock.now()
-        remotes: dict[str, model.RemoteView] = {}
-        for name in self._clusters(workload, check):
-            remote = self._context.remotes.get(name)
-            if remote is None:
-                remotes[name] = model.RemoteView(False, lost_since=self._context.remotes.missed_since(name, now))
+        A worker on which something is being done for the Workload right now has the last word when that is over.
+        """
+        key, whereabouts = key_of(workload), self._context.whereabouts
+        given = [remote for name in clusters if (remote := self._context.remotes.get(name)) is not None]
+        for remote in (*given, *self._unlisted(workload, clusters)):
+            if not remote.connected:
                 continue
-            copy = remote.workload(key)
-            seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
-            remotes[name] = model.RemoteView(
-                remote.connected, copy, remote.lost_since, seen, remote.connected and self._has_job(remote, key)
-            )
-        strays = self._strays(workload, remotes)
-        settings, away = self._context.settings, self._context.whereabouts.away(workload)
+            if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.ending(key))):
+                whereabouts.begin(key, remote.name)
+            elif whereabouts.may_be(key, remote.name) and not self._context.errands.is_busy(remote.name, key):
+                whereabouts.gone(key, remote.name)
+
+    def _view(self, workload: Obj, check: str, clusters: Sequence[str]) -> model.DispatchView:
+        key, now = key_of(workload), self._context.manager.clock.now()
+        settings, whereabouts = self._context.settings, self._context.whereabouts
+        strays = [
+            remote.name
+            for remote in self._unlisted(workload, clusters)
+            if remote.workload(key) is not None or whereabouts.may_be(key, remote.name)
+        ]
         return model.DispatchView(
-            workload, check, remotes, now, settings.worker_lost_timeout, strays, settings.keep_finished, away
+            workload,
+            check,
+            {name: self._remote_view(name, key, now) for name in clusters},
+            now,
+            settings.worker_lost_timeout,
+            strays,
+            settings.keep_finished,
+            whereabouts.away(workload),
         )
 
-    def _strays(self, workload: Obj, configured: Collection[str]) -> list[str]:
-        """Workers that hold something of a Workload which the config does not give it to.
+    def _remote_view(self, cluster: str, key: Key, now: float) -> model.RemoteView:
+        remote = self._context.remotes.get(cluster)
+        if remote is None:
+            return model.RemoteView(False, lost_since=self._context.remotes.missed_since(cluster, now))
+        copy = remote.workload(key)
+        seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
+        has_job = remote.connected and self._context.whereabouts.may_be(key, cluster)
+        return model.RemoteView(remote.connected, copy, remote.lost_since, seen, has_job)
+
+    def _unlisted(self, workload: Obj, configured: Collection[str]) -> list[Remote]:
+        """Workers in reach to which the config does not give a Workload, and which may hold something of it still.
 
         A configured worker may be seen by a further name too: what it has is no stray, not even while the name that the
         Workload has it by is out of reach.
         """
-        key, chosen = key_of(workload), status_of(workload).get("clusterName")
+        chosen = status_of(workload).get("clusterName")
         given = [remote for name in configured if (remote := self._context.remotes.get(name)) is not None]
         servers = {remote.server for remote in given if remote.connected or remote.name == chosen}
         return [
-            remote.name
+            remote
             for remote in self._context.remotes.connected()
-            if remote.name not in configured
-            and remote.server not in servers
-            and (remote.workload(key) is not None or self._has_job(remote, key))
+            if remote.name not in configured and remote.server not in servers
         ]
-
-    def _has_job(self, remote: Remote, key: Key) -> bool:
-        """Whether our job is on a worker, or may be there at the end of what is being done."""
-        whereabouts = self._context.whereabouts
-        if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.ending(key))):
-            whereabouts.begin(key, remote.name)
-        elif whereabouts.may_be(key, remote.name) and not self._context.errands.is_busy(remote.name, key):
-            whereabouts.gone(key, remote.name)
-        return whereabouts.may_be(key, remote.name)
 
     def _clusters(self, workload: Obj, check: str) -> list[str]:
         """The workers a check is about; without a config, those the Workload is on: it stays where it is meanwhile."""

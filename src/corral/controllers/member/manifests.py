@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from corral.client.protocol import Client
@@ -11,6 +12,7 @@ from corral.configuration.member import MemberSettings
 from corral.core.errors import ApiError, Invalid, NotFound
 from corral.core.meta import Obj, annotations_of, metadata_of, owner_references_of, resource_version_of
 from corral.core.resource import Resource
+from corral.core.schema.structural import Schema, compile_schema
 from corral.decide.member.availability import NOT_TRACKABLE, availability
 from corral.decide.member.compare import WHOLE_OBJECT, compare
 from corral.decide.member.manifests import Manifest, clean, hash_of, identity, last_applied, to_apply
@@ -36,6 +38,7 @@ from corral.decide.member.ownership import (
 from corral.decide.member.queue import asks_for_peace, bend, ignored_paths, is_queued, progress
 from corral.decide.member.strategy import Strategy
 from corral.decide.member.three_way import three_way
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.fleet import APPLIED_WORKS
 from corral.kinds.fleet.names import LAST_APPLIED, SPEC_HASH
 
@@ -255,7 +258,9 @@ class Manifests:
         return await _sent("apply the manifest object: an error is", call)
 
     async def _merge(self, resource: Resource, body: Obj, live: Obj, strategy: Strategy) -> Obj:
-        patch = three_way(last_applied(live), body, live)
+        patch = three_way(
+            last_applied(live), body, live, _schema_of(str(body.get("apiVersion")), str(body.get("kind")))
+        )
         if not patch.body:
             return live
         change = patch.body
@@ -284,3 +289,10 @@ async def _sent(what: str, call: Awaitable[Obj]) -> Obj:
     except ApiError as error:
         text = f"failed to apply the manifest: failed to {what} returned by the API server: {error}"
         raise Failed("ManifestApplyFailed", text) from error
+
+
+@lru_cache(maxsize=256)
+def _schema_of(api_version: str, kind: str) -> Schema | None:
+    """The schema of one of Kubernetes' own kinds."""
+    found = builtin_registry().find(api_version, kind)
+    return compile_schema(found[1].schema) if found is not None else None

@@ -42,32 +42,30 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
     settings = settings or PlacementSettings()
     catalog = Catalog(manager)
     members = Members(manager)
-    overrides = OverrideRecords(manager)
+    overrides = OverrideRecords(manager, members)
     selections = Selections(manager, catalog, runs_workloads=settings.admit_workloads)
-    reservations = Reservations(manager.clock, enabled=settings.reserve)
-    reservations.resources = selections.remembered
-    MemberController(settings).setup(manager)
+    reservations = Reservations(manager.clock, selections.remembered, enabled=settings.reserve)
+    MemberController(manager, settings)
     if settings.inventory:
-        ProfileController(settings).setup(manager)
+        ProfileController(manager, settings)
     for pair in PAIRS:
-        OverrideController(pair).setup(manager)
+        OverrideController(manager, pair)
     for scope in SCOPES:
-        PlacementController(scope, settings, selections).setup(manager)
-        rollouts = RolloutController(scope, members, overrides, settings)
-        SchedulerController(scope, settings, members, reservations, rollouts.release_at_once).setup(manager)
-        rollouts.setup(manager)
-        WorkController(scope, members, overrides, catalog, settings).setup(manager)
-        RunController(scope, settings, members, overrides, selections).setup(manager)
-    EvictionController().setup(manager)
-    TemplateController().setup(manager)
-    ReportController(catalog).setup(manager)
+        PlacementController(manager, scope, settings, selections)
+        SchedulerController(manager, scope, settings, members, overrides, reservations)
+        RolloutController(manager, scope, overrides)
+        WorkController(manager, scope, settings, members, overrides, catalog)
+        RunController(manager, scope, settings, members, overrides, selections)
+    EvictionController(manager)
+    TemplateController(manager)
+    ReportController(manager, catalog)
     plugins: list[AdmissionPlugin] = [
         PlacementAdmission(catalog, strict=settings.strict_admission),
         OverrideAdmission(manager.client),
         MemberAdmission(),
         EvictionAdmission(manager.client),
     ]
-    if settings.hold:
+    if settings.coalesce_writes:
         plugins.append(PlacementAdoption())
     if settings.guard_rail:
         plugins.append(GuardRail(manager.client, settings.allowed_users))

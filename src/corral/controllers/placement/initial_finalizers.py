@@ -1,12 +1,12 @@
-"""Adoption at birth: new placements come with the finalizers that their controllers would otherwise add, one write less."""
+"""New placements come with the finalizers that their controllers would otherwise add, each with a write."""
 
 from __future__ import annotations
 
 from corral.controllers.placement.templates import is_template
 from corral.core.admission import AdmissionRequest
-from corral.core.meta import Obj, with_finalizer
+from corral.core.meta import Obj
+from corral.decide.placement.first_write import adopted_placement
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS
-from corral.kinds.fleet.names import PLACEMENT_CLEANUP, SCHEDULER_CLEANUP
 
 _KINDS = {(one.group, one.kind) for one in (CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS)}
 
@@ -23,7 +23,7 @@ class PlacementAdoption:
         placement = request.obj
         if placement is None or (request.resource.namespaced and is_template(placement)):
             return placement
-        return with_finalizer(with_finalizer(placement, PLACEMENT_CLEANUP), SCHEDULER_CLEANUP)
+        return adopted_placement(placement, coalesce=True)
 
     async def validate(self, request: AdmissionRequest) -> None:
         """Nothing to refuse."""

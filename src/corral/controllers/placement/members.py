@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from corral.client.protocol import Client
 from corral.configuration.placement import PlacementSettings
-from corral.controllers.placement.writes import drop_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, remove, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists
 from corral.core.meta import (
@@ -40,7 +40,8 @@ from corral.kinds.fleet.names import (
 )
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.changes import changed
+from corral.runtime.controller import Manager, Result, Watch, together
 
 GONE_CHECK_S = 1.0
 RULES: list[Obj] = [
@@ -95,15 +96,17 @@ def _namespace_owner(obj: Obj) -> Iterable[Key]:
     return (Key("", name.removeprefix("fleet-member-")),) if name.startswith("fleet-member-") else ()
 
 
+def _is_agent_gone(member: Obj) -> bool:
+    return AGENT_GONE in annotations_of(member)
+
+
 class MemberController:
     """Takes members in and lets them go."""
 
     name = "member-cluster"
 
-    def __init__(self, settings: PlacementSettings) -> None:
+    def __init__(self, manager: Manager, settings: PlacementSettings) -> None:
         self._settings = settings
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("mcv1beta1")
@@ -116,7 +119,8 @@ class MemberController:
         manager.add(
             self,
             watches=[
-                Watch(MEMBER_CLUSTERS),
+                # Not for its metadata: an administrator who takes the finalizer off wants to get rid of the member.
+                Watch(MEMBER_CLUSTERS, when=changed(generation_of, is_deleting, _is_agent_gone)),
                 Watch(INTERNAL_MEMBER_CLUSTERS, map=_cluster_key),
                 Watch(NAMESPACES, map=_namespace_owner),
             ],
@@ -271,7 +275,7 @@ class MemberController:
         return all(entry is not None and entry["status"] == "False" for entry in entries)
 
     def _patience(self, member: Obj) -> float:
-        if AGENT_GONE in annotations_of(member):
+        if _is_agent_gone(member):
             return 0.0
         since = parse_time(str(metadata_of(member)["deletionTimestamp"]))
         return since + self._settings.force_delete_after - self._clock.now()

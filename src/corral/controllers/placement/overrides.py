@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from corral.client.protocol import Client
+from corral.controllers.placement.members import Members
 from corral.controllers.placement.placement_kinds import Scope
 from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove
 from corral.core.meta import (
@@ -23,8 +24,9 @@ from corral.core.meta import (
     with_labels,
 )
 from corral.core.resource import Resource
-from corral.decide.placement.overrides import concerns_placement, matching
-from corral.decide.placement.snapshots import index_of, latest, outdated, sha256_of
+from corral.decide.placement.bindings import Overrides
+from corral.decide.placement.overrides import concerns_placement, for_cluster, matching
+from corral.decide.placement.snapshots import contents, index_of, latest, outdated, sha256_of
 from corral.kinds.fleet import CLUSTER_OVERRIDE_SNAPSHOTS, CLUSTER_OVERRIDES, OVERRIDE_SNAPSHOTS, OVERRIDES
 from corral.kinds.fleet.names import IS_LATEST, OVERRIDE_CLEANUP, OVERRIDE_INDEX, PARENT_OVERRIDE
 from corral.runtime.controller import Manager, Watch
@@ -50,11 +52,9 @@ def _parent(obj: Obj) -> Iterable[Key]:
 class OverrideController:
     """Freezes the overrides of one kind."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, manager: Manager, pair: Pair) -> None:
         self.name = f"override-{pair.overrides.plural}"
         self._pair = pair
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._overrides = manager.informer(self._pair.overrides)
         self._snapshots = manager.informer(self._pair.snapshots)
@@ -127,7 +127,8 @@ def _base64(text: str) -> str:
 class OverrideRecords:
     """Cached override snapshots."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, members: Members) -> None:
+        self._members = members
         self._wide = manager.informer(CLUSTER_OVERRIDE_SNAPSHOTS)
         self._narrow = manager.informer(OVERRIDE_SNAPSHOTS)
         self._narrow.add_index("namespace", lambda obj: (namespace_of(obj),))
@@ -136,7 +137,18 @@ class OverrideRecords:
         for informer in (self._wide, self._narrow):
             informer.on_change(lambda old, new: handler())
 
-    def matching(self, scope: Scope, key: Key, resources: Sequence[Obj]) -> tuple[list[Obj], list[Obj]]:
+    def for_clusters(
+        self, scope: Scope, key: Key, group: Sequence[Obj], clusters: Iterable[str]
+    ) -> dict[str, Overrides]:
+        """The overrides of each of the clusters when a placement rolls out this group of snapshots; a cluster without
+        any may be missing."""
+        wide, narrow = self._matching(scope, key, contents(group))
+        if not wide and not narrow:
+            return {}
+        members = {name: member for name in clusters if (member := self._members.get(name)) is not None}
+        return {name: for_cluster(wide, narrow, member) for name, member in members.items()}
+
+    def _matching(self, scope: Scope, key: Key, resources: Sequence[Obj]) -> tuple[list[Obj], list[Obj]]:
         """The latest snapshots, of either kind, that concern a placement and something it selects."""
         wide = [] if scope.namespaced else self._wide.list()
         narrow = self._narrow.by_index("namespace", key.namespace) if scope.namespaced else self._narrow.list()

@@ -25,16 +25,17 @@ from corral.core.meta import (
     name_of,
     spec_of,
     status_of,
-    with_finalizer,
 )
 from corral.core.notes import Notes
 from corral.decide.placement.announcements import CLEANED_UP, announcements, is_complete
+from corral.decide.placement.bindings import UNSCHEDULED
+from corral.decide.placement.first_write import adopted_placement
 from corral.decide.placement.rollout import is_external
-from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
 from corral.decide.placement.selection import SelectionError, identifier
+from corral.decide.placement.snapshots import contents
 from corral.decide.placement.status import invalid_selectors, placement_status
 from corral.decide.placement.status_view import View
-from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX, SCHEDULER_CLEANUP
+from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX
 from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
 
@@ -42,14 +43,12 @@ from corral.runtime.controller import Manager, Result, Watch
 class PlacementController:
     """One per scope."""
 
-    def __init__(self, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
+    def __init__(self, manager: Manager, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
         self.name = f"placement-{scope.word}"
         self._scope = scope
         self._settings = settings
         self._selections = selections
         self._held = Notes[float]()
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("placement-controller")
@@ -92,7 +91,7 @@ class PlacementController:
             return await self._refuse(placement, str(error))
         master, wait = self._records.snapshot(key), None
         if not is_external(placement):
-            # Before the policy, so that the scheduler, which the policy wakes, can release what it picks.
+            # Before the policy: the scheduler, which the policy wakes, writes first bindings with the snapshot in them.
             master, wait = await self.resources.ensure(placement, selected)
         policy = await self._policies.ensure(placement)
         due = await self._report(placement, policy, master, selected)
@@ -105,10 +104,7 @@ class PlacementController:
         is_new = "strategy" not in spec_of(placement) and not status_of(placement)
         if PLACEMENT_CLEANUP in finalizers_of(placement) and not is_new:
             return placement
-        adopted = with_finalizer(placement, PLACEMENT_CLEANUP)
-        if self._settings.hold:
-            # The scheduler's finalizer comes with ours: one write instead of two.
-            adopted = with_finalizer(adopted, SCHEDULER_CLEANUP)
+        adopted = adopted_placement(placement, coalesce=self._settings.coalesce_writes)
         if "strategy" not in spec_of(adopted):
             adopted = {**adopted, "spec": {**spec_of(adopted), "strategy": {}}}
         return await self._client.update(self._scope.placements, adopted)
@@ -154,18 +150,16 @@ class PlacementController:
         now = self._clock.now()
         until = self._held.get(placement)
         if until is None:
-            until = now + self._settings.hold
+            until = now + self._settings.status_hold_s
             self._held.put(placement, until)
         return until - now
 
     def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> View:
         key = key_of(placement)
         bindings = {
-            target_of(one): one
+            one.cluster: one
             for one in self._records.bindings(key)
-            if not is_deleting(one)
-            and state_of(one) != UNSCHEDULED
-            and spec_of(one).get("schedulingPolicySnapshotName") == name_of(policy)
+            if not one.deleting and one.state != UNSCHEDULED and one.policy == name_of(policy)
         }
         external = is_external(placement)
         snapshots = self._records.snapshots(key) if external else []
@@ -188,5 +182,4 @@ class PlacementController:
         )
 
     def _contents(self, key: Key, master: Obj) -> list[Obj]:
-        group = self._records.group(key, master) or [master]
-        return [obj for one in group for obj in spec_of(one).get("selectedResources") or ()]
+        return contents(self._records.group(key, master) or [master])

@@ -26,10 +26,8 @@ class ProfileController:
 
     name = "cluster-profile"
 
-    def __init__(self, settings: PlacementSettings) -> None:
+    def __init__(self, manager: Manager, settings: PlacementSettings) -> None:
         self._threshold = settings.unhealthy_after
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._members = manager.informer(MEMBER_CLUSTERS)

@@ -57,10 +57,8 @@ class ReportController:
 
     name = "placement-reports"
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, manager: Manager, catalog: Catalog) -> None:
         self._catalog = catalog
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._recorder = manager.recorder.named("placement-controller")
         self._works = manager.informer(WORKS)

@@ -49,18 +49,19 @@ def job_requests(resources: Sequence[Obj]) -> dict[str, Quantity]:
 class Reservations:
     """What each member has been promised, by placement. Does nothing unless it is switched on."""
 
-    def __init__(self, clock: Clock, *, enabled: bool) -> None:
+    def __init__(self, clock: Clock, selected: Callable[[Scope, Key], Sequence[Obj]], *, enabled: bool) -> None:
+        """`selected` says what a placement selects."""
         self._clock = clock
         self._enabled = enabled
         self._held: dict[str, dict[Key, _Reservation]] = {}
         self._adjusted: dict[str, tuple[Cluster, Cluster]] = {}
-        self.resources: Callable[[Scope, Key], Sequence[Obj]] = lambda scope, key: ()
+        self._selected = selected
 
     def reserve(self, scope: Scope, key: Key, clusters: Sequence[str]) -> None:
         """Remember what a placement will use on the clusters it just got."""
         if not self._enabled or not clusters:
             return
-        amounts = job_requests(self.resources(scope, key))
+        amounts = job_requests(self._selected(scope, key))
         if amounts:
             for cluster in clusters:
                 held = self._held.setdefault(cluster, {})

@@ -24,7 +24,7 @@ from corral.core.meta import (
 )
 from corral.core.timestamps import format_time
 from corral.decide.placement.envelopes import is_envelope
-from corral.decide.placement.snapshots import hold, index_of, outdated, resource_hash, snapshot_name, split
+from corral.decide.placement.snapshots import hold, index_of, is_whole, outdated, resource_hash, snapshot_name, split
 from corral.kinds.fleet.names import (
     CANDIDATE_TIME,
     ENVELOPE_COUNT,
@@ -93,8 +93,7 @@ class ResourceSnapshots:
         wanted = with_annotations(with_labels(latest, {IS_LATEST: "true"}), {CANDIDATE_TIME: None})
         if wanted["metadata"] != latest["metadata"]:
             latest = await self._client.update(self._resource, wanted)
-        count = int(annotations_of(latest).get(SNAPSHOT_COUNT) or 1)
-        if count > 1 and len(self._records.group(key_of(placement), latest)) < count:
+        if not is_whole(self._records.group(key_of(placement), latest) or [latest]):
             await self._create_rest(placement, index_of(latest, RESOURCE_INDEX), split(selected))
         return latest
 
@@ -120,8 +119,7 @@ class ResourceSnapshots:
 
     def _in_use(self, key: Key) -> frozenset[str]:
         """Snapshots that a binding still rolls out."""
-        names = (spec_of(binding).get("resourceSnapshotName") for binding in self._records.bindings(key))
-        return frozenset(name for name in names if name)
+        return frozenset(binding.snapshot for binding in self._records.bindings(key) if binding.snapshot)
 
     async def _create_rest(self, placement: Obj, index: int, groups: list[list[Obj]]) -> None:
         for sub, resources in enumerate(groups[1:]):
@@ -143,11 +141,6 @@ class ResourceSnapshots:
         if sub is not None:
             del metadata["labels"][IS_LATEST]
         return {"metadata": metadata, "spec": {"selectedResources": resources}}
-
-
-def is_complete(master: Obj, group: list[Obj]) -> bool:
-    """Whether all snapshots the master counts exist."""
-    return len(group) >= int(annotations_of(master).get(SNAPSHOT_COUNT) or 1)
 
 
 def index_text(snapshot: Obj | None) -> str:

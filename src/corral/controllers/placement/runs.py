@@ -12,7 +12,6 @@ from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.resources import ResourceSnapshots
-from corral.controllers.placement.rollouts import apply_strategy
 from corral.controllers.placement.selections import Selections
 from corral.controllers.placement.stages import Execution, Tools, set_on
 from corral.controllers.placement.writes import drop_finalizer, remove, write_status
@@ -31,9 +30,7 @@ from corral.core.meta import (
     status_of,
     with_finalizer,
 )
-from corral.decide.placement.overrides import for_cluster
-from corral.decide.placement.rollout import Overrides
-from corral.decide.placement.scheduling import target_of
+from corral.decide.placement.first_write import apply_strategy
 from corral.decide.placement.selection import SelectionError
 from corral.decide.placement.snapshots import index_of
 from corral.decide.placement.staged import RunError, deletion_stage, make_stages, split_bindings, user_error
@@ -52,6 +49,7 @@ class RunController:
 
     def __init__(
         self,
+        manager: Manager,
         scope: Scope,
         settings: PlacementSettings,
         members: Members,
@@ -64,8 +62,6 @@ class RunController:
         self._members = members
         self._overrides = overrides
         self._selections = selections
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)
@@ -162,11 +158,12 @@ class RunController:
         if strategy is None:
             raise user_error(f"referenced updateStrategy not found: `{strategy_key.namespace}/{strategy_key.name}`")
         status["stagedUpdateStrategySnapshot"] = spec_of(strategy)
-        members = {one: member for one in map(target_of, update) if (member := self._members.get(one)) is not None}
+        members = {one.cluster: member for one in update if (member := self._members.get(one.cluster)) is not None}
         status["stagesStatus"] = make_stages(name_of(run), strategy, update, members, {})
         status["deletionStageStatus"] = deletion_stage(delete)
         master = await self._snapshot(run, placement)
-        chosen = self._choose_overrides(key, master, members)
+        group = self._records.group(key, master) or [master]
+        chosen = self._overrides.for_clusters(self._scope, key, group, members)
         status["stagesStatus"] = make_stages(name_of(run), strategy, update, members, chosen)
         status["resourceSnapshotIndexUsed"] = labels_of(master).get(RESOURCE_INDEX, "")
 
@@ -198,12 +195,6 @@ class RunController:
             where = f"{key.namespace}/{key.name}"
             raise user_error(f"no resourceSnapshots with index `{wanted}` found for placement `{where}`")
         return min(found, key=lambda one: not name_of(one).endswith("-snapshot"))
-
-    def _choose_overrides(self, key: Key, master: Obj, members: dict[str, Obj]) -> dict[str, Overrides]:
-        group = self._records.group(key, master) or [master]
-        resources = [obj for one in group for obj in spec_of(one).get("selectedResources") or ()]
-        wide, narrow = self._overrides.matching(self._scope, key, resources)
-        return {name: for_cluster(wide, narrow, member) for name, member in members.items()}
 
     # Execution
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,10 +11,10 @@ from corral.client.protocol import Client
 from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.metrics import PlacementMetrics
+from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.reservations import Reservations
-from corral.controllers.placement.rollouts import apply_strategy
-from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, write_status
 from corral.core.conditions import find, is_false, set_condition
 from corral.core.meta import (
     Key,
@@ -31,34 +31,30 @@ from corral.core.meta import (
     status_of,
     with_annotations,
 )
+from corral.decide.placement.bindings import UNSCHEDULED, Binding, Overrides
 from corral.decide.placement.clusters import SchedulingError, concerns_scheduling
 from corral.decide.placement.delivery import pending_limit
+from corral.decide.placement.first_write import BindingDraft, Release, may_release_at_once, new_binding
 from corral.decide.placement.progress import JOBS_STARTED, overdue
 from corral.decide.placement.scheduling import (
     PICK_N,
-    SCHEDULED,
-    UNSCHEDULED,
     Cycle,
     Question,
     Reuse,
     classify,
     same_decisions,
     schedule,
-    state_of,
-    target_of,
 )
 from corral.kinds.fleet import MEMBER_CLUSTERS
 from corral.kinds.fleet.names import (
     BINDING_CLEANUP,
     IS_LATEST,
     NUMBER_OF_CLUSTERS,
-    PARENT_PLACEMENT,
     PLACEMENT_GENERATION,
     PREVIOUS_STATE,
     SCHEDULER_CLEANUP,
-    WORK_CLEANUP,
 )
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Manager, Result, Watch, together
 
 log = logging.getLogger(__name__)
 
@@ -72,21 +68,20 @@ class SchedulerController:
 
     def __init__(
         self,
+        manager: Manager,
         scope: Scope,
         settings: PlacementSettings,
         members: Members,
+        overrides: OverrideRecords,
         reservations: Reservations,
-        release: Callable[[Obj, Sequence[str]], dict[str, Obj]],
     ) -> None:
         self.name = f"placement-scheduler-{scope.word}"
         self._scope = scope
         self._settings = settings
         self._members = members
         self._reservations = reservations
-        self._release = release
+        self._overrides = overrides
         self._awaited: dict[Key, list[Obj]] = {}
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._random = manager.random
@@ -173,7 +168,7 @@ class SchedulerController:
             self._records.bindings(key), name_of(policy), {cluster.name: cluster for cluster in clusters}
         )
         for binding in classes.deleting:
-            await drop_finalizer(self._client, self._scope.bindings, binding, BINDING_CLEANUP)
+            await drop_finalizer(self._client, self._scope.bindings, binding.obj, BINDING_CLEANUP)
         frozen = spec_of(policy).get("policy")
         wanted = annotations_of(policy).get(NUMBER_OF_CLUSTERS)
         if (frozen or {}).get("placementType") == "PickN" and wanted is None:
@@ -187,7 +182,7 @@ class SchedulerController:
             namespace=key.namespace,
             avoid=frozenset(filter(None, annotations_of(policy).get(TRIED, "").split(","))),
         )
-        if any(target_of(binding) in question.avoid for binding in classes.deleting):
+        if any(binding.cluster in question.avoid for binding in classes.deleting):
             return None  # a job that is moved leaves its old cluster first; its end brings us back
         wait = None
         limit = pending_limit(placement, self._settings.pending_limit)
@@ -199,7 +194,7 @@ class SchedulerController:
         cycle = schedule(question)
         picked = [str(one["clusterName"]) for one in cycle.create]
         self._reservations.reserve(self._scope, key, picked)
-        released = self._release(placement, picked) if picked else {}
+        released = self._released_at_once(placement, picked) if picked else {}
         await together(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
         await together(
             self._create(placement, policy, decision, released.get(decision["clusterName"]))
@@ -209,16 +204,25 @@ class SchedulerController:
         await self._report(policy, cycle)
         return wait
 
-    async def _move(self, placement: Obj, policy: Obj, binding: Obj, question: Question) -> bool:
+    def _released_at_once(self, placement: Obj, clusters: Sequence[str]) -> dict[str, Release]:
+        """What new bindings are released to with the write that makes them; empty when rollouts have to decide it."""
+        key, coalesce = key_of(placement), self._settings.coalesce_writes
+        group = self._records.latest_group(key)
+        if not may_release_at_once(placement, group, self._records.bindings(key), coalesce=coalesce):
+            return {}
+        chosen = self._overrides.for_clusters(self._scope, key, group, clusters)
+        return {cluster: Release(name_of(group[0]), chosen.get(cluster, Overrides())) for cluster in clusters}
+
+    async def _move(self, placement: Obj, policy: Obj, binding: Binding, question: Question) -> bool:
         """Take jobs that wait too long off their cluster, provided there is another one they have not tried."""
-        cluster = target_of(binding)
+        cluster = binding.cluster
         rest = replace(question.classes, bound=[one for one in question.classes.bound if one is not binding])
         avoid = question.avoid | {cluster}
         if not schedule(replace(question, classes=rest, avoid=avoid)).create:
             return False
         note = {"metadata": {"annotations": {TRIED: ",".join(sorted(avoid))}}}
         await self._client.patch(self._scope.policies, name_of(policy), namespace_of(policy), note)
-        await remove(self._client, self._scope.bindings, binding)
+        await remove(self._client, self._scope.bindings, binding.obj)
         text = f"Jobs have waited too long on cluster {cluster}; another cluster is picked"
         self._recorder.event(placement, "Normal", "JobsMoved", text)
         return True
@@ -226,41 +230,24 @@ class SchedulerController:
     def _expect(self, key: Key, written: Obj) -> None:
         self._awaited.setdefault(key, []).append(written)
 
-    async def _create(self, placement: Obj, policy: Obj, decision: Obj, released: Obj | None) -> None:
+    async def _create(self, placement: Obj, policy: Obj, decision: Obj, release: Release | None) -> None:
         key = key_of(placement)
-        cluster = decision["clusterName"]
-        name = f"{key.name[:26]}-{cluster[:27]}-{self._random.uid()[:8]}"
-        metadata: Obj = {
-            "name": name,
-            "labels": {PARENT_PLACEMENT: key.name},
-            "finalizers": [BINDING_CLEANUP] if released is None else [BINDING_CLEANUP, WORK_CLEANUP],
-        }
-        if key.namespace:
-            metadata["namespace"] = key.namespace
-        spec: Obj = {
-            "state": SCHEDULED,
-            "resourceSnapshotName": "",
-            "schedulingPolicySnapshotName": name_of(policy),
-            "targetCluster": cluster,
-            "clusterDecision": decision,
-        }
-        if (spec_of(placement).get("strategy") or {}).get("type") != "External":
-            spec["applyStrategy"] = apply_strategy(placement)
-        spec.update(released or {})
-        self._expect(key, await self._client.create(self._scope.bindings, {"metadata": metadata, "spec": spec}))
+        name = f"{key.name[:26]}-{decision['clusterName'][:27]}-{self._random.uid()[:8]}"
+        binding = new_binding(BindingDraft(name, placement, name_of(policy), decision), release)
+        self._expect(key, await self._client.create(self._scope.bindings, binding))
 
     async def _reuse(self, key: Key, policy: Obj, reuse: Reuse) -> None:
         spec = {
-            **spec_of(reuse.binding),
+            **spec_of(reuse.binding.obj),
             "state": reuse.state,
             "schedulingPolicySnapshotName": name_of(policy),
             "clusterDecision": reuse.decision,
         }
-        self._expect(key, await self._client.update(self._scope.bindings, {**reuse.binding, "spec": spec}))
+        self._expect(key, await self._client.update(self._scope.bindings, {**reuse.binding.obj, "spec": spec}))
 
-    async def _withdraw(self, binding: Obj) -> None:
-        marked = with_annotations(binding, {PREVIOUS_STATE: state_of(binding)})
-        spec = {**spec_of(binding), "state": UNSCHEDULED}
+    async def _withdraw(self, binding: Binding) -> None:
+        marked = with_annotations(binding.obj, {PREVIOUS_STATE: binding.state})
+        spec = {**spec_of(binding.obj), "state": UNSCHEDULED}
         await self._client.update(self._scope.bindings, {**marked, "spec": spec})
 
     async def _report(self, policy: Obj, cycle: Cycle) -> None:
@@ -281,7 +268,7 @@ class SchedulerController:
         if SCHEDULER_CLEANUP not in finalizers_of(placement):
             return
         for binding in self._records.bindings(key_of(placement)):
-            kept = await drop_finalizer(self._client, self._scope.bindings, binding, BINDING_CLEANUP)
+            kept = await drop_finalizer(self._client, self._scope.bindings, binding.obj, BINDING_CLEANUP)
             if kept is not None and not is_deleting(kept):
                 await remove(self._client, self._scope.bindings, kept)
         await drop_finalizer(self._client, self._scope.placements, placement, SCHEDULER_CLEANUP)

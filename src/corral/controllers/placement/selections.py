@@ -21,11 +21,9 @@ from corral.decide.placement.selection import (
     strip,
     travels,
 )
-from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.kubernetes.core.kinds import NAMESPACES, SERVICES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Informer
-
-SERVICES = Resource("", "v1", "services", "Service")
 
 
 def is_namespace(selector: Obj) -> bool:

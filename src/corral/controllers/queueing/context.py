@@ -7,9 +7,7 @@ a ClusterQueue, ClusterQueues of a flavor, a check or a cohort.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from corral.client.protocol import Client
 from corral.configuration.queueing import QueueingConfig
 from corral.controllers import workload_status
 from corral.core import conditions
@@ -23,7 +21,8 @@ from corral.core.meta import (
     spec_of,
     status_of,
 )
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -35,17 +34,11 @@ from corral.kinds.kueue import (
     WORKLOADS,
     names,
 )
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager
-from corral.runtime.events import Recorder
-from corral.runtime.informer import Informer
 from corral.workload import statuses
 from corral.workload import workload as wl
 from corral.workload.podset_info import start_infos
 from corral.workload.podsets import PodSetInfo
-
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 
 FIELD_MANAGER = "kueue"
 ADMISSION_MANAGER = statuses.ADMISSION
@@ -109,46 +102,30 @@ def checks_of(queue: Obj) -> list[str]:
     return [rule["name"] for rule in strategy.get("admissionChecks") or []]
 
 
-@dataclass(frozen=True)
 class Caches:
-    """The informers of everything queueing looks at."""
+    """The shared informers of everything queueing looks at."""
 
-    workloads: Informer
-    cluster_queues: Informer
-    local_queues: Informer
-    cohorts: Informer
-    flavors: Informer
-    checks: Informer
-    topologies: Informer
-    priority_classes: Informer
-    pod_priority_classes: Informer
-    namespaces: Informer
-
-    @classmethod
-    def of(cls, manager: Manager) -> Caches:
-        caches = cls(
-            workloads=manager.informer(WORKLOADS),
-            cluster_queues=manager.informer(CLUSTER_QUEUES),
-            local_queues=manager.informer(LOCAL_QUEUES),
-            cohorts=manager.informer(COHORTS),
-            flavors=manager.informer(RESOURCE_FLAVORS),
-            checks=manager.informer(ADMISSION_CHECKS),
-            topologies=manager.informer(TOPOLOGIES),
-            priority_classes=manager.informer(WORKLOAD_PRIORITY_CLASSES),
-            pod_priority_classes=manager.informer(PRIORITY_CLASSES),
-            namespaces=manager.informer(NAMESPACES),
-        )
-        caches.workloads.add_index(BY_OWNER, _owners)
-        caches.workloads.add_index(BY_OWNER_NAME, _owner_names)
-        caches.workloads.add_index(BY_QUEUE, _queue)
-        caches.workloads.add_index(BY_RESERVATION, _reserved_in)
-        caches.workloads.add_index(BY_PRIORITY_CLASS, _priority_class)
-        caches.local_queues.add_index(BY_CLUSTER_QUEUE, lambda lq: (str(spec_of(lq).get("clusterQueue", "")),))
-        caches.cluster_queues.add_index(BY_FLAVOR, flavors_of)
-        caches.cluster_queues.add_index(BY_CHECK, checks_of)
-        caches.cluster_queues.add_index(BY_COHORT, lambda cq: (str(spec_of(cq).get("cohortName", "")),))
-        caches.flavors.add_index(BY_TOPOLOGY, lambda flavor: (str(spec_of(flavor).get("topologyName", "")),))
-        return caches
+    def __init__(self, manager: Manager) -> None:
+        self.workloads = manager.informer(WORKLOADS)
+        self.cluster_queues = manager.informer(CLUSTER_QUEUES)
+        self.local_queues = manager.informer(LOCAL_QUEUES)
+        self.cohorts = manager.informer(COHORTS)
+        self.flavors = manager.informer(RESOURCE_FLAVORS)
+        self.checks = manager.informer(ADMISSION_CHECKS)
+        self.topologies = manager.informer(TOPOLOGIES)
+        self.priority_classes = manager.informer(WORKLOAD_PRIORITY_CLASSES)
+        self.pod_priority_classes = manager.informer(PRIORITY_CLASSES)
+        self.namespaces = manager.informer(NAMESPACES)
+        self.workloads.add_index(BY_OWNER, _owners)
+        self.workloads.add_index(BY_OWNER_NAME, _owner_names)
+        self.workloads.add_index(BY_QUEUE, _queue)
+        self.workloads.add_index(BY_RESERVATION, _reserved_in)
+        self.workloads.add_index(BY_PRIORITY_CLASS, _priority_class)
+        self.local_queues.add_index(BY_CLUSTER_QUEUE, lambda lq: (str(spec_of(lq).get("clusterQueue", "")),))
+        self.cluster_queues.add_index(BY_FLAVOR, flavors_of)
+        self.cluster_queues.add_index(BY_CHECK, checks_of)
+        self.cluster_queues.add_index(BY_COHORT, lambda cq: (str(spec_of(cq).get("cohortName", "")),))
+        self.flavors.add_index(BY_TOPOLOGY, lambda flavor: (str(spec_of(flavor).get("topologyName", "")),))
 
     def workloads_of_local_queue(self, key: Key) -> list[Obj]:
         return self.workloads.by_index(BY_QUEUE, str(key))
@@ -170,15 +147,13 @@ class Caches:
         return self.cluster_queues.get(Key("", name)) if name else None
 
 
-@dataclass(frozen=True)
 class Context:
-    """Client, clock, configuration and caches of one cluster's queueing."""
+    """The manager, the configuration and the caches of one cluster's queueing."""
 
-    client: Client
-    clock: Clock
-    recorder: Recorder
-    config: QueueingConfig
-    caches: Caches
+    def __init__(self, manager: Manager, config: QueueingConfig) -> None:
+        self.manager, self.config = manager, config
+        self.client, self.clock, self.recorder = manager.client, manager.clock, manager.recorder
+        self.caches = Caches(manager)
 
     def now(self) -> str:
         return self.clock.timestamp()

@@ -29,17 +29,16 @@ from corral.core.meta import (
     with_metadata,
     with_status,
 )
-from corral.core.resource import Resource
 from corral.decide.queueing import provisioning as decide
+from corral.kinds.kubernetes.core.kinds import POD_TEMPLATES
 from corral.kinds.kueue import ADMISSION_CHECKS, PROVISIONING_REQUEST_CONFIGS, WORKLOADS, names
 from corral.kinds.kueue.provisioning import PROVISIONING_REQUESTS
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import statuses
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone, flavor_info
 from corral.workload.podsets import ConflictingUpdate, PodSetInfo, injected
 
-POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 MANAGER = names.PROVISIONING_CONTROLLER
 BY_CONFIG = "provisioningConfig"
 BY_WORKLOAD = "workload"
@@ -60,12 +59,9 @@ class ProvisioningChecks:
         self.context = context
         self.checks = context.caches.checks
         self._started = False
-
-    def setup(self, manager: Manager) -> None:
-        self._manager = manager
-        self.configs = manager.informer(PROVISIONING_REQUEST_CONFIGS)
+        self.configs = context.manager.informer(PROVISIONING_REQUEST_CONFIGS)
         self.checks.add_index(BY_CONFIG, _config_index)
-        manager.add(
+        context.manager.add(
             self, watches=[Watch(ADMISSION_CHECKS), Watch(PROVISIONING_REQUEST_CONFIGS, map=self._checks_of_config)]
         )
 
@@ -78,7 +74,7 @@ class ProvisioningChecks:
             return
         if not self._started:
             self._started = True
-            ProvisioningController(self.context).setup(self._manager)
+            ProvisioningController(self.context)
         problem = decide.parameters_problem(check)
         if not problem and self.configs.get(Key("", _config_name(check))) is None:
             problem = f'ProvisioningRequestConfig.kueue.x-k8s.io "{_config_name(check)}" not found'
@@ -103,13 +99,11 @@ class ProvisioningController:
         self.workloads = context.caches.workloads
         self.checks = context.caches.checks
         self.recorder = context.recorder.named("kueue-provisioning-request-controller")
-
-    def setup(self, manager: Manager) -> None:
-        self.requests = manager.informer(PROVISIONING_REQUESTS)
-        self.configs = manager.informer(PROVISIONING_REQUEST_CONFIGS)
+        self.requests = context.manager.informer(PROVISIONING_REQUESTS)
+        self.configs = context.manager.informer(PROVISIONING_REQUEST_CONFIGS)
         self.requests.add_index(BY_WORKLOAD, lambda request: map(str, _workload_of(request)))
         self.workloads.add_index(BY_CHECK_STATE, _check_names)
-        manager.add(
+        context.manager.add(
             self,
             watches=[
                 Watch(WORKLOADS, when=self._concerns),

@@ -18,7 +18,7 @@ from corral.core.meta import Key, Obj, is_deleting, status_of, uid_of, with_stat
 from corral.decide.queueing.cycle.plan import Admit, CyclePlan, Decision, Evict, Preempt, Victim, Wait
 from corral.decide.queueing.state import QueueingState
 from corral.kinds.kueue import WORKLOADS, names
-from corral.runtime.controller import Controller, Manager, Result
+from corral.runtime.controller import Result
 from corral.workload import checks, lifecycle
 from corral.workload import workload as wl
 
@@ -43,16 +43,11 @@ class Scheduler:
         self.state = state
         self.metrics = metrics
         self.recorder = context.recorder.named(self.name)
-        self._controller: Controller | None = None
-
-    def setup(self, manager: Manager) -> None:
-        self._controller = manager.add(self, watches=(), workers=1)
-        self.wake()
+        self._queue = context.manager.add(self, watches=(), workers=1).queue
 
     def wake(self, delay: float = 0.0) -> None:
         """Something changed; plan when there is time, at the earliest after `delay`."""
-        if self._controller is not None:
-            self._controller.queue.add_after(KEY, delay)
+        self._queue.add_after(KEY, delay)
 
     def look(self) -> None:
         """Some object changed; plan if that can decide anything new."""
@@ -203,8 +198,15 @@ class Scheduler:
             True if victim.ongoing else await self._evict_victim(victim, preemptor, decision.cluster_queue)
             for victim in decision.victims
         ]
-        message = decision.outcome(outcomes.count(True), outcomes.count(False))
-        waiting = Wait(decision.key, decision.cluster_queue, decision.reason, message, decision.requests)
+        issued, failed = outcomes.count(True), outcomes.count(False)
+        waiting = Wait(
+            decision.key,
+            decision.cluster_queue,
+            decision.reason,
+            decision.outcome(issued, failed),
+            decision.requests,
+            preempting=issued > 0,
+        )
         await self._wait(waiting)
 
     async def _evict_victim(self, victim: Victim, preemptor: Obj | None, queue: str) -> bool | None:
@@ -250,7 +252,14 @@ class Scheduler:
             if wl.is_finished(workload) or wl.has_quota(workload) or not wl.is_active(workload):
                 return None
             now = self.context.now()
-            new = lifecycle.pending(workload, decision.reason, decision.message, now, decision.resource_requests)
+            new = lifecycle.pending(
+                workload,
+                decision.reason,
+                decision.message,
+                now,
+                decision.resource_requests,
+                preempting=decision.preempting,
+            )
             if decision.blocked_on_gate:
                 new = lifecycle.with_condition(
                     new, names.BLOCKED_ON_PREEMPTION_GATES, True, "PreemptionGated", decision.message, now

@@ -6,14 +6,15 @@ from corral.configuration.queueing import QueueingConfig, load_config
 from corral.controllers.queueing.admission.lookups import Lookups
 from corral.controllers.queueing.admission.plugins import QueuedJobs, QueueObjects
 from corral.controllers.queueing.admission.pods import QueuedPods
-from corral.controllers.queueing.context import Caches, Context
+from corral.controllers.queueing.context import Context
 from corral.controllers.queueing.jobs.controller import JobController
 from corral.controllers.queueing.jobs.elastic import ElasticUngater
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.pods.controller import PodController
-from corral.controllers.queueing.pods.serving_sets import LeaderWorkerSetController, StatefulSetController
+from corral.controllers.queueing.pods.serving_sets import ServingController
 from corral.controllers.queueing.provisioning import ProvisioningChecks
+from corral.controllers.queueing.queues.explanations import Explanations
 from corral.controllers.queueing.queues.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.queues.status import (
     ClusterQueueController,
@@ -34,16 +35,13 @@ from corral.core.admission import AdmissionPlugin
 from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
-from corral.jobs.framework.registry import adapters, with_implied
+from corral.jobs.framework.registry import POD, queued_sets, with_implied
+from corral.kinds.kubernetes.core.kinds import LIMIT_RANGES, NODES, PODS
 from corral.kinds.kubernetes.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
+from corral.kinds.kubernetes.node import RUNTIME_CLASSES
 from corral.runtime.controller import Manager
 from corral.runtime.informer import Reader
 from corral.workload.waiting_reasons import is_granular
-
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-PODS = Resource("", "v1", "pods", "Pod")
-LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
-RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 ALWAYS_SERVED = frozenset(("", "apps", "batch", "node.k8s.io", "scheduling.k8s.io", "kueue.x-k8s.io"))
 
@@ -63,6 +61,8 @@ class Queueing:
         self._workloads: Reader | None = None
         self.visibility = Visibility(self.state, self._find_workload)
         """The virtual API that shows who waits; mount it on the API server."""
+        self.explanations = Explanations(self.state)
+        """The virtual API that says why."""
         self.plugins: list[AdmissionPlugin] = [
             QueueObjects(self.config),
             QueuedJobs(self.config, self._lookups),
@@ -73,7 +73,7 @@ class Queueing:
         """Register all controllers with `manager` and let the plug-ins read through its client."""
         manager.do_without(may_be_missing)
         self._lookups.attach(manager.client)
-        context = Context(manager.client, manager.clock, manager.recorder, self.config, Caches.of(manager))
+        context = Context(manager, self.config)
         self._workloads = context.caches.workloads
         if metrics is None:
             metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
@@ -91,26 +91,25 @@ class Queueing:
             pods=manager.informer(PODS) if topology else None,
             devices=self._device_caches(manager),
         )
-        scheduler.setup(manager)
-        WorkloadController(context, metrics, self.state).setup(manager)
+        scheduler.wake()
+        WorkloadController(context, metrics, self.state)
         recounts = Recounts()
-        ClusterQueueController(context, self.state, metrics).setup(manager, recounts)
-        LocalQueueController(context, self.state, metrics).setup(manager, recounts)
+        ClusterQueueController(context, self.state, metrics, recounts)
+        LocalQueueController(context, self.state, metrics, recounts)
         context.caches.workloads.on_change(recounts.changed)
-        CohortController(context, self.state, metrics).setup(manager)
-        PriorityClassController(context).setup(manager)
-        ProvisioningChecks(context).setup(manager)
-        for controller in in_use_controllers(context):
-            controller.setup(manager)
+        CohortController(context, self.state, metrics)
+        PriorityClassController(context)
+        ProvisioningChecks(context)
+        in_use_controllers(context)
         if topology:
-            TopologyUngater(context, metrics).setup(manager)
+            TopologyUngater(context, metrics)
             if self.config.gates["TASFailedNodeReplacement"]:
-                NodeFailureController(context, metrics).setup(manager)
+                NodeFailureController(context, metrics)
         if self.config.gates["ElasticJobsViaWorkloadSlices"]:
-            ElasticUngater(context).setup(manager)
+            ElasticUngater(context)
         if self.config.gates["ConcurrentAdmission"]:
-            VariantController(context, metrics).setup(manager)
-        self._set_up_jobs(context, metrics, manager)
+            VariantController(context, metrics)
+        self._set_up_jobs(context, metrics)
 
     def _device_caches(self, manager: Manager) -> DeviceCaches | None:
         if not self.config.gates["KueueDRAIntegration"]:
@@ -120,19 +119,18 @@ class Queueing:
     def _find_workload(self, key: Key) -> Obj | None:
         return self._workloads.get(key) if self._workloads is not None else None
 
-    def _set_up_jobs(self, context: Context, metrics: QueueingMetrics, manager: Manager) -> None:
+    def _set_up_jobs(self, context: Context, metrics: QueueingMetrics) -> None:
         managed = ManagedJobs(self.config, context.caches.namespaces)
         frameworks = with_implied(self.config.frameworks)
         owners = WorkloadOwners()
-        for adapter in adapters(frameworks):
-            if adapter.framework != "pod":
-                JobController(context, adapter, managed, metrics).setup(manager, owners)
-        if "pod" in frameworks:
-            PodController(context, managed, metrics).setup(manager, owners)
-        if "statefulset" in frameworks:
-            StatefulSetController(context, managed, metrics).setup(manager, owners)
-        if "leaderworkerset.x-k8s.io/leaderworkerset" in frameworks:
-            LeaderWorkerSetController(context, managed, metrics).setup(manager, owners)
+        for adapter in self.config.job_adapters():
+            if adapter.framework != POD:
+                JobController(context, adapter, managed, metrics, owners)
+        if POD in frameworks:
+            PodController(context, managed, metrics, owners)
+        for queued in queued_sets(frameworks):
+            if queued.holds_pods:
+                ServingController(context, queued, managed, metrics, owners)
         context.caches.workloads.on_change(owners.changed)
 
 

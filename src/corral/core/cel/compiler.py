@@ -27,7 +27,7 @@ from corral.core.cel.access import (
     try_index,
     unescape_name,
 )
-from corral.core.cel.cost import BUDGET, PER_CALL, ObjectBudget, call_price, spend, weight
+from corral.core.cel.cost import BUDGET, PER_CALL, CostExceeded, ObjectBudget, call_price, spend, weight
 from corral.core.cel.macros import MACROS, variable_name
 from corral.core.cel.syntax import Node, parse
 from corral.core.cel.values import CelError, Optional, UInt, no_overload, some
@@ -345,6 +345,8 @@ def _short_circuit(left: Run, right: Run, *, stop: bool) -> Run:
     def run(frame: Frame) -> Any:
         try:
             first = left(frame)
+        except CostExceeded:
+            raise
         except CelError as error:
             try:
                 second = right(frame)

@@ -18,14 +18,17 @@ CHARACTERS: Final = 10
 QUADRATIC: Final = frozenset({"distinct", "sets.contains", "sets.equivalent", "sets.intersects"})
 
 
-def exceeded() -> CelError:
-    return CelError("operation cancelled: actual cost limit exceeded")
+class CostExceeded(CelError):
+    """There is nothing left to spend. Unlike other errors, the rest of an expression does not make up for it."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 def spend(frame: list[Any], price: int) -> None:
     frame[0] -= price
     if frame[0] < 0:
-        raise exceeded()
+        raise CostExceeded
 
 
 def weight(value: Any) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from corral.core.cel import library, values
 from corral.core.cel.access import Converter, Frame, Part, Run, converter_of
-from corral.core.cel.cost import spend
+from corral.core.cel.cost import CostExceeded, spend
 from corral.core.cel.syntax import Node
 from corral.core.cel.values import NONE, CelError, Optional, no_overload, some
 from corral.core.schema.structural import Schema
@@ -84,6 +84,8 @@ def _quantifier(compiler: Compiler, target: Node, arguments: list[Node], *, stop
             put(frame, item)
             try:
                 found = test(frame)
+            except CostExceeded:
+                raise
             except CelError as problem:
                 error = problem
                 continue

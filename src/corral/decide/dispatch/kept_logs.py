@@ -1,25 +1,13 @@
-"""Logs that are kept of pods which are gone where they ran: where to look for the pods, and the part a reader asks for."""
+"""Logs that are kept of pods which are gone where they ran: how much is kept, and the part a reader asks for."""
 
 from __future__ import annotations
 
 import re
 
-from corral.core.meta import Obj, name_of, uid_of
-from corral.core.resource import Resource
 from corral.core.streams import LogOptions
 from corral.core.timestamps import format_micro
 
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) ")
-_KUBEFLOW = ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
-
-
-def pod_selector(resource: Resource, job: Obj) -> str:
-    """Labels that all pods of a job have; empty where they have none in common. Pods of others may have them too."""
-    if resource.kind == "Job":
-        return f"batch.kubernetes.io/controller-uid={uid_of(job)}"
-    if resource.kind in ("JobSet", "TrainJob"):
-        return f"jobset.sigs.k8s.io/jobset-name={name_of(job)}"
-    return f"training.kubeflow.org/job-name={name_of(job)}" if resource.kind in _KUBEFLOW else ""
 
 
 def tail(log: bytes, limit: int) -> bytes:

@@ -13,15 +13,17 @@ from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, spec_of, status_of
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.model import (
+    EVICTED_ON_WORKER,
     CleanUp,
     Deactivate,
     DispatchView,
     Finish,
+    Mirror,
     Nominate,
     Nothing,
-    Run,
     SendBack,
     Settle,
+    Start,
     Step,
     SyncStatus,
     UpdateSpec,
@@ -129,7 +131,7 @@ def _evicted(view: DispatchView, cluster: str) -> Step | None:
         return SyncStatus(cluster)
     if check_state(view.workload, view.check).get("state") == "Ready":
         message = f'Workload evicted on worker cluster: "{cluster}", resetting for re-admission. Previously: "Ready"'
-        return SendBack("EvictedOnWorker", message, "Normal", message)
+        return SendBack(EVICTED_ON_WORKER, message, "Normal", message)
     return None
 
 
@@ -186,14 +188,15 @@ def _placed(view: DispatchView) -> Step | None:
 
 def _run(view: DispatchView, cluster: str) -> Step:
     """Let the Workload run on `cluster`, unless its job may be running elsewhere."""
-    if status_of(view.workload).get("clusterName") != cluster:
-        elsewhere = tuple(name for name, remote in view.remotes.items() if name != cluster and remote.has_job)
-        if elsewhere:
-            return CleanUp(elsewhere, again_after=0.0)
-        if (wait := _wait_for_the_lost(view)) is not None:
-            return wait
-    others = [name for name, remote in view.remotes.items() if name != cluster and remote.workload is not None]
-    return Run(cluster, tuple(others))
+    if status_of(view.workload).get("clusterName") == cluster:
+        return Mirror(cluster)
+    others = {name: remote for name, remote in view.remotes.items() if name != cluster}
+    elsewhere = tuple(name for name, remote in others.items() if remote.has_job)
+    if elsewhere:
+        return CleanUp(elsewhere, again_after=0.0)
+    if (wait := _wait_for_the_lost(view)) is not None:
+        return wait
+    return Start(cluster, tuple(name for name, remote in others.items() if remote.workload is not None))
 
 
 def _wait_for_the_lost(view: DispatchView) -> Step | None:

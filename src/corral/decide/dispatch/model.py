@@ -10,6 +10,7 @@ from corral.core.meta import Obj
 ALL_AT_ONCE = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
 INCREMENTAL = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
 LATE_BINDING = "corral.dev/late-binding"
+EVICTED_ON_WORKER = "EvictedOnWorker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,7 @@ class DispatchView:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What to do next. The subclasses are all there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing(Step):
+class Nothing:
     """Wait; something else has to happen first. `again_after` seconds from now look again, if set."""
 
     why: str
@@ -61,7 +57,7 @@ class Nothing(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUp(Step):
+class CleanUp:
     """Remove the copies and jobs from these workers; look again later for those out of reach."""
 
     clusters: tuple[str, ...]
@@ -69,7 +65,7 @@ class CleanUp(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Finish(Step):
+class Finish:
     """Copy the job's last status from `cluster` and finish the Workload with the copy's Finished condition."""
 
     cluster: str
@@ -77,7 +73,7 @@ class Finish(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class SendBack(Step):
+class SendBack:
     """Set the check to Retry: the Workload is evicted, requeued and dispatched anew. `reason` is one word for metrics."""
 
     reason: str
@@ -87,14 +83,14 @@ class SendBack(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class SyncStatus(Step):
+class SyncStatus:
     """Copy the job's status from `cluster`, nothing else: the Workload is being evicted on both sides."""
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True)
-class Deactivate(Step):
+class Deactivate:
     """Ask the worker to stop its copy, because the manager evicts the Workload; keep copying its status."""
 
     cluster: str
@@ -102,12 +98,12 @@ class Deactivate(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Settle(Step):
+class Settle:
     """The Workload is evicted and no reachable worker has a copy: nobody else will say that the job has stopped."""
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateSpec(Step):
+class UpdateSpec:
     """Bring fields of the copy's spec in line with the manager's."""
 
     cluster: str
@@ -115,13 +111,24 @@ class UpdateSpec(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Step):
-    """The Workload runs on `cluster`: drop the other copies, make or mirror the job, mark the check Ready."""
+class Start:
+    """`cluster` was the first to admit it: drop the other copies, make the job there, mark the check Ready."""
 
     cluster: str
-    drop: tuple[str, ...]
+    drop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Nominate(Step):
+class Mirror:
+    """The Workload has `cluster` already: carry changes of the job there, and its status back."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate:
     """No worker has it yet: let the dispatcher name workers, and make the copies follow."""
+
+
+Step = Nothing | CleanUp | Finish | SendBack | SyncStatus | Deactivate | Settle | UpdateSpec | Start | Mirror | Nominate
+"""What to do next: one of these."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
-from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, labels_of, name_of, spec_of, status_of
 from corral.core.patch.json import json_patch
 from corral.decide.member.compare import Difference, differences
@@ -33,24 +32,18 @@ _MARKS: Final = re.compile(rf"{_TEMPLATE}/metadata/(?:labels|annotations)")
 _GENERATED: Final = re.compile(
     r"/spec/selector(?:/.*)?|/spec/template/metadata/labels/(?:batch\.kubernetes\.io~1)?(?:controller-uid|job-name)"
 )
-JOB_KINDS: Final = frozenset(
-    (
-        "batch/Job",
-        "jobset.x-k8s.io/JobSet",
-        "trainer.kubeflow.org/TrainJob",
-        "kubeflow.org/PyTorchJob",
-        "kubeflow.org/TFJob",
-        "kubeflow.org/XGBoostJob",
-        "kubeflow.org/PaddleJob",
-        "kubeflow.org/JAXJob",
-        "kubeflow.org/MPIJob",
-        "ray.io/RayJob",
-        "workload.codeflare.dev/AppWrapper",
-    )
-)
-"""Kinds that end, as group/kind."""
-_FINAL: Final = ("Complete", "Completed", "Succeeded", "Failed", "Finished")
-_FINAL_STATES: Final = ("SUCCEEDED", "FAILED", "STOPPED", "Succeeded", "Failed")
+
+
+class JobEndings(Protocol):
+    """What is known about the ends of jobs, of whatever kind; the adapters of `corral.jobs` say it."""
+
+    def knows(self, group: str, kind: str) -> bool:
+        """Whether jobs of this kind run to an end."""
+        ...
+
+    def success(self, job: Obj) -> bool | None:
+        """Whether a job ended well; None while it has not ended, or is none."""
+        ...
 
 
 def is_queued(obj: Obj) -> bool:
@@ -113,22 +106,6 @@ def _is_mark(difference: Difference) -> bool:
     if difference.op == "add" and _MARKS.fullmatch(pointer) is not None:
         return all(name.startswith("kueue.x-k8s.io/") for name in difference.new)
     return _MARK.fullmatch(pointer) is not None
-
-
-def is_finished(obj: Obj) -> bool:
-    """Whether a job will never run again."""
-    if any(conditions.is_true(obj, kind) for kind in _FINAL):
-        return True
-    status = status_of(obj)
-    return any(status.get(name) in _FINAL_STATES for name in ("jobStatus", "phase"))
-
-
-def has_failed(obj: Obj) -> bool:
-    """Whether a finished job ended badly."""
-    status = status_of(obj)
-    return conditions.is_true(obj, "Failed") or any(
-        str(status.get(name)).upper() in ("FAILED", "STOPPED") for name in ("jobStatus", "phase")
-    )
 
 
 def progress(live: Obj, workload: Obj | None) -> Obj | None:

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from corral.core.meta import Obj, annotations_of, labels_of, metadata_of, name_of
+from corral.core.meta import Obj, annotations_of, labels_of, metadata_of, name_of, spec_of
 from corral.core.timestamps import parse_time
-from corral.kinds.fleet.names import IS_LATEST, SUB_INDEX
+from corral.kinds.fleet.names import IS_LATEST, SNAPSHOT_COUNT, SUB_INDEX
 
 SIZE_LIMIT: Final = 800 * 1024
 
@@ -90,6 +90,16 @@ def index_of(snapshot: Obj, label: str) -> int:
 def is_master(snapshot: Obj) -> bool:
     """Whether this snapshot leads its group (the others carry a sub-index)."""
     return SUB_INDEX not in annotations_of(snapshot)
+
+
+def is_whole(group: Sequence[Obj]) -> bool:
+    """Whether a group of resource snapshots, master first, has as many as its master counts."""
+    return bool(group) and len(group) >= int(annotations_of(group[0]).get(SNAPSHOT_COUNT) or 1)
+
+
+def contents(group: Sequence[Obj]) -> list[Obj]:
+    """The resources frozen in a group of snapshots, in order."""
+    return [obj for snapshot in group for obj in spec_of(snapshot).get("selectedResources") or ()]
 
 
 def latest(snapshots: Iterable[Obj], label: str) -> Obj | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from corral.core.meta import Obj, spec_of
+from corral.decide.placement.bindings import Binding
 
 APPLY_STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
 DIFF_STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "DiffReported")
@@ -20,7 +21,7 @@ class View:
     """ClusterResourcePlacement or ResourcePlacement."""
     placement: Obj
     policy_snapshot: Obj
-    bindings: Mapping[str, Obj]
+    bindings: Mapping[str, Binding]
     """Live bindings of the latest policy snapshot, by cluster."""
     snapshot: str
     index: str

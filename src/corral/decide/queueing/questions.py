@@ -8,7 +8,8 @@ from corral.core.meta import Key
 from corral.decide.queueing import views
 from corral.decide.queueing.cycle.checks import required_checks
 from corral.decide.queueing.cycle.plan import PodSetAssignment
-from corral.decide.queueing.explain import explain, inadmissible, refusal
+from corral.decide.queueing.explain import Explainer, refusal
+from corral.decide.queueing.explanation import Explanation
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import Amounts
 from corral.decide.queueing.queue.requeue_triggers import Upkeep
@@ -89,18 +90,15 @@ class Questions:
 
     # -- workloads ------------------------------------------------------------------------------------------------
 
-    def explain(self, key: Key) -> views.Explanation | None:
+    def explain(self, key: Key) -> Explanation | None:
         """Where a workload stands and what it waits for."""
-        info = self.world.workloads.get(key)
-        if info is None:
-            return None
-        self._upkeep.settle_structure()
-        return explain(self.world, info)
+        return next(iter(self.explain_all([key])), None)
 
-    def inadmissible(self, key: Key) -> tuple[str, str] | None:
-        """Reason and message for a workload that is in no queue; None when it is queued or has quota."""
-        info = self.world.workloads.get(key)
-        return inadmissible(self.world, info) if info is not None else None
+    def explain_all(self, keys: Iterable[Key]) -> list[Explanation]:
+        """The same of many; those that nobody knows are left out."""
+        self._upkeep.settle_structure()
+        explainer = Explainer(self.world)
+        return [explainer.explain(info) for key in keys if (info := self.world.workloads.get(key)) is not None]
 
     def refusal(self, key: Key) -> str:
         """Why a waiting workload would be refused whatever the quota; empty when it would be tried."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -32,10 +31,10 @@ from corral.jobs.appwrapper.plan import (
     plan_app_wrapper,
 )
 from corral.jobs.framework.child_objects import typed
+from corral.jobs.framework.operators import OperatorContext
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 
 MANAGER = "appwrapper-controller"
@@ -51,12 +50,10 @@ class AppWrapperController:
 
     name = "appwrapper"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._resources = {(kind.group, kind.kind): kind.resource() for kind in (*builtin_kinds(), *native_kinds())}
-
-    def setup(self, manager: Manager) -> None:
         self._wrappers = manager.informer(APP_WRAPPERS)
         self._pods = manager.informer(PODS)
         self._pods.add_index("appwrapper", lambda pod: map(str, _wrapper_key(pod)))
@@ -163,3 +160,7 @@ class AppWrapperController:
                     await self._client.delete(PODS, name_of(pod), namespace_of(pod), grace=0)
                 except NotFound:
                     continue
+
+
+def operators(context: OperatorContext) -> None:
+    AppWrapperController(context.manager)

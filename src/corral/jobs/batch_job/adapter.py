@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from corral.core import conditions
 from corral.core.errors import Cause
-from corral.core.meta import Obj, annotations_of, metadata_of, spec_of, status_of, with_annotations, with_status
+from corral.core.meta import Obj, annotations_of, metadata_of, spec_of, status_of, uid_of, with_annotations, with_status
 from corral.core.resource import Resource
 from corral.core.validation import forbidden, invalid, keyed
+from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob, Write
-from corral.jobs.framework.paths import get_in, set_in
+from corral.jobs.framework.paths import Path, get_in, set_in
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kueue import names
 from corral.workload.podsets import DEFAULT_NAME, PodSetInfo
@@ -26,9 +27,17 @@ class BatchJob(SuspendableJob):
     """Kubernetes' own Job."""
 
     framework: ClassVar[str] = "batch/job"
-    resource: ClassVar[Resource] = Resource("batch", "v1", "jobs", "Job")
+    resource: ClassVar[Resource] = JOBS
     own_managers: ClassVar[tuple[str, ...]] = ("kubernetes.io/job-controller",)
     kept_template_labels: ClassVar[tuple[str, ...]] = (*CONTROLLER_LABELS, *NAME_LABELS)
+    is_numerous: ClassVar[bool] = True
+    elastic: ClassVar[bool] = True
+    elastic_template: ClassVar[Path | None] = TEMPLATE
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"), ("spec", "backoffLimit"))
+    elastic_fields: ClassVar[tuple[Path, ...]] = (("spec", "parallelism"), ("spec", "completions"))
+
+    def pod_selector(self, job: Obj) -> str:
+        return f"{CONTROLLER_LABELS[0]}={uid_of(job)}"
 
     def slots(self, job: Obj) -> list[Slot]:
         count = pods_at_once(job)

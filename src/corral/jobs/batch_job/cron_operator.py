@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -21,7 +20,6 @@ from corral.jobs.batch_job.cron_schedule import ScheduleError, parse_schedule
 from corral.jobs.batch_job.kind import CRON_JOBS, JOBS
 from corral.jobs.framework.child_objects import MANAGER, typed
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 
@@ -30,11 +28,9 @@ class CronJobController:
 
     name = "cronjob"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._cron_jobs = manager.informer(CRON_JOBS)
         self._jobs = manager.informer(JOBS)
         index_by_controller(self._jobs)

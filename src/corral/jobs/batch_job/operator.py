@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from corral.client.protocol import Client
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -36,10 +35,10 @@ from corral.jobs.batch_job.pods import PodPlan, plan_pods
 from corral.jobs.batch_job.status import Events, plan_status, settle
 from corral.jobs.framework.child_objects import Children, slow_start
 from corral.jobs.framework.expectations import Expectations
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.changes import changed
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "kube-controller-manager"
@@ -70,14 +69,12 @@ class JobController:
 
     name = "job"
 
-    def __init__(self, client: Client, clock: Clock, *, honours_managers: bool = True) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, *, honours_managers: bool = True) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._honours_managers = honours_managers
         self._backoffs = Notes[Backoff]()
         self._released: dict[Key, set[str]] = {}
-
-    def setup(self, manager: Manager) -> None:
         self._jobs = manager.informer(JOBS)
         self._pods = manager.informer(PODS)
         index_by_controller(self._pods)
@@ -263,3 +260,14 @@ class JobController:
     def _say(self, job: Obj, events: Events) -> None:
         for kind, reason, message in events:
             self._recorder.event(job, kind, reason, message)
+
+
+def operators(context: OperatorContext) -> None:
+    """Jobs, CronJobs, and the removal of Jobs whose time is up."""
+    # CronJobs and TTLs stand on this module.
+    from corral.jobs.batch_job.cron_operator import CronJobController
+    from corral.jobs.batch_job.ttl import TtlController
+
+    TtlController(context.manager)
+    CronJobController(context.manager)
+    JobController(context.manager, honours_managers=context.settings.has("JobManagedBy"))

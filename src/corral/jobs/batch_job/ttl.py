@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.meta import Key, Obj, is_deleting, resource_version_of, spec_of, uid_of
 from corral.core.timestamps import parse_time
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.batch_job.plan import finish_of
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch
 
 
@@ -25,11 +23,9 @@ class TtlController:
 
     name = "ttl-after-finished"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._jobs = manager.informer(JOBS)
         manager.add(self, watches=[Watch(JOBS, when=lambda old, new: new is not None and expires_at(new) is not None)])
 

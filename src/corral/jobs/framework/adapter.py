@@ -41,20 +41,74 @@ class Write(NamedTuple):
     """Delete the object instead of storing it; for kinds that cannot be taken back."""
 
 
+class JobFacts:
+    """What most kinds have in common, to be said by those that differ."""
+
+    reads: ClassVar[tuple[Resource, ...]] = ()
+    """Other kinds `pod_sets` looks at; a change of one of them does not by itself wake the job."""
+    managed_by_path: ClassVar[Path | None] = None
+    """Where `managedBy` is, None when the kind has none."""
+    own_managers: ClassVar[tuple[str, ...]] = ()
+    """Values of managedBy that mean the kind's own controller."""
+    prebuilt: ClassVar[bool] = True
+    """Whether a job may name an existing Workload."""
+    ends: ClassVar[bool] = True
+    """Whether a job of this kind runs to an end; others serve until they are deleted."""
+    is_numerous: ClassVar[bool] = False
+    """Whether clusters have so many of them that queueing takes more workers."""
+    elastic: ClassVar[bool] = False
+    """Whether a running job may change its size."""
+    elastic_template: ClassVar[Path | None] = None
+    """Where an elastic job has the template that queueing gates new pods with; None when its operator does that."""
+    followed_fields: ClassVar[tuple[Path, ...]] = ()
+    """Fields that anybody may change on a running job, and that follow the manager's to the worker."""
+    elastic_fields: ClassVar[tuple[Path, ...]] = ()
+    """Fields that follow when the job is elastic; otherwise another size is another Workload."""
+    followed_templates: ClassVar[tuple[Path, ...]] = ()
+    """Pod templates whose images follow; the job rolls them out where it runs."""
+    needs: ClassVar[tuple[Resource, ...]] = ()
+    """Kinds of objects that have to be on a worker before the job is."""
+    found_by_labels: ClassVar[bool] = False
+    """Whether pods are matched to the job by labels alone, so that a copy beside the original would take its pods."""
+
+    def pod_selector(self, job: Obj) -> str:
+        """Labels that all pods of a job have; empty where they have none in common. Pods of others may have them too."""
+        return ""
+
+    def needed_objects(self, job: Obj) -> list[tuple[Resource, Key]]:
+        """The objects of the kinds in `needs` that this job names."""
+        return []
+
+    def component_workloads(self, job: Obj) -> list[str]:
+        """The names of a job's Workloads when it has several, which go to one cluster together; none for most kinds."""
+        return []
+
+
 class JobAdapter(Protocol):
-    """One kind of job."""
+    """One kind of job. What is not a method here or in `JobFacts` nobody else needs to know."""
 
     framework: ClassVar[str]
     """The name in the configuration, such as `batch/job`."""
     resource: ClassVar[Resource]
     reads: ClassVar[tuple[Resource, ...]]
-    """Other kinds `pod_sets` looks at; a change of one of them does not by itself wake the job."""
     managed_by_path: ClassVar[Path | None]
-    """Where `managedBy` is, None when the kind has none."""
     own_managers: ClassVar[tuple[str, ...]]
-    """Values of managedBy that mean the kind's own controller."""
     prebuilt: ClassVar[bool]
-    """Whether a job may name an existing Workload."""
+    ends: ClassVar[bool]
+    is_numerous: ClassVar[bool]
+    elastic: ClassVar[bool]
+    elastic_template: ClassVar[Path | None]
+    followed_fields: ClassVar[tuple[Path, ...]]
+    elastic_fields: ClassVar[tuple[Path, ...]]
+    followed_templates: ClassVar[tuple[Path, ...]]
+    needs: ClassVar[tuple[Resource, ...]]
+    found_by_labels: ClassVar[bool]
+
+    def pod_selector(self, job: Obj) -> str: ...
+
+    def needed_objects(self, job: Obj) -> list[tuple[Resource, Key]]: ...
+
+    def component_workloads(self, job: Obj) -> list[str]: ...
 
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
         """The pods this job runs. Raises ValueError with the reason when they cannot be told yet."""
@@ -154,16 +208,13 @@ class Slot:
     sub_group_count: int = 0
 
 
-class SuspendableJob(ABC):
+class SuspendableJob(JobFacts, ABC):
     """A kind with a suspend flag and pod templates at known places."""
 
     framework: ClassVar[str]
     resource: ClassVar[Resource]
-    reads: ClassVar[tuple[Resource, ...]] = ()
     suspend_path: ClassVar[Path] = ("spec", "suspend")
     managed_by_path: ClassVar[Path | None] = ("spec", "managedBy")
-    own_managers: ClassVar[tuple[str, ...]] = ()
-    prebuilt: ClassVar[bool] = True
     kept_template_labels: ClassVar[tuple[str, ...]] = ()
     """Template labels the kind's own controller needs to keep when a job is stopped."""
     hidden_template_labels: ClassVar[frozenset[str]] = frozenset()

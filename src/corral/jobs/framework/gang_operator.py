@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Key, Obj, is_owned_by, key_of, name_of, namespace_of, spec_of, uid_of
 from corral.jobs.framework.gang import group_resource
 from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
-from corral.runtime.controller import Manager, Watch, owner_key
+from corral.runtime.controller import Manager, OwnerKey, Watch
 
 
 class GangGroups:
     """The PodGroups one operator keeps for one scheduler."""
 
-    def __init__(self, client: Client, scheduler: str, manager_name: str) -> None:
-        self._client = client
-        self._manager_name = manager_name
+    def __init__(self, manager: Manager, scheduler: str, field_manager: str, owners: OwnerKey) -> None:
+        self._client = manager.client
+        self._manager_name = field_manager
         self.scheduler = scheduler
         self.resource = group_resource(scheduler)
-
-    def setup(self, manager: Manager, kind: str, group: str) -> Watch:
-        """Look at PodGroups and priorities; returns what wakes the owner."""
         self._groups = manager.informer(self.resource)
         self._classes = manager.informer(PRIORITY_CLASSES)
-        return Watch(self.resource, map=owner_key(kind, group))
+        self.watch = Watch(self.resource, map=owners)
+        """What wakes the operator."""
 
     def priority_of(self, name: str) -> int:
         found = self._classes.get(Key("", name))

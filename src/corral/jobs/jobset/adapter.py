@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import ClassVar
 
 from corral.core import conditions
-from corral.core.meta import Obj, spec_of, status_of
+from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.jobs.batch_job.adapter import INDEX_LABEL
 from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob
+from corral.jobs.jobset.kind import JOB_SETS
 
+NAME_LABEL = "jobset.sigs.k8s.io/jobset-name"
 JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
 
 
 class JobSet(SuspendableJob):
     framework: ClassVar[str] = "jobset.x-k8s.io/jobset"
-    resource: ClassVar[Resource] = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
+    resource: ClassVar[Resource] = JOB_SETS
     own_managers: ClassVar[tuple[str, ...]] = ("jobset.sigs.k8s.io/jobset-controller",)
+
+    def pod_selector(self, job: Obj) -> str:
+        return f"{NAME_LABEL}={name_of(job)}"
 
     def slots(self, job: Obj) -> list[Slot]:
         return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -19,6 +18,7 @@ from corral.core.resource import Resource
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.jobset.children import JOB_SET_NAME
 from corral.jobs.jobset.in_place_restart import restarts_in_place
@@ -26,7 +26,6 @@ from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.jobset.plan import is_ours, plan_job_set
 from corral.jobs.jobset.plan_values import JobSetPlan
 from corral.kinds.kubernetes.core.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "jobset"
@@ -42,12 +41,10 @@ class JobSetController:
 
     name = "jobset"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._steps = Steps(clock)
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
+        self._steps = Steps(manager.clock)
         self._sets = manager.informer(JOB_SETS)
         self._jobs = manager.informer(JOBS)
         index_by_controller(self._jobs)
@@ -129,3 +126,7 @@ class JobSetController:
         except ApiError as error:
             self._recorder.event(job_set, "Warning", reason, error.message)
             raise
+
+
+def operators(context: OperatorContext) -> None:
+    JobSetController(context.manager)

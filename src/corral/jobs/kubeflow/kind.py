@@ -216,6 +216,7 @@ def _kind(framework: Framework) -> KindDef:
     )
     return KindDef(
         group=GROUP,
+        descriptions="corral.jobs.kubeflow.descriptions:DESCRIPTIONS",
         kind=framework.kind,
         plural=framework.plural,
         versions=(

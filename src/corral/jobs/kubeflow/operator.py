@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -24,6 +23,7 @@ from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.kubeflow.children import build_group
 from corral.jobs.kubeflow.environment import elastic_bounds, replicas_of
@@ -33,7 +33,6 @@ from corral.jobs.kubeflow.status import is_finished
 from corral.jobs.kubeflow.view import Look, Settings
 from corral.kinds.kubernetes.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "manager"
@@ -43,18 +42,17 @@ MANAGER = "manager"
 class TrainingController:
     """Runs the jobs of one framework."""
 
-    def __init__(self, client: Client, clock: Clock, framework: Framework, settings: Settings | None = None) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(
+        self, manager: Manager, framework: Framework, settings: Settings | None = None, *, name: str = ""
+    ) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._framework = framework
         self._settings = settings or Settings()
-        self._steps = Steps(clock)
+        self._steps = Steps(manager.clock)
         self._resource = Resource(GROUP, "v1", framework.plural, framework.kind)
-        self.name = f"{framework.lower}-controller"
+        self.name = name or f"{framework.lower}-controller"
         scheduler = self._settings.gang_scheduler
-        self._gang = GangGroups(client, scheduler, MANAGER) if scheduler else None
-
-    def setup(self, manager: Manager) -> None:
         self._jobs = manager.informer(self._resource)
         self._pods = manager.informer(PODS)
         self._services = manager.informer(SERVICES)
@@ -62,10 +60,11 @@ class TrainingController:
             index_by_controller(informer)
         self._recorder = manager.recorder.named(self.name)
         self._expectations = Expectations(self._pods, self._clock)
-        owners = owner_key(self._framework.kind, GROUP)
+        owners = owner_key(framework.kind, GROUP)
+        self._gang = GangGroups(manager, scheduler, MANAGER, owners) if scheduler else None
         watches = [Watch(self._resource), Watch(PODS, map=owners), Watch(SERVICES, map=owners)]
         if self._gang is not None:
-            watches.append(self._gang.setup(manager, self._framework.kind, GROUP))
+            watches.append(self._gang.watch)
         manager.add(self, watches=watches, workers=5)
 
     async def reconcile(self, key: Key) -> Result | None:
@@ -209,6 +208,10 @@ class TrainingController:
         }
 
 
-def training_controllers(client: Client, clock: Clock, settings: Settings | None = None) -> list[TrainingController]:
-    """One controller per framework."""
-    return [TrainingController(client, clock, framework, settings) for framework in FRAMEWORKS]
+def training_controllers(manager: Manager, settings: Settings | None = None) -> list[TrainingController]:
+    """Register one controller per framework."""
+    return [TrainingController(manager, framework, settings) for framework in FRAMEWORKS]
+
+
+def operators(context: OperatorContext) -> None:
+    training_controllers(context.manager, Settings(gang_scheduler=context.settings.gang_scheduler))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core import conditions
-from corral.core.admission import AdmissionRequest
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
     Key,
     Obj,
     annotations_of,
-    controller_of,
     is_deleting,
     labels_of,
     name_of,
@@ -24,6 +21,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.decide.pods.growth import STEP
 from corral.jobs.framework.child_objects import typed
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.template_history import History
 from corral.jobs.leader_worker_set.kind import (
     GROUP,
@@ -38,7 +36,6 @@ from corral.jobs.leader_worker_set.plan import (
     group_of,
     group_states,
     leader_set,
-    placed,
     plan_groups,
     revision_of,
     services,
@@ -48,7 +45,6 @@ from corral.jobs.leader_worker_set.rollout import Groups, first_step, next_step
 from corral.jobs.stateful_set.plan import ordinal_of
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "lws"
@@ -65,11 +61,9 @@ class LeaderWorkerSetController:
 
     name = "leaderworkerset"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._lws = manager.informer(LEADER_WORKER_SETS)
         self._stateful = manager.informer(STATEFUL_SETS)
         self._services = manager.informer(SERVICES)
@@ -185,25 +179,5 @@ class LeaderWorkerSetController:
             return
 
 
-class LeaderWorkerSetPods:
-    """Tells every pod of a LeaderWorkerSet its place when it is created."""
-
-    name = "LeaderWorkerSetPods"
-
-    def handles(self, request: AdmissionRequest) -> bool:
-        return (
-            request.operation == "CREATE"
-            and request.resource.kind == "Pod"
-            and not request.subresource
-            and request.obj is not None
-            and NAME in labels_of(request.obj)
-            and controller_of(request.obj) is not None
-        )
-
-    async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        if request.obj is None:
-            return None
-        return placed(request.obj, request.name or name_of(request.obj))
-
-    async def validate(self, request: AdmissionRequest) -> None:
-        """Nothing to refuse."""
+def operators(context: OperatorContext) -> None:
+    LeaderWorkerSetController(context.manager)

@@ -144,6 +144,7 @@ def _check_replica(path: str, replica: Obj, obj: Obj) -> list[Cause]:
 
 MPI_JOB = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.mpijob.descriptions:DESCRIPTIONS",
     kind=MPI.kind,
     plural=MPI.plural,
     versions=(
@@ -159,5 +160,4 @@ MPI_JOB = KindDef(
     convert=convert,
 )
 MPI_JOBS = MPI_JOB.resource()
-MPI_JOBS_V1 = MPI_JOB.resource("v1")
 KINDS = (MPI_JOB,)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
     Key,
@@ -28,6 +27,7 @@ from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.kubeflow.kind import GROUP, MPI, replica_specs_of, run_policy_of
 from corral.jobs.kubeflow.operator import TrainingController
@@ -41,7 +41,6 @@ from corral.jobs.mpijob.ssh_keys import ssh_secret
 from corral.jobs.mpijob.status import is_finished
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, PermanentError, Result, Watch, owner_key
 
 MANAGER = "mpi-operator"
@@ -63,14 +62,11 @@ class MpiJobController:
 
     name = "mpijob"
 
-    def __init__(self, client: Client, clock: Clock, gang_scheduler: str = "") -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, gang_scheduler: str = "") -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._scheduler = gang_scheduler
-        self._steps = Steps(clock)
-        self._gang = GangGroups(client, gang_scheduler, MANAGER) if gang_scheduler else None
-
-    def setup(self, manager: Manager) -> None:
+        self._steps = Steps(manager.clock)
         self._jobs = manager.informer(MPI_JOBS)
         self._pods = manager.informer(PODS)
         self._launchers = manager.informer(JOBS)
@@ -79,6 +75,7 @@ class MpiJobController:
         self._recorder = manager.recorder.named("mpi-job-controller")
         self._expectations = Expectations(self._pods, self._clock)
         owners = owner_key("MPIJob", GROUP)
+        self._gang = GangGroups(manager, gang_scheduler, MANAGER, owners) if gang_scheduler else None
         watches = [
             Watch(MPI_JOBS),
             Watch(PODS, map=owners),
@@ -86,7 +83,7 @@ class MpiJobController:
             Watch(JOBS, map=owners),
         ]
         if self._gang is not None:
-            watches.append(self._gang.setup(manager, "MPIJob", GROUP))
+            watches.append(self._gang.watch)
         manager.add(self, watches=watches, workers=5)
 
     def _job_of_launcher_pod(self, pod: Obj) -> list[Key]:
@@ -210,13 +207,9 @@ class MpiJobController:
 class MpiV1Controller(TrainingController):
     """Runs kubeflow.org/v1 MPIJobs: launcher and worker pods, no services, hosts in a ConfigMap."""
 
-    def __init__(self, client: Client, clock: Clock, gang_scheduler: str = "") -> None:
-        super().__init__(client, clock, MPI, Settings(gang_scheduler=gang_scheduler))
-        self.name = "mpijob-v1"
-
-    def setup(self, manager: Manager) -> None:
-        super().setup(manager)
+    def __init__(self, manager: Manager, gang_scheduler: str = "") -> None:
         self._random = manager.random.fork("mpi-v1-keys")
+        super().__init__(manager, MPI, Settings(gang_scheduler=gang_scheduler), name="mpijob-v1")
 
     async def _step(self, key: Key, job: Obj) -> Result | None:
         if not is_v1(job):
@@ -356,6 +349,10 @@ def _pod_v1(job: Obj, body: Obj, launcher: bool) -> Obj:
     return {**body, "spec": spec}
 
 
-def mpi_controllers(client: Client, clock: Clock, gang_scheduler: str = "") -> tuple[MpiJobController, MpiV1Controller]:
-    """The operators of both versions."""
-    return MpiJobController(client, clock, gang_scheduler), MpiV1Controller(client, clock, gang_scheduler)
+def mpi_controllers(manager: Manager, gang_scheduler: str = "") -> tuple[MpiJobController, MpiV1Controller]:
+    """Register the operators of both versions."""
+    return MpiJobController(manager, gang_scheduler), MpiV1Controller(manager, gang_scheduler)
+
+
+def operators(context: OperatorContext) -> None:
+    mpi_controllers(context.manager, context.settings.gang_scheduler)

@@ -12,9 +12,10 @@ from corral.core import conditions
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, is_deleting, labels_of, spec_of, status_of, with_spec
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, Lookup, Write
+from corral.jobs.framework.adapter import Finish, JobFacts, Lookup, Write
 from corral.jobs.framework.paths import Path, get_in
 from corral.jobs.framework.remote_copy import bare_copy
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
 from corral.workload.podsets import DEFAULT_NAME, PodSet, PodSetInfo, injected, topology_request
 
@@ -86,15 +87,15 @@ def termination_target(pod: Obj, message: str, now: str) -> Obj:
     return {**pod, "status": {**status_of(pod), "conditions": conditions.set_condition(held, entry, now)}}
 
 
-class PodJob:
+class PodJob(JobFacts):
     """A single Pod as a job."""
 
     framework: ClassVar[str] = "pod"
-    resource: ClassVar[Resource] = Resource("", "v1", "pods", "Pod")
-    reads: ClassVar[tuple[Resource, ...]] = ()
-    managed_by_path: ClassVar[Path | None] = None
-    own_managers: ClassVar[tuple[str, ...]] = ()
-    prebuilt: ClassVar[bool] = True
+    resource: ClassVar[Resource] = PODS
+    ends: ClassVar[bool] = False
+    """A pod is not what a hub places to have a job done."""
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"),)
+    found_by_labels: ClassVar[bool] = True
 
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
         return [pod_set_of(job)]

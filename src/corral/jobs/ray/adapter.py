@@ -12,6 +12,7 @@ from corral.core.resource import Resource
 from corral.core.validation import forbidden, index, invalid, required
 from corral.jobs.framework.adapter import Finish, Lookup, Slot, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in, set_in
+from corral.jobs.ray.kind import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from corral.kinds.kueue import names
 from corral.workload.podsets import PodSet, PodSetInfo, injected
 
@@ -60,8 +61,10 @@ def cluster_rules(job: Obj, where: Path) -> list[Cause]:
 
 class RayCluster(SuspendableJob):
     framework: ClassVar[str] = "ray.io/raycluster"
-    resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayclusters", "RayCluster")
+    resource: ClassVar[Resource] = RAY_CLUSTERS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
     cluster_path: ClassVar[Path] = ("spec",)
 
     def slots(self, job: Obj) -> list[Slot]:
@@ -86,9 +89,12 @@ class RayCluster(SuspendableJob):
 
 class RayService(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayservice"
-    resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayservices", "RayService")
+    resource: ClassVar[Resource] = RAY_SERVICES
     suspend_path: ClassVar[Path] = ("spec", "rayClusterConfig", "suspend")
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "serveConfigV2"),)
 
     def slots(self, job: Obj) -> list[Slot]:
         return cluster_slots(job, ("spec", "rayClusterConfig"))
@@ -109,8 +115,10 @@ class RayService(SuspendableJob):
 
 class RayJob(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayjob"
-    resource: ClassVar[Resource] = Resource("ray.io", "v1", "rayjobs", "RayJob")
+    resource: ClassVar[Resource] = RAY_JOBS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"),)
 
     def slots(self, job: Obj) -> list[Slot]:
         slots = cluster_slots(job, ("spec", "rayClusterSpec"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core.meta import (
     Key,
     Obj,
@@ -31,7 +30,6 @@ from corral.jobs.ray.job_plan_values import Answer, RayJobLook, RayJobPlan
 from corral.jobs.ray.job_watch import asks_dashboard
 from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, RAY_JOBS
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 
@@ -40,13 +38,11 @@ class RayJobController:
 
     name = "rayjob"
 
-    def __init__(self, client: Client, clock: Clock, settings: RaySettings, dashboard: Dashboard | None = None) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, settings: RaySettings, dashboard: Dashboard | None = None) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._settings = settings
         self._dashboard = dashboard or HttpDashboard()
-
-    def setup(self, manager: Manager) -> None:
         self._pods = manager.informer(PODS)
         index_by_controller(self._pods)
         self._ray_jobs = manager.informer(RAY_JOBS)

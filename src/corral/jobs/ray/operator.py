@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
+from importlib.util import find_spec
+from shutil import which
+
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -18,6 +20,7 @@ from corral.core.meta import (
 )
 from corral.jobs.framework.child_objects import slow_start, typed
 from corral.jobs.framework.expectations import Expectations
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.ray.child_objects import MANAGER, create_unless_held
 from corral.jobs.ray.cluster_plan import RaySettings, is_ours, plan_ray_cluster
@@ -26,7 +29,6 @@ from corral.jobs.ray.job_operator import RayJobController
 from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, cluster_errors
 from corral.jobs.ray.service_operator import RayServiceController
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 
@@ -35,12 +37,10 @@ class RayClusterController:
 
     name = "raycluster"
 
-    def __init__(self, client: Client, clock: Clock, settings: RaySettings) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, settings: RaySettings) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._settings = settings
-
-    def setup(self, manager: Manager) -> None:
         self._clusters = manager.informer(RAY_CLUSTERS)
         self._pods = manager.informer(PODS)
         index_by_controller(self._pods)
@@ -103,12 +103,23 @@ class RayClusterController:
 
 
 def ray_controllers(
-    client: Client, clock: Clock, settings: RaySettings | None = None, dashboard: Dashboard | None = None
+    manager: Manager, settings: RaySettings | None = None, dashboard: Dashboard | None = None
 ) -> tuple[RayClusterController, RayJobController, RayServiceController]:
-    """The three Ray operators."""
+    """Register the three Ray operators."""
     chosen = settings or RaySettings()
     return (
-        RayClusterController(client, clock, chosen),
-        RayJobController(client, clock, chosen, dashboard),
-        RayServiceController(client, clock, chosen, dashboard),
+        RayClusterController(manager, chosen),
+        RayJobController(manager, chosen, dashboard),
+        RayServiceController(manager, chosen, dashboard),
     )
+
+
+def is_installed() -> bool:
+    """Whether pods can really start Ray on this machine."""
+    return find_spec("ray") is not None or which("ray") is not None
+
+
+def operators(context: OperatorContext) -> None:
+    wanted = context.settings.options.get("ray")
+    real = is_installed() if wanted is None else wanted
+    ray_controllers(context.manager, RaySettings(real=real))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import yaml
 
-from corral.client.protocol import Client
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import (
@@ -34,7 +33,6 @@ from corral.jobs.ray.dashboard import Dashboard, DashboardError, HttpDashboard, 
 from corral.jobs.ray.job_children import ORIGIN_KIND, ORIGIN_NAME
 from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, RAY_SERVICES
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 SPEC_HASH = "ray.io/hash-without-replicas-and-workers-to-delete"
@@ -47,15 +45,13 @@ class RayServiceController:
 
     name = "rayservice"
 
-    def __init__(self, client: Client, clock: Clock, settings: RaySettings, dashboard: Dashboard | None = None) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, settings: RaySettings, dashboard: Dashboard | None = None) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._settings = settings
         self._dashboard = dashboard or HttpDashboard()
         self._deployed: dict[str, str] = {}
         """Per cluster, by its uid, the configuration it was given last."""
-
-    def setup(self, manager: Manager) -> None:
         self._pods = manager.informer(PODS)
         index_by_controller(self._pods)
         self._ray_services = manager.informer(RAY_SERVICES)

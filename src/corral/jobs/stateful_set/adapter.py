@@ -13,7 +13,7 @@ from corral.core import conditions
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of, status_of, uid_of, with_annotations
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, Lookup, Write
+from corral.jobs.framework.adapter import Finish, JobFacts, Lookup, Write
 from corral.jobs.framework.paths import Path
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
@@ -23,15 +23,15 @@ from corral.workload.podsets import PodSet, PodSetInfo
 COUNTS = ("replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas")
 
 
-class StatefulSetJob:
+class StatefulSetJob(JobFacts):
     """A StatefulSet that runs on another cluster."""
 
     framework: ClassVar[str] = "statefulset"
     resource: ClassVar[Resource] = STATEFUL_SETS
-    reads: ClassVar[tuple[Resource, ...]] = ()
-    managed_by_path: ClassVar[Path | None] = None
-    own_managers: ClassVar[tuple[str, ...]] = ()
-    prebuilt: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "replicas"), ("spec", "minReadySeconds"))
+    followed_templates: ClassVar[tuple[Path, ...]] = (("spec", "template"),)
+    found_by_labels: ClassVar[bool] = True
 
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
         return []

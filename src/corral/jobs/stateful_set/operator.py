@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.client.protocol import Client
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
@@ -24,12 +23,12 @@ from corral.decide.apps.replicaset import until_available
 from corral.jobs.framework.child_objects import MANAGER, Children, typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.framework.template_history import History
 from corral.jobs.stateful_set.plan import Revisions, StatefulPlan, claim_name, ordinals, plan_stateful, stateful_status
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 
@@ -38,12 +37,10 @@ class StatefulSetController:
 
     name = "statefulset"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._steps = Steps(clock)
-
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
+        self._steps = Steps(manager.clock)
         self._sets = manager.informer(STATEFUL_SETS)
         self._pods = manager.informer(PODS)
         self._history = History(self._client, manager, MANAGER)
@@ -174,3 +171,7 @@ class StatefulSetController:
 def _is_named(owner: str, pod: Obj) -> bool:
     prefix, _, ordinal = name_of(pod).rpartition("-")
     return prefix == owner and ordinal.isdigit()
+
+
+def operators(context: OperatorContext) -> None:
+    StatefulSetController(context.manager)

@@ -15,14 +15,11 @@ from corral.core.resource import Resource
 from corral.jobs.framework.adapter import Finish, JobAdapter, Lookup, Slot, SuspendableJob, Write
 from corral.jobs.framework.paths import set_in
 from corral.jobs.jobset.adapter import JobSet
+from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from corral.jobs.trainjob.plan import counted_job_set
 from corral.workload.podsets import PodSet, PodSetInfo, info_of_template
 
 MANAGER = "kueue.x-k8s.io/manager"
-RUNTIMES = Resource("trainer.kubeflow.org", "v1alpha1", "trainingruntimes", "TrainingRuntime")
-CLUSTER_RUNTIMES = Resource(
-    "trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime", namespaced=False
-)
 EMPTY_PATCH = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}
 
 
@@ -32,10 +29,25 @@ class RuntimeMissing(ValueError):
 
 class TrainJob(SuspendableJob):
     framework: ClassVar[str] = "trainer.kubeflow.org/trainjob"
-    resource: ClassVar[Resource] = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
-    reads: ClassVar[tuple[Resource, ...]] = (RUNTIMES, CLUSTER_RUNTIMES)
+    resource: ClassVar[Resource] = TRAIN_JOBS
+    reads: ClassVar[tuple[Resource, ...]] = (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
     own_managers: ClassVar[tuple[str, ...]] = ("trainer.kubeflow.org/trainjob-controller",)
+    needs: ClassVar[tuple[Resource, ...]] = (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
     _job_set: ClassVar[JobAdapter] = JobSet()
+
+    def pod_selector(self, job: Obj) -> str:
+        """Its JobSet has its name."""
+        return self._job_set.pod_selector(job)
+
+    def needed_objects(self, job: Obj) -> list[tuple[Resource, Key]]:
+        """The runtime it is made from."""
+        reference = spec_of(job).get("runtimeRef") or {}
+        name = str(reference.get("name") or "")
+        if not name:
+            return []
+        if reference.get("kind") == TRAINING_RUNTIMES.kind:
+            return [(TRAINING_RUNTIMES, Key(namespace_of(job), name))]
+        return [(CLUSTER_TRAINING_RUNTIMES, Key("", name))]
 
     def slots(self, job: Obj) -> list[Slot]:
         """No templates in the TrainJob itself."""
@@ -90,9 +102,9 @@ def runtime_of(job: Obj, lookup: Lookup) -> Obj:
     reference = spec_of(job).get("runtimeRef") or {}
     name = str(reference.get("name", ""))
     if reference.get("kind", "ClusterTrainingRuntime") == "TrainingRuntime":
-        found = lookup(RUNTIMES, Key(namespace_of(job), name))
+        found = lookup(TRAINING_RUNTIMES, Key(namespace_of(job), name))
     else:
-        found = lookup(CLUSTER_RUNTIMES, Key("", name))
+        found = lookup(CLUSTER_TRAINING_RUNTIMES, Key("", name))
     if found is None:
         raise RuntimeMissing(f'{reference.get("kind", "ClusterTrainingRuntime")} "{name}" not found')
     return found

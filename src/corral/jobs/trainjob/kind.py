@@ -557,6 +557,7 @@ def runtime_warnings(runtime: Obj) -> list[str]:
 
 TRAIN_JOB = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.trainjob.descriptions:DESCRIPTIONS",
     kind="TrainJob",
     plural="trainjobs",
     validate=_validate_train_job,
@@ -572,6 +573,7 @@ TRAIN_JOB = KindDef(
 )
 TRAINING_RUNTIME = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.trainjob.descriptions:DESCRIPTIONS",
     kind="TrainingRuntime",
     plural="trainingruntimes",
     versions=(VersionDef("v1alpha1", _runtime),),
@@ -579,6 +581,7 @@ TRAINING_RUNTIME = KindDef(
 )
 CLUSTER_TRAINING_RUNTIME = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.trainjob.descriptions:DESCRIPTIONS",
     kind="ClusterTrainingRuntime",
     plural="clustertrainingruntimes",
     namespaced=False,

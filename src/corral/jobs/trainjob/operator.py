@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import yaml
 
-from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -18,6 +17,7 @@ from corral.core.meta import (
     with_status,
 )
 from corral.jobs.framework.child_objects import typed
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.pod_group_kinds import PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.mpijob.operator import agent_program
@@ -28,7 +28,6 @@ from corral.jobs.trainjob.progress import access
 from corral.jobs.trainjob.status import deadline_left, failed_status, is_finished, is_suspended, train_job_status
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, SECRETS
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
-from corral.runtime.clock import Clock
 from corral.runtime.controller import Manager, Result, Watch, owner_key
 
 MANAGER = "trainer"
@@ -41,12 +40,10 @@ class TrainJobController:
 
     name = "trainjob"
 
-    def __init__(self, client: Client, clock: Clock, *, reports: bool = False) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, manager: Manager, *, reports: bool = False) -> None:
+        self._client = manager.client
+        self._clock = manager.clock
         self._reports = reports
-
-    def setup(self, manager: Manager) -> None:
         self._train_jobs = manager.informer(TRAIN_JOBS)
         self._job_sets = manager.informer(JOB_SETS)
         self._random = manager.random.fork("trainer-keys")
@@ -187,3 +184,7 @@ class TrainJobController:
     async def _write(self, train_job: Obj, status: Obj) -> None:
         changed = with_status(train_job, status)
         await self._client.update(TRAIN_JOBS, changed, subresource="status", manager=STATUS_MANAGER)
+
+
+def operators(context: OperatorContext) -> None:
+    TrainJobController(context.manager, reports=context.settings.has("TrainJobStatus"))

@@ -7,10 +7,9 @@ find it by the variables every pod has, and a Role made for the TrainJob lets th
 from __future__ import annotations
 
 from corral.core.meta import Obj, name_of, namespace_of, owner_ref, status_of
-from corral.core.resource import Resource
+from corral.jobs.trainjob.kind import TRAIN_JOBS
 
 FOLDER = "/var/run/secrets/kubeflow/trainer"
-TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
 VOLUME = "kubeflow-trainer-token"
 TOKEN_SECONDS = 3600
 REPORTED = ("progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime")

@@ -32,6 +32,7 @@ def _kind(
     own = "fleet-cluster" if group == CLUSTER_GROUP else "fleet-placement"
     return KindDef(
         group=group,
+        descriptions="corral.kinds.fleet.descriptions:DESCRIPTIONS",
         kind=kind,
         plural=plural,
         namespaced=namespaced,
@@ -131,7 +132,7 @@ PLACEMENT_STATUS = _kind(
     status=False,
     columns=(
         Column("Resource-Index", ".sourceStatus.observedResourceIndex"),
-        Column("Last-Updated", ".lastUpdatedTime", "date"),
+        Column("Last-Updated", ".lastUpdatedTime"),
         age_column(),
     ),
 )

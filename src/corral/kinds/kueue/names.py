@@ -83,6 +83,9 @@ DEACTIVATION_TARGET: Final = "DeactivationTarget"
 WAITING_FOR_REPLACEMENT_PODS: Final = "WaitingForReplacementPods"
 BLOCKED_ON_PREEMPTION_GATES: Final = "BlockedOnPreemptionGates"
 
+PREEMPTING: Final = "corral.dev/Preempting"
+"""Ours: on a waiting Workload while those it preempts are leaving. A scheduler that is started anew knows it by this."""
+
 # Condition type of queues and checks
 ACTIVE: Final = "Active"
 

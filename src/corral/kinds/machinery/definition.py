@@ -173,6 +173,8 @@ class KindDef:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     description: str = ""
+    descriptions: str = ""
+    """Where the words of `kubectl explain` are, as `module:attribute`; see `describing`."""
 
     builtin: bool = False
     """True for Kubernetes' own kinds: typed decoding, strategic merge, no CRD."""

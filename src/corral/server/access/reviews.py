@@ -11,6 +11,7 @@ from corral.core.errors import BadRequest, Cause, Conflict, Invalid
 from corral.core.meta import Obj, uid_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
+from corral.kinds.kubernetes.core.kinds import PODS, SECRETS, SERVICE_ACCOUNTS
 from corral.server.access.authentication import API_AUDIENCES, Authenticator, user_status
 from corral.server.access.authorization import Authorizer
 from corral.server.access.rbac import Attributes
@@ -20,9 +21,6 @@ from corral.store import ObjectKey, Store
 
 Review = Callable[[UserInfo, str, Obj], Awaitable[Obj]]
 _AUTHORIZATION = "authorization.k8s.io"
-_SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-_PODS = Resource("", "v1", "pods", "Pod")
-_SECRETS = Resource("", "v1", "secrets", "Secret")
 
 
 def _invalid(causes: list[Cause]) -> Invalid:
@@ -152,7 +150,7 @@ class Reviews:
 
     async def request_token(self, user: UserInfo, namespace: str, name: str, body: Obj, options: WriteOptions) -> Obj:
         """The token subresource of a service account."""
-        account = self._require(_SERVICE_ACCOUNTS, namespace, name)
+        account = self._require(SERVICE_ACCOUNTS, namespace, name)
         spec = body.get("spec") or {}
         seconds = spec.get("expirationSeconds") or 3600
         _check_lifetime(seconds)
@@ -184,7 +182,7 @@ class Reviews:
         """The object a token is tied to, and the node of that object if it is a pod."""
         if not reference:
             return None, None
-        kinds = {"Pod": _PODS, "Secret": _SECRETS}
+        kinds = {"Pod": PODS, "Secret": SECRETS}
         resource = kinds.get(reference.get("kind") or "")
         if resource is None:
             raise BadRequest(
@@ -198,7 +196,7 @@ class Reviews:
                 f'Operation cannot be fulfilled on {resource.plural} "{reference.get("name")}": {why}'
                 "The object might have been deleted and then recreated",
             )
-        node_name = (obj.get("spec") or {}).get("nodeName") if resource is _PODS else None
+        node_name = (obj.get("spec") or {}).get("nodeName") if resource is PODS else None
         node = self._store.get(ObjectKey("nodes", "", node_name)) if node_name else None
         return {"kind": resource.kind, **obj}, node.obj if node is not None else None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -31,6 +30,7 @@ BUCKET = "apiservices.apiregistration.k8s.io"
 RECHECK_S = 15.0
 _DROPPED = {"host", "authorization", "connection", "content-length", "transfer-encoding", "accept-encoding", "upgrade"}
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "date", "keep-alive", "audit-id"}
+_OURS = {*_HOP_BY_HOP, "content-type", "cache-control"}
 
 
 def group_version(path: str) -> tuple[str, str]:
@@ -93,7 +93,7 @@ class Aggregation:
         fields = [
             (key, value) for key, value in request.fields if key not in _DROPPED and not key.startswith("x-remote-")
         ]
-        opened = self._caller.open(
+        answer = await self._caller.open(
             request.method,
             address,
             body=request.body,
@@ -102,20 +102,15 @@ class Aggregation:
             verify=not spec.get("insecureSkipTLSVerify"),
             suffix=request.target,
         )
-        answer = await opened.__aenter__()
-        headers = tuple(
-            (key, value)
-            for key, value in answer.headers.items()
-            if key.lower() not in _HOP_BY_HOP and key.lower() not in ("content-type", "cache-control")
-        )
-        content_type = answer.headers.get("Content-Type", JSON)
+        headers = tuple((key, value) for key, value in answer.headers if key not in _OURS)
+        content_type = answer.header("content-type", JSON)
         if info.verb != "watch":
-            async with _entered(opened):
+            async with answer:
                 return Response(answer.status, await answer.read(), content_type, headers)
 
         async def produce(writer: Writer) -> None:
-            async with _entered(opened):
-                async for chunk in answer.content.iter_any():
+            async with answer:
+                async for chunk in answer.chunks():
                     await writer.write(chunk)
 
         return Stream(produce, content_type, headers)
@@ -188,15 +183,6 @@ class Aggregation:
             )
         except (Stale, ApiError):
             log.debug("apiservice changed while it was checked: %s", metadata["name"])
-
-
-@contextlib.asynccontextmanager
-async def _entered(opened: contextlib.AbstractAsyncContextManager[Any]) -> Any:
-    """Leave a context that was entered by hand."""
-    try:
-        yield
-    finally:
-        await opened.__aexit__(None, None, None)
 
 
 def aggregate(rows: list[Obj]) -> list[Obj]:

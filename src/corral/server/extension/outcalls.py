@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
+from corral.client.wire import BrokenAnswer, Exchange, Wire
 from corral.core.meta import Obj, spec_of
 from corral.server.access.certificates import Pair, load_pair
 from corral.store import ObjectKey, Store
 
-if TYPE_CHECKING:
-    import aiohttp
-
 _SLICES = "endpointslices.discovery.k8s.io"
+_READS = ("GET", "HEAD")
+_INSECURE = "<insecure>"
+MAX_SERVERS = 64
+"""Servers whose connections are kept; a proxy to pods may meet any number of them."""
+MAX_ANSWER = 64 << 20
+"""Bytes of an answer that is read as a whole; a third party must not fill the API server's memory."""
 
 
 class CallFailed(Exception):
@@ -132,38 +136,46 @@ def check_status(reply: Reply) -> None:
 
 
 class Caller:
-    """Makes the calls, keeping connections between them. The HTTP client is only loaded when there is something to call."""
+    """Makes the calls, keeping connections between them."""
 
     def __init__(self, certificate: Pair | None = None) -> None:
         self._certificate = certificate
-        self._session: aiohttp.ClientSession | None = None
+        self._wires: dict[tuple[str, str, str], Wire] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
 
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
 
-    def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            import aiohttp
+    def _wire(self, base: str, server_name: str, bundle: str, *, verify: bool) -> Wire:
+        """The connections to a server, with the certificates it is checked against."""
+        trusted = bundle if verify else _INSECURE
+        wire = self._wires.get((base, server_name, trusted))
+        if wire is None:
+            if len(self._wires) >= MAX_SERVERS:
+                self._forget_idle()
+            context = self._context(trusted) if base.startswith("https:") else None
+            wire = self._wires[base, server_name, trusted] = Wire(base, context, server_name=server_name)
+        return wire
 
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
-            self._session = aiohttp.ClientSession(auto_decompress=False, trust_env=False, timeout=timeout)
-        return self._session
+    def _forget_idle(self) -> None:
+        for key, wire in list(self._wires.items()):
+            if not wire.is_busy:
+                wire.close()
+                del self._wires[key]
 
-    def _context(self, bundle: str, *, verify: bool) -> ssl.SSLContext:
-        key = bundle if verify else "<insecure>"
-        context = self._contexts.get(key)
+    def _context(self, trusted: str) -> ssl.SSLContext:
+        context = self._contexts.get(trusted)
         if context is None:
-            data = base64.b64decode(bundle).decode() if bundle else None
+            data = base64.b64decode(trusted).decode() if trusted and trusted != _INSECURE else None
             context = ssl.create_default_context(cadata=data)
-            if not verify:
+            if trusted == _INSECURE:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
             if self._certificate is not None:
                 load_pair(context, self._certificate)
-            self._contexts[key] = context
+            self._contexts[trusted] = context
         return context
 
     async def call(
@@ -179,16 +191,17 @@ class Caller:
         suffix: str = "",
     ) -> Reply:
         """One request; CallFailed when there is no answer. `suffix` is appended to path or query."""
-        opened = self.open(
-            method, address, body=body, headers=list(headers.items()), bundle=bundle, verify=verify, suffix=suffix
-        )
         try:
-            async with asyncio.timeout(timeout_s), opened as answer:
-                return Reply(answer.status, list(answer.headers.items()), await answer.read())
+            async with asyncio.timeout(timeout_s):
+                fields = list(headers.items())
+                answer = await self.open(
+                    method, address, body=body, headers=fields, bundle=bundle, verify=verify, suffix=suffix
+                )
+                async with answer:
+                    return Reply(answer.status, answer.headers, await answer.read())
         except TimeoutError:
             raise CallFailed(f'{method.capitalize()} "{address.shown}{suffix}": context deadline exceeded') from None
 
-    @asynccontextmanager
     async def open(
         self,
         method: str,
@@ -199,38 +212,81 @@ class Caller:
         bundle: str = "",
         verify: bool = True,
         suffix: str = "",
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A request whose answer is read by the caller, as long as it takes."""
-        import aiohttp
-        from multidict import CIMultiDict
-        from yarl import URL
-
+    ) -> OpenAnswer:
+        """A request whose answer is read by the caller, as long as it takes, and closed with `async with`."""
         shown = f'{method.capitalize()} "{address.shown}{suffix}"'
+        parts = urlsplit(address.url)
+        host = parts.netloc.rpartition("@")[2]
+        target = parts.path + (f"?{parts.query}" if parts.query else "") + suffix
         try:
-            async with self._client().request(
-                method,
-                URL(address.url + suffix, encoded=True),
-                data=body or None,
-                headers=CIMultiDict(headers),
-                ssl=self._context(bundle, verify=verify),
-                server_hostname=address.server_name or None,
-                allow_redirects=False,
-            ) as answer:
-                yield answer
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise CallFailed(f"{shown}: tls: failed to verify certificate: {error.certificate_error}") from error
-        except aiohttp.ClientConnectorSSLError as error:
-            raise CallFailed(f"{shown}: tls: {error.os_error}") from error
-        except aiohttp.ClientConnectorError as error:
-            raise CallFailed(f"{shown}: {_dial_error(error)}") from error
-        except (aiohttp.ClientError, ValueError, ssl.SSLError) as error:
-            raise CallFailed(f"{shown}: {error or 'EOF'}") from error
+            wire = self._wire(f"{parts.scheme}://{host}", address.server_name, bundle, verify=verify)
+            return await _answered(
+                shown, wire, method, target if target.startswith("/") else f"/{target}", headers, body
+            )
+        except (OSError, ValueError) as error:
+            raise CallFailed(f"{shown}: {_reason(error, parts.hostname or '', host)}") from error
 
 
-def _dial_error(error: aiohttp.ClientConnectorError) -> str:
-    where = f"{error.host}:{error.port}"
-    if isinstance(error.os_error, ConnectionRefusedError):
-        return f"dial tcp {where}: connect: connection refused"
-    if isinstance(error.os_error, OSError) and error.os_error.errno is not None and error.os_error.errno < 0:
-        return f"dial tcp: lookup {error.host}: no such host"
-    return f"dial tcp {where}: {error.os_error.strerror or error.os_error}"
+async def _answered(
+    shown: str, wire: Wire, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
+) -> OpenAnswer:
+    """Asked once, and again where a server may have closed the kept connection at the moment a read was sent over it."""
+    exchange = wire.request(method, target, headers, body)
+    try:
+        return OpenAnswer(shown, await exchange.__aenter__())
+    except (BrokenAnswer, ConnectionResetError):
+        if not exchange.reused or method not in _READS:
+            raise
+    return OpenAnswer(shown, await wire.request(method, target, headers, body).__aenter__())
+
+
+class OpenAnswer:
+    """An answer whose body is still to be read. What goes wrong meanwhile is a CallFailed, too."""
+
+    def __init__(self, shown: str, exchange: Exchange) -> None:
+        self._shown = shown
+        self._exchange = exchange
+        self.status = exchange.status
+        self.headers = exchange.headers
+        self.header = exchange.header
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._exchange.__aexit__()
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        try:
+            return await self._exchange.read(at_most=MAX_ANSWER)
+        except OSError as error:
+            raise CallFailed(f"{self._shown}: {error}") from error
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        try:
+            async for data in self._exchange.chunks():
+                yield data
+        except OSError as error:
+            raise CallFailed(f"{self._shown}: {error}") from error
+
+
+def _reason(error: OSError | ValueError, host: str, where: str) -> str:
+    """Why there was no answer, in the words of Go's client."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"tls: failed to verify certificate: {error}"
+        case ssl.SSLError():
+            return f"tls: {error}"
+        case ConnectionRefusedError():
+            return f"dial tcp {where}: connect: connection refused"
+        case socket.gaierror():
+            return f"dial tcp: lookup {host}: no such host"
+        case ConnectionResetError():
+            return "read: connection reset by peer"
+        case TimeoutError():
+            return f"dial tcp {where}: i/o timeout"
+        case OSError(errno=int(), strerror=str(text)):
+            return f"dial tcp {where}: {text}"
+    return str(error) or "EOF"

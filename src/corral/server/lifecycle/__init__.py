@@ -19,8 +19,8 @@ __all__ = ["Definitions", "EventExpiry", "GarbageCollector", "Namespaces", "Quot
 
 def set_up_lifecycle(api: Api, manager: Manager) -> None:
     """Register the controllers every cluster has. Stored custom definitions are served when this returns."""
-    Definitions(api, manager).set_up()
-    Namespaces(api, manager).set_up()
-    GarbageCollector(api, manager).set_up()
-    Quotas(api, manager).set_up()
-    EventExpiry(api, manager).set_up()
+    Definitions(api, manager)
+    Namespaces(api, manager)
+    GarbageCollector(api, manager)
+    Quotas(api, manager)
+    EventExpiry(api, manager)

@@ -18,7 +18,6 @@ from corral.core.meta import Key, Obj, finalizers_of, is_deleting, spec_of, stat
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.machinery.crd import crd_manifest, kind_from_crd
 from corral.kinds.machinery.definition import KindDef
-from corral.kinds.machinery.registry import native_kinds
 from corral.runtime.controller import Manager, Result
 from corral.server.api import Api, ListOptions
 from corral.server.lifecycle.identity import system_user
@@ -37,16 +36,14 @@ class Definitions:
 
     name = "custom-resource-definition"
 
-    def __init__(self, api: Api, manager: Manager):
+    def __init__(self, api: Api, manager: Manager) -> None:
         self._api = api
         self._store = api.store
         self._manager = manager
         self._user = system_user("custom-resource-definition-controller")
-        self._natives = {kind.group_resource: kind for kind in native_kinds()}
+        self._natives = {kind.group_resource: kind for kind in api.registry.natives}
         self._served: dict[str, int] = {}  # generation of the definition each kind is served from
-
-    def set_up(self) -> None:
-        self._queue = self._manager.add(self, watches=[], workers=1).queue
+        self._queue = manager.add(self, watches=[], workers=1).queue
         for stored in self._store.scan(BUCKET):
             if not self._is_shipped(stored):
                 self._serve(stored.obj)
@@ -57,7 +54,7 @@ class Definitions:
                 self._serve_native(kind)
         self._store.observe(self._changed)
         self._api.after_create[BUCKET] = self.reconcile
-        self._manager.run_task(self._ship, "shipped definitions")
+        manager.run_task(self._ship, "shipped definitions")
 
     def _changed(self, event: Event) -> None:
         key = event.stored.key

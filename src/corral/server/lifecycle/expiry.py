@@ -16,14 +16,12 @@ BUCKET = "events"
 class EventExpiry:
     """Deletes Event objects when their time is up. Sleeps while there are none."""
 
-    def __init__(self, api: Api, manager: Manager, ttl: float = TTL_S):
+    def __init__(self, api: Api, manager: Manager, ttl: float = TTL_S) -> None:
         self._api = api
         self._manager = manager
         self._ttl = ttl
         self._due: deque[tuple[float, ObjectKey, int]] = deque()
         self._some = asyncio.Event()
-
-    def set_up(self) -> None:
         now = self._api.clock.now
         self._api.store.observe(self._changed)
         if self._api.store.count(BUCKET):
@@ -32,7 +30,7 @@ class EventExpiry:
                 (started + self._ttl, stored.key, stored.revision) for stored in self._api.store.scan(BUCKET)
             )
             self._some.set()
-        self._manager.run_task(self._run, "event expiry")
+        manager.run_task(self._run, "event expiry")
 
     def _changed(self, event: Event) -> None:
         if event.stored.key.resource == BUCKET and event.type != "DELETED":

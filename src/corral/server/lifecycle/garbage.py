@@ -33,14 +33,12 @@ class GarbageCollector:
 
     name = "garbage-collector"
 
-    def __init__(self, api: Api, manager: Manager):
+    def __init__(self, api: Api, manager: Manager) -> None:
         self._api = api
         self._store = api.store
         self._manager = manager
         self._user = system_user("generic-garbage-collector")
-
-    def set_up(self) -> None:
-        self._queue = self._manager.add(self, watches=[], workers=4).queue
+        self._queue = manager.add(self, watches=[], workers=4).queue
         for resource in self._store.resources():
             for stored in self._store.scan(resource):
                 if stored.owners or self._is_held(stored):

@@ -30,13 +30,11 @@ class Namespaces:
 
     name = "namespace"
 
-    def __init__(self, api: Api, manager: Manager):
+    def __init__(self, api: Api, manager: Manager) -> None:
         self._api = api
         self._manager = manager
         self._user = system_user("namespace-controller")
-
-    def set_up(self) -> None:
-        self._queue = self._manager.add(self, watches=[], workers=2).queue
+        self._queue = manager.add(self, watches=[], workers=2).queue
         for stored in self._api.store.scan("namespaces"):
             self._queue.add(Key("", stored.key.name))
         self._api.store.observe(self._changed)

@@ -17,13 +17,11 @@ class Quotas:
 
     name = "resource-quota"
 
-    def __init__(self, api: Api, manager: Manager):
+    def __init__(self, api: Api, manager: Manager) -> None:
         self._api = api
         self._store = api.store
         self._manager = manager
-
-    def set_up(self) -> None:
-        self._queue = self._manager.add(self, watches=[], workers=1).queue
+        self._queue = manager.add(self, watches=[], workers=1).queue
         for stored in self._store.scan(QUOTAS):
             self._queue.add(Key(stored.key.namespace, stored.key.name))
         self._store.observe(self._changed)

@@ -18,18 +18,15 @@ from corral.core.admission import UserInfo
 from corral.core.errors import BadRequest, ServiceUnavailable
 from corral.core.meta import Obj, spec_of, status_of
 from corral.core.resource import Resource
-from corral.server.extension.outcalls import Address, Caller, CallFailed, endpoint
+from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
+from corral.server.extension.outcalls import MAX_ANSWER, Address, Caller, CallFailed, OpenAnswer, endpoint
 from corral.server.http.message import JSON, Answer, Request, Response, Stream, Writer
 from corral.server.paths import RequestInfo
 from corral.server.verbs.options import Warnings
 from corral.store import ObjectKey, Store
 
 Handler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
-_PODS = Resource("", "v1", "pods", "Pod")
-_SERVICES = Resource("", "v1", "services", "Service")
 _PATH = "/:@!$&'()*+,;=~"
-MAX_WHOLE = 1024 * 1024
-"""An answer up to this size is passed on at once, a larger one as it comes."""
 _DROPPED = {"host", "authorization", "connection", "content-length", "transfer-encoding", "upgrade"}
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "date", "keep-alive", "content-type"}
 
@@ -113,7 +110,7 @@ class Proxying:
 
     async def service(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         scheme, name, port = split_name(info.name)
-        service = self._find(_SERVICES, info.namespace, name)
+        service = self._find(SERVICES, info.namespace, name)
         ports = spec_of(service).get("ports") or []
         wanted = next((each for each in ports if port in (str(each.get("port")), each.get("name"))), None)
         if wanted is None:
@@ -131,7 +128,7 @@ class Proxying:
 
     async def pod(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         scheme, name, port = split_name(info.name)
-        pod = self._find(_PODS, info.namespace, name)
+        pod = self._find(PODS, info.namespace, name)
         number = pod_port(pod, port)
         host = self._pod_host(pod, number)
         return await self._forward(request, info, scheme, host, number)
@@ -153,28 +150,28 @@ class Proxying:
         slash = "/" if request.path.endswith("/") and info.rest else ""
         suffix = f"/{quote(info.rest, safe=_PATH)}{slash}" + (f"?{query}" if query else "")
         fields = [(key, value) for key, value in request.fields if key not in _DROPPED]
-        opened = self._caller.open(
-            request.method, Address(base, base, ""), body=request.body, headers=fields, verify=False, suffix=suffix
-        )
+        address = Address(base, base, "")
         try:
-            answer = await opened.__aenter__()
+            answer = await self._caller.open(
+                request.method, address, body=request.body, headers=fields, verify=False, suffix=suffix
+            )
+            headers = tuple((key, value) for key, value in answer.headers if key not in _HOP_BY_HOP)
+            content_type = answer.header("content-type", JSON)
+            if answer.status != 200 or _is_small(answer):
+                async with answer:
+                    return Response(answer.status, await answer.read(), content_type, headers, "")
         except CallFailed as error:
             raise ServiceUnavailable(f"error trying to reach service: {error}") from error
-        headers = tuple((key, value) for key, value in answer.headers.items() if key.lower() not in _HOP_BY_HOP)
-        content_type = answer.headers.get("Content-Type", JSON)
-        if (answer.content_length or MAX_WHOLE + 1) <= MAX_WHOLE or request.method == "HEAD":
-            try:
-                return Response(answer.status, await answer.read(), content_type, headers, "")
-            finally:
-                await opened.__aexit__(None, None, None)
 
         async def produce(writer: Writer) -> None:
-            try:
-                async for chunk in answer.content.iter_any():
+            async with answer:
+                async for chunk in answer.chunks():
                     await writer.write(chunk)
-            finally:
-                await opened.__aexit__(None, None, None)
 
-        stream = Stream(produce, content_type, headers)
-        stream.status = answer.status
-        return stream
+        return Stream(produce, content_type, headers)
+
+
+def _is_small(answer: OpenAnswer) -> bool:
+    """Whether the answer can be held as a whole: its length is known, and not too much."""
+    length = answer.header("content-length")
+    return length.isdigit() and int(length) <= MAX_ANSWER

@@ -11,9 +11,9 @@ from corral.core import errors, validation
 from corral.core.admission import UserInfo
 from corral.core.errors import BadRequest, NotFound
 from corral.core.meta import Obj, annotations_of, name_of, spec_of
-from corral.core.resource import Resource
 from corral.core.streams import ExecSession, LogOptions, PodStreams, PortStream
 from corral.core.timestamps import parse_time
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.server.api import Api
 from corral.server.content import parameters
 from corral.server.http import channels
@@ -23,7 +23,6 @@ from corral.server.pods.remote_pods import Elsewhere
 from corral.server.verbs.options import Warnings
 from corral.store import ObjectKey
 
-PODS = Resource("", "v1", "pods", "Pod")
 Handler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
 
 

@@ -8,7 +8,6 @@ from corral.core.timestamps import parse_time
 from corral.kinds.kueue import names
 from corral.workload import lifecycle
 from corral.workload import workload as wl
-from corral.workload.steps.queues import is_stopped
 from corral.workload.steps.step_api import (
     OBJECT,
     Delete,
@@ -20,12 +19,12 @@ from corral.workload.steps.step_api import (
     requeued,
     without_requeue_state,
 )
+from corral.workload.waiting_reasons import is_stopped
 
 RESTARTED = {
     names.BY_CLUSTER_QUEUE_STOPPED: ("ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"),
     names.BY_LOCAL_QUEUE_STOPPED: ("LocalQueueRestarted", "The LocalQueue was restarted after being stopped"),
 }
-BACKED_OFF = (names.BY_PODS_READY_TIMEOUT, names.BY_ADMISSION_CHECK)
 
 
 def deactivate(workload: Obj, around: Surroundings) -> Move | None:
@@ -73,7 +72,8 @@ def restart(workload: Obj, around: Surroundings) -> Move | None:
 
 def end_backoff(workload: Obj, around: Surroundings) -> Move | None:
     """Evicted Workloads that may be tried again, only later."""
-    if _not_requeued(workload).get("reason") not in BACKED_OFF or wl.is_single_pod(workload):
+    reason = str(_not_requeued(workload).get("reason", ""))
+    if lifecycle.REQUEUE.get(reason) is not lifecycle.Requeue.AFTER_BACKOFF or wl.is_single_pod(workload):
         return None
     state = status_of(workload).get("requeueState") or {}
     left = parse_time(state["requeueAt"]) - around.now if state.get("requeueAt") else 0.0

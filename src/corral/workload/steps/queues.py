@@ -9,18 +9,10 @@ from corral.workload import lifecycle, variants
 from corral.workload import waiting_reasons as unadmitted
 from corral.workload import workload as wl
 from corral.workload.steps.step_api import OBJECT, Move, Surroundings, Wait, Write, evicted, released
-from corral.workload.waiting_reasons import Problem
+from corral.workload.waiting_reasons import Problem, is_stopped, stop_policy
 
 ITS_TURN = "The workload is waiting for its turn"
 LOOK_AGAIN_S = 0.1
-
-
-def _policy(queue: Obj) -> str:
-    return str(spec_of(queue).get("stopPolicy") or "None")
-
-
-def is_stopped(queue: Obj) -> bool:
-    return _policy(queue) != "None"
 
 
 def become_parent(workload: Obj, around: Surroundings) -> Move | None:
@@ -69,9 +61,9 @@ def drain(workload: Obj, around: Surroundings) -> Move | None:
     if not wl.has_quota(workload) or wl.is_evicted(workload):
         return None
     local, queue = around.local_queue, around.cluster_queue
-    if queue is not None and _policy(queue) == "HoldAndDrain":
+    if queue is not None and stop_policy(queue) == "HoldAndDrain":
         return evicted(workload, around, names.BY_CLUSTER_QUEUE_STOPPED, "The ClusterQueue is stopped")
-    if local is not None and _policy(local) == "HoldAndDrain":
+    if local is not None and stop_policy(local) == "HoldAndDrain":
         return evicted(workload, around, names.BY_LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
     if wl.is_admitted(workload):
         return None
@@ -102,6 +94,8 @@ def explain_waiting(workload: Obj, around: Surroundings) -> Move | None:
     if found is None:
         if granular or not _names_a_problem(workload):
             return None
+        if _lost_queue(workload, around.local_queue, around.cluster_queue) is not None:
+            return None  # it was told so with its reservation, and it is still so
         if around.state is not None and not around.state.is_at_rest(key_of(workload), around.now):
             return Wait(LOOK_AGAIN_S)
         # Its queue takes it again, and the scheduler had nothing to say about it.
@@ -112,23 +106,9 @@ def explain_waiting(workload: Obj, around: Surroundings) -> Move | None:
 
 def _names_a_problem(workload: Obj) -> bool:
     """Whether it still says that a queue cannot take it."""
-    held = conditions.find(workload, names.QUOTA_RESERVED) or {}
-    stale = str(held.get("message", "")).endswith((" is inactive", " doesn't exist"))
-    return held.get("reason") == "Inadmissible" and stale
+    return (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("reason") == unadmitted.INADMISSIBLE
 
 
 def _queue_problem(workload: Obj, around: Surroundings) -> Problem | None:
     uncounted = around.state.uncounted(key_of(workload)) if around.state is not None else ""
-    if uncounted:
-        return Problem("Misconfigured", uncounted)
-    local, queue = around.local_queue, around.cluster_queue
-    if local is None:
-        return Problem("Misconfigured", f"LocalQueue {wl.queue_of(workload)} doesn't exist")
-    if is_stopped(local):
-        return Problem("Suspended", f"LocalQueue {name_of(local)} is inactive")
-    name = str(spec_of(local).get("clusterQueue", ""))
-    if queue is None:
-        return Problem("Misconfigured", f"ClusterQueue {name} doesn't exist")
-    if is_stopped(queue) or conditions.is_false(queue, names.ACTIVE):
-        return Problem("Suspended", f"ClusterQueue {name} is inactive")
-    return None
+    return unadmitted.problem_of_queues(workload, around.local_queue, around.cluster_queue, uncounted=uncounted)

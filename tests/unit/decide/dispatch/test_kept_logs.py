@@ -6,10 +6,8 @@ import pytest
 
 from corral.core.streams import LogOptions
 from corral.core.timestamps import parse_time
-from corral.decide.dispatch.kept_logs import part_of, pod_selector, tail
+from corral.decide.dispatch.kept_logs import part_of, tail
 from corral.decide.dispatch.reasons import told
-from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.ray.kind import RAY_JOBS
 
 LOG = b"".join(b"2026-11-16T10:00:0%d.5Z line %d\n" % (number, number) for number in range(4))
 
@@ -38,12 +36,6 @@ def test_a_long_log_keeps_its_last_whole_lines() -> None:
     assert tail(b"first\nsecond\nthird\n", 14) == b"second\nthird\n"
     assert tail(b"short\n", 14) == b"short\n"
     assert len(tail(b"x" * 100, 14)) == 14, "a line that has no end is cut"
-
-
-def test_pods_are_looked_for_by_what_they_have_in_common() -> None:
-    job = {"metadata": {"name": "a", "uid": "u"}}
-    assert pod_selector(JOBS, job) == "batch.kubernetes.io/controller-uid=u"
-    assert pod_selector(RAY_JOBS, job) == ""
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,6 @@ def test_who_is_ahead_in_a_strict_queue_and_what_is_missing() -> None:
     ("ask", "answer"),
     [
         pytest.param(lambda state: state.explain(NOBODY), None, id="explain"),
-        pytest.param(lambda state: state.inadmissible(NOBODY), None, id="inadmissible"),
         pytest.param(lambda state: state.refusal(NOBODY), "", id="refusal"),
         pytest.param(lambda state: state.told(NOBODY), None, id="told"),
         pytest.param(lambda state: state.no_fit_reason(NOBODY), None, id="no fit"),

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.machinery import schemas as s
 from corral.kinds.machinery.crd import crd_manifest, kind_from_crd
 from corral.kinds.machinery.definition import Column, KindDef, ScalePaths, VersionDef, age_column
-from corral.kinds.machinery.registry import Registry, builtin_registry
+from corral.kinds.machinery.registry import Registry
 from corral.kinds.machinery.tables import cells, columns_of, human_duration
 
 REGISTRY = builtin_registry()
@@ -111,7 +112,7 @@ def test_start_up_reads_no_schema() -> None:
     script = (
         "import sys\n"
         "from corral.kinds.machinery import gotypes, schemas\n"
-        "from corral.kinds.machinery.registry import builtin_registry\n"
+        "from corral.jobs.framework.served_kinds import builtin_registry\n"
         "builtin_registry()\n"
         "sys.exit(schemas.load_package.cache_info().currsize)\n"
     )

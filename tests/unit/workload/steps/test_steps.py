@@ -110,6 +110,9 @@ CASES = {
         Write,
         world(stopPolicy="Hold"),
     ),
+    "queue takes it again, whatever was told": Case(
+        workload(cond("QuotaReserved", "False", "Inadmissible")), "explain_waiting", Write
+    ),
     "in back-off": Case(
         workload(
             cond("Requeued", "False", "PodsReadyTimeout"),

@@ -18,11 +18,9 @@ log = logging.getLogger(__name__)
 class CollectGarbage:
     """Removes copies and jobs with our origin that nothing on the manager stands for."""
 
-    def __init__(self, settings: DispatchSettings, remotes: Remotes) -> None:
+    def __init__(self, manager: Manager, settings: DispatchSettings, remotes: Remotes) -> None:
         self._settings = settings
         self._remotes = remotes
-
-    def setup(self, manager: Manager) -> None:
         self._manager = manager
         self._workloads = manager.informer(WORKLOADS)
         if self._settings.gc_interval > 0:

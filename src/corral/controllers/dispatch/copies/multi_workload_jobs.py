@@ -1,4 +1,4 @@
-"""Jobs of several Workloads (LeaderWorkerSets) go to one worker: the first component that may go leads, the others follow.
+"""Jobs of several Workloads go to one worker: the first component that may go leads, the others follow.
 
 The job on the worker belongs to all of them, so it goes when the last one's copy goes.
 """
@@ -11,7 +11,7 @@ from corral.controllers.dispatch.context import Context, Subject
 from corral.core import conditions
 from corral.core.meta import Key, Obj, annotations_of, key_of, owner_references_of, status_of
 from corral.decide.dispatch.nominate import Nomination
-from corral.jobs.framework.multi_workload import component_workloads
+from corral.jobs.framework.registry import component_workloads
 from corral.kinds.kueue import names
 
 BY_JOB = "dispatched-job"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from functools import partial
 from math import ceil
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from corral.core.timestamps import format_duration, parse_time
 from corral.decide.dispatch import gates, model, nominate
 from corral.decide.dispatch.machine import check_state
 from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
-from corral.decide.dispatch.reasons import told
+from corral.decide.dispatch.reasons import REFUSED, WorkerAnswer, told
 from corral.decide.dispatch.workload_copy import remote_workload
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, together
@@ -56,14 +56,14 @@ class Nominations:
         self._components = components
 
     async def nominate(self, subject: Subject) -> Result | None:
-        if (wait := await self.fence(subject)) is not None:
-            return wait
         nomination = self._nomination(subject)
         workload = await self._write_nomination(subject.workload, nomination)
         barred = self._context.refusals.barred(key_of(workload))
         answers = await self._ask_all(subject, [name for name in nomination.clusters if name not in barred])
         said = {name: answer.why for name, answer in answers.items() if answer.why}
-        waiting = told({**barred, **said, **subject.rejected})
+        reasons = {**barred, **said, **subject.rejected}
+        self._keep(key_of(workload), reasons, barred)
+        waiting = told(reasons)
         patience = self._patience(workload)
         if patience is not None and patience <= 0:
             limit = format_duration(self._context.settings.give_up_after or 0)
@@ -79,13 +79,14 @@ class Nominations:
         later = (nomination.again_after, patience, asked, turn, *(answer.again for answer in answers.values()))
         return Result(min((seconds for seconds in later if seconds is not None), default=None))
 
-    async def fence(self, subject: Subject) -> Result | None:
-        """With fencing, wait until no worker out of reach can be running the job any more."""
-        silent = self._fenced_off(key_of(subject.workload)) if self._context.settings.fencing else 0.0
-        if silent <= 0:
-            return None
-        await self._context.explain(subject.workload, subject.check, "waits until a lost worker has stopped its copy")
-        return Result(silent)
+    def _keep(self, key: Key, reasons: Mapping[str, str], barred: Container[str]) -> None:
+        """Remember what workers said, for whoever asks why the Workload waits."""
+        self._context.answers[key] = tuple(
+            WorkerAnswer(name, why, REFUSED, self._context.refusals.fields(key, name))
+            if name in barred
+            else WorkerAnswer(name, why)
+            for name, why in sorted(reasons.items())
+        )
 
     async def _open_gate(self, key: Key) -> float | None:
         """Let the worker preempt whose turn it is; seconds until the next turn."""
@@ -98,14 +99,6 @@ class Nominations:
                 opening.cluster, key, partial(workload_status.write_admission, remotes[opening.cluster].client, copy)
             )
         return opening.again_after
-
-    def _fenced_off(self, key: Key) -> float:
-        """Seconds until no worker out of reach can be running this Workload any more."""
-        now, limit = self._context.manager.clock.now(), self._context.settings.worker_lost_timeout
-        left = [
-            remote.lost_since + limit - now for remote in self._context.remotes.unreachable() if remote.may_hold(key)
-        ]
-        return max(left, default=0.0)
 
     def _patience(self, workload: Obj) -> float | None:
         """Seconds until a Workload that no worker takes is handed back; None when it waits for ever."""

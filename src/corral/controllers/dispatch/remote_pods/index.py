@@ -52,6 +52,7 @@ class RemotePods:
 
     def __init__(
         self,
+        manager: Manager,
         remotes: Remotes,
         kinds: Sequence[Resource],
         origin: str,
@@ -68,13 +69,11 @@ class RemotePods:
         self._shown: dict[Key, Obj] = {}
         self._history = History()
         self._used_at: float | None = None
-
-    def setup(self, manager: Manager) -> None:
         self._manager = manager
         self._workloads = manager.informer(WORKLOADS)
-        self._jobs = {resource: manager.informer(resource) for resource in self._kinds}
-        if self._kept is not None:
-            self._kept.on_change(self._kept_changed)
+        self._jobs = {resource: manager.informer(resource) for resource in kinds}
+        if kept is not None:
+            kept.on_change(self._kept_changed)
             for informer in self._jobs.values():
                 informer.on_change(self._job_changed)
         manager.run_task(self._keep, "pods on workers")

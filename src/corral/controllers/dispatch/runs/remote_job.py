@@ -27,7 +27,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.decide.dispatch.workload_copy import is_ours
 from corral.jobs.framework.adapter import JobAdapter
-from corral.jobs.framework.multi_workload import component_workloads
+from corral.jobs.framework.registry import component_workloads
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED
 from corral.kinds.kueue import WORKLOADS, names
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from corral.controllers import workload_status
 from corral.controllers.dispatch.context import Context, Subject
-from corral.controllers.dispatch.runs.dependencies import send_named, send_runtime
+from corral.controllers.dispatch.runs.dependencies import send_named, send_needed
 from corral.controllers.dispatch.runs.remote_job import remove, sync_job
 from corral.controllers.dispatch.runs.spec_sync import apply_changes
 from corral.controllers.dispatch.safety.worker_tasks import Late, unless_late
@@ -17,7 +17,8 @@ from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, name_of, status_of, with_status
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.machine import check_state
-from corral.decide.dispatch.model import SendBack
+from corral.decide.dispatch.model import EVICTED_ON_WORKER, SendBack
+from corral.decide.dispatch.reasons import eviction_on_worker
 from corral.jobs.framework.adapter import JobAdapter
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, together
@@ -122,7 +123,8 @@ class Runs:
                 self._context.whereabouts.begin(key_of(subject.workload), cluster)
             is_new = self._context.settings.propagate and is_missing
             if is_new:
-                await send_runtime(self._context.manager.client, remote, job, self._context.settings.origin)
+                client, origin = self._context.manager.client, self._context.settings.origin
+                await send_needed(client, remote, subject.adapter, job, origin)
             done &= await sync_job(
                 self._context.manager.client,
                 remote,
@@ -160,6 +162,20 @@ class Runs:
         self._context.metrics.redispatched(status_of(subject.workload).get("clusterName") or "", step.reason)
         if step.event_type:
             self._context.recorder.event(subject.workload, step.event_type, "MultiKueue", step.event_message)
+        if step.reason == EVICTED_ON_WORKER:
+            self._tell_eviction(subject)
+
+    def _tell_eviction(self, subject: Subject) -> None:
+        """The check says that a worker evicted the Workload; say why, as long as the worker has its copy."""
+        cluster = str(status_of(subject.workload).get("clusterName") or "")
+        remote = self._context.remotes.get(cluster)
+        copy = remote.workload(key_of(subject.workload)) if remote is not None else None
+        if (
+            remote is not None
+            and copy is not None
+            and (why := eviction_on_worker(cluster, copy, remote.workloads.list()))
+        ):
+            self._context.manager.recorder.event(subject.workload, "Normal", EVICTED_ON_WORKER, why)
 
     async def deactivate(self, subject: Subject, cluster: str, message: str) -> Result | None:
         remote = self._context.connected(cluster)
@@ -187,8 +203,13 @@ class Runs:
             WORKLOADS, key.name, key.namespace, {"spec": spec}, manager=names.MULTIKUEUE_MANAGER
         )
 
-    async def run(self, subject: Subject, cluster: str, drop: Sequence[str]) -> Result | None:
+    async def start(self, subject: Subject, cluster: str, drop: Sequence[str]) -> Result | None:
+        """Run a Workload on `cluster` from now on, and on no other worker."""
         await self.clean_up(subject, drop)
+        return await self.mirror(subject, cluster)
+
+    async def mirror(self, subject: Subject, cluster: str) -> Result | None:
+        """Keep the job on `cluster` as it is asked for here, show its status here, and that the check is Ready."""
         try:
             done = await self.sync(subject, cluster)
         except Unwelcome as problem:

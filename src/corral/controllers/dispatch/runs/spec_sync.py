@@ -1,4 +1,4 @@
-"""Changes of a job on the manager, applied to the job on the worker that runs it; `jobs.follow` says which."""
+"""Changes of a job on the manager, applied to the job on the worker that runs it; its adapter says which."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core.errors import BadRequest, Forbidden, Invalid, NotFound
 from corral.core.meta import Obj, key_of
 from corral.decide.dispatch.workload_copy import is_ours
-from corral.jobs.framework import followed_fields as follow
 from corral.jobs.framework.adapter import JobAdapter
+from corral.jobs.framework.followed_fields import changes
 from corral.kinds.kueue import names
 
 
@@ -18,7 +18,7 @@ async def apply_changes(context: Context, remote: Remote, adapter: JobAdapter, j
     found = remote.job(adapter.resource, key)
     if found is None or not is_ours(found, context.settings.origin):
         return
-    patch = follow.changes(job, found, workload)
+    patch = changes(adapter, job, found, workload)
     if patch is None:
         return
     try:

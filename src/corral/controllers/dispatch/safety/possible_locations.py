@@ -60,6 +60,15 @@ class Whereabouts:
             candidates.update(name for name in nominate.nominated(workload) if not self._remotes.has_met(name))
         return {name: self._away_since(name) for name in sorted(candidates) if self._is_away(name)}
 
+    def fenced_in(self, key: Key, limit: float) -> float:
+        """Seconds until every worker out of reach that may hold the Workload has stopped it by itself.
+
+        A worker that fences stops what a manager gave it when it has not heard of that manager for `limit` seconds.
+        """
+        now = self._clock.now()
+        left = [remote.lost_since + limit - now for remote in self._remotes.unreachable() if remote.may_hold(key)]
+        return max(left, default=0.0)
+
     def _is_older(self, workload: Obj) -> bool:
         """Whether a Workload may have been given to a worker before this manager started."""
         reserved = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")

@@ -18,7 +18,7 @@ class MultiKueueChecks:
 
     name = "multikueue_admissioncheck"
 
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._checks = manager.informer(ADMISSION_CHECKS)
         self._configs = manager.informer(MULTI_KUEUE_CONFIGS)

@@ -76,6 +76,7 @@ class MultiKueueClusters:
 
     def __init__(
         self,
+        manager: Manager,
         settings: DispatchSettings,
         remotes: Remotes,
         connect: Connect,
@@ -89,15 +90,12 @@ class MultiKueueClusters:
         self._connect = connect
         self._kinds = kinds
         self._followers = followers
-
-    def setup(self, manager: Manager) -> None:
         self._manager = manager
         self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
         self._controller: Controller = manager.add(
             self, watches=[Watch(MULTI_KUEUE_CLUSTERS, when=_spec_changed)], workers=CONNECTING
         )
-        self._sources = Sources(self._settings)
-        self._sources.setup(manager, self._controller.queue.add)
+        self._sources = Sources(manager, settings, self._controller.queue.add)
 
     async def reconcile(self, key: Key) -> Result | None:
         cluster = self._clusters.get(key)

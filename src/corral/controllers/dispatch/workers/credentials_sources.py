@@ -24,6 +24,7 @@ from corral.kinds.fleet import CLUSTER_PROFILES
 from corral.kinds.kubernetes.core.kinds import SECRETS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS
 from corral.runtime.controller import Manager
+from corral.runtime.informer import Informer
 
 BAD_PROFILE: Final = "BadClusterProfile"
 BAD_CONFIG: Final = "BadRestConfig"
@@ -34,16 +35,16 @@ PATHS: Final = Path("/etc/multikueue/kubeconfigs")
 class Sources:
     """Reads what MultiKueueClusters refer to, and tells when that changes."""
 
-    def __init__(self, settings: DispatchSettings) -> None:
-        self._settings = settings
-
-    def setup(self, manager: Manager, changed: Callable[[Key], None]) -> None:
+    def __init__(self, manager: Manager, settings: DispatchSettings, changed: Callable[[Key], None]) -> None:
         """`changed` is told of every MultiKueueCluster whose Secret or ClusterProfile changed."""
+        self._settings = settings
         self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
         self._secrets = manager.informer(SECRETS, namespace=self._settings.namespace)
         self._follow(self._secrets.on_change, "secret", secret_name, changed)
-        if self._settings.profiles:
-            self._profiles = manager.informer(CLUSTER_PROFILES, namespace=self._settings.namespace)
+        # Only with profiles switched on is the kind expected to be served at all.
+        self._profiles: Informer | None = None
+        if settings.profiles:
+            self._profiles = manager.informer(CLUSTER_PROFILES, namespace=settings.namespace)
             self._follow(self._profiles.on_change, "profile", profile_name, changed)
 
     def _follow(
@@ -76,7 +77,7 @@ class Sources:
 
     def _from_profile(self, name: str) -> Obj:
         """A kubeconfig out of a ClusterProfile and the program configured for one of its access providers."""
-        if not self._settings.profiles:
+        if self._profiles is None:
             raise AccessProblem(PROFILE_DISABLED, "MultiKueueClusterProfile feature gate is disabled")
         providers = {str(entry.get("name")): entry for entry in self._settings.access_providers}
         if not providers:

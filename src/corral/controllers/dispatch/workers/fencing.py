@@ -59,7 +59,7 @@ class Fence:
 
     name = "fence"
 
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._leases = manager.informer(LEASES)
         self._workloads = manager.informer(WORKLOADS)

@@ -14,18 +14,17 @@ from corral.client.protocol import Client, ObjectList, Patch, PatchKind, Propaga
 from corral.core.meta import Obj, name_of, with_metadata, with_spec
 from corral.core.resource import Resource
 from corral.decide.dispatch.workload_copy import is_ours
+from corral.jobs.framework.registry import adapter_for
 from corral.kinds.kueue import LOCAL_QUEUES, WORKLOADS, names
 
 ITSELF = "corral.dev/itself"
 _NAMING = (names.QUEUE_NAME, names.PREBUILT_WORKLOAD)
 """Labels and annotations that name a queue or a Workload."""
-_FOUND_BY_LABELS = ("", "apps", "leaderworkerset.x-k8s.io")
-"""API groups of pods and sets."""
 
 
 def may_be_here(kinds: Sequence[Resource]) -> list[Resource]:
     """The kinds of jobs whose copies can be in the same cluster."""
-    return [kind for kind in kinds if kind.group not in _FOUND_BY_LABELS]
+    return [kind for kind in kinds if (found := adapter_for(kind)) is None or not found.found_by_labels]
 
 
 class Itself:

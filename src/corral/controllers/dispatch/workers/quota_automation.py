@@ -25,10 +25,8 @@ class QuotaAutomation:
 
     name = "multikueue_clusterqueue"
 
-    def __init__(self, remotes: Remotes) -> None:
+    def __init__(self, manager: Manager, remotes: Remotes) -> None:
         self._remotes = remotes
-
-    def setup(self, manager: Manager) -> None:
         self._manager = manager
         self._queues = manager.informer(CLUSTER_QUEUES)
         self._local_queues = manager.informer(LOCAL_QUEUES)

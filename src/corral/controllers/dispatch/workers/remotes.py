@@ -30,7 +30,7 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.jobs.framework.adapter import prebuilt_workload
-from corral.jobs.framework.multi_workload import component_workloads
+from corral.jobs.framework.registry import component_workloads
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS, names
 from corral.runtime.clock import Clock

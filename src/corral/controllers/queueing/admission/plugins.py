@@ -28,10 +28,9 @@ from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
 from corral.core.meta import Key, Obj, spec_of, with_finalizer, with_labels, with_spec
 from corral.core.resource import Resource
-from corral.jobs.batch_job.adapter import TEMPLATE
 from corral.jobs.framework.adapter import JobAdapter, queue_name
 from corral.jobs.framework.paths import get_in, set_in
-from corral.jobs.framework.registry import adapters
+from corral.jobs.framework.registry import POD
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUE,
@@ -116,8 +115,8 @@ class QueuedJobs:
         self._lookups = lookups
         self._adapters = {
             (adapter.resource.group, adapter.resource.kind): adapter
-            for adapter in adapters(config.frameworks)
-            if adapter.framework != "pod"
+            for adapter in config.job_adapters()
+            if adapter.framework != POD
         }
         self._around = Surroundings(config, lookups, self._adapters)
 
@@ -138,12 +137,9 @@ class QueuedJobs:
         if not await self._is_managed(job, request.namespace):
             return job
         job = adapter.suspend(job)
-        if (
-            wl.is_elastic(job)
-            and adapter.framework == "batch/job"
-            and self._config.gates["ElasticJobsViaWorkloadSlices"]
-        ):
-            job = set_in(job, TEMPLATE, gated_template(get_in(job, TEMPLATE, {})))
+        template = adapter.elastic_template
+        if template is not None and wl.is_elastic(job) and self._config.gates["ElasticJobsViaWorkloadSlices"]:
+            job = set_in(job, template, gated_template(get_in(job, template, {})))
         return await self._with_managed_by(adapter, job, request.namespace)
 
     async def validate(self, request: AdmissionRequest) -> None:

@@ -44,10 +44,9 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
-from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.adapter import Finish, JobAdapter, managed_by, prebuilt_workload
 from corral.kinds.kueue import names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.runtime.informer import Reader
 from corral.workload import lifecycle
 from corral.workload import workload as wl
@@ -65,7 +64,14 @@ def _prebuilt_index(job: Obj) -> Iterable[str]:
 class JobController:
     """Queues the jobs of one kind."""
 
-    def __init__(self, context: Context, adapter: JobAdapter, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+    def __init__(
+        self,
+        context: Context,
+        adapter: JobAdapter,
+        managed: ManagedJobs,
+        metrics: QueueingMetrics,
+        owners: WorkloadOwners,
+    ) -> None:
         self.name = f"{adapter.framework}-kueue-controller"
         self.adapter = adapter
         self.context = context
@@ -76,17 +82,15 @@ class JobController:
         self.writes = WorkloadWrites(context, metrics, self.recorder)
         self.runs = JobRuns(context, adapter, self.writes)
         self._fits: dict[Key, tuple[object, bool]] = {}
-
-    def setup(self, manager: Manager, owners: WorkloadOwners) -> None:
         resource = self.adapter.resource
-        jobs = manager.informer(resource)
+        jobs = context.manager.informer(resource)
         jobs.add_index(BY_PREBUILT, _prebuilt_index)
         self.jobs: Reader = jobs
-        self.lookups = {read: manager.informer(read) for read in self.adapter.reads}
+        self.lookups = {read: context.manager.informer(read) for read in self.adapter.reads}
         self.managed.add_kind(self.adapter, self.jobs)
-        usual = MANY_WORKERS if resource == JOBS else FEW_WORKERS
-        workers = self.context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), usual)
-        self._controller = manager.add(self, watches=[Watch(resource)], workers=workers)
+        usual = MANY_WORKERS if adapter.is_numerous else FEW_WORKERS
+        workers = context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), usual)
+        self._controller = context.manager.add(self, watches=[Watch(resource)], workers=workers)
         owners.add(resource.group, resource.kind, self._controller.queue.add, adopts=self._wake_prebuilt)
 
     def _wake_prebuilt(self, workload: Key) -> None:

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Sequence
 
 from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
 from corral.core.meta import Key, Obj, controller_of, is_deleting, name_of, spec_of, with_spec
-from corral.core.resource import Resource
 from corral.jobs.pod.adapter import gates_of, is_terminated
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS, names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import workload as wl
 from corral.workload.podsets import DEFAULT_NAME, PodSet
 
-PODS = Resource("", "v1", "pods", "Pod")
 BY_CONTROLLER = "controllerUid"
 
 SAME, SHRUNK, GREW = "same", "shrunk", "grew"
@@ -56,11 +55,9 @@ class ElasticUngater:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.workloads = context.caches.workloads
-
-    def setup(self, manager: Manager) -> None:
-        self.pods = manager.informer(PODS)
+        self.pods = context.manager.informer(PODS)
         self.pods.add_index(BY_CONTROLLER, controller_uid)
-        manager.add(self, watches=[Watch(PODS, map=_gated_job), Watch(WORKLOADS, map=_job_of)])
+        context.manager.add(self, watches=[Watch(PODS, map=_gated_job), Watch(WORKLOADS, map=_job_of)])
 
     async def reconcile(self, key: Key) -> Result | None:
         """`key` names a Job by its uid, which pods and Workloads both carry."""

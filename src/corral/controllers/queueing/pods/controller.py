@@ -47,7 +47,7 @@ from corral.jobs.pod.adapter import PodJob, is_gated, is_managed, is_terminated,
 from corral.jobs.pod.group import GroupIncomplete, PodGroup, group_name, role_of
 from corral.jobs.pod.role_hash import role_hash
 from corral.kinds.kueue import names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone
@@ -68,7 +68,9 @@ class PodController:
 
     name = "pod-kueue-controller"
 
-    def __init__(self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics) -> None:
+    def __init__(
+        self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics, owners: WorkloadOwners
+    ) -> None:
         self.context = context
         self.managed = managed
         self.metrics = metrics
@@ -76,13 +78,11 @@ class PodController:
         self.workloads = context.caches.workloads
         self.writes = WorkloadWrites(context, metrics, self.recorder)
         self._job = PodJob()
-
-    def setup(self, manager: Manager, owners: WorkloadOwners) -> None:
-        self.pods = manager.informer(PODS)
+        self.pods = context.manager.informer(PODS)
         self.pods.add_index(BY_GROUP, _group_index)
         self.managed.add_kind(self._job, self.pods)
-        workers = self.context.config.workers.get("Pod", 5)
-        queue = manager.add(self, watches=[Watch(PODS, map=_key_of_pod)], workers=workers).queue
+        workers = context.config.workers.get("Pod", 5)
+        queue = context.manager.add(self, watches=[Watch(PODS, map=_key_of_pod)], workers=workers).queue
         owners.add("", "Pod", queue.add)
         owners.add_groups(lambda workload: queue.add(_group_key(workload.namespace, workload.name)))
 

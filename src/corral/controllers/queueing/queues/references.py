@@ -36,7 +36,7 @@ from corral.kinds.kueue import (
     WORKLOADS,
     names,
 )
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.runtime.informer import Informer
 from corral.workload import workload as wl
 
@@ -61,9 +61,7 @@ class InUseController:
         self._referrer = referrer
         self._refers_to = refers_to
         self._users = users
-
-    def setup(self, manager: Manager) -> None:
-        manager.add(
+        context.manager.add(
             self,
             watches=[
                 Watch(self.resource),
@@ -89,7 +87,7 @@ class InUseController:
 
 
 def in_use_controllers(context: Context) -> list[InUseController]:
-    """One controller for each kind others refer to."""
+    """Register one controller for each kind others refer to."""
     caches = context.caches
     return [
         InUseController(
@@ -127,9 +125,7 @@ class PriorityClassController:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.caches = context.caches
-
-    def setup(self, manager: Manager) -> None:
-        manager.add(
+        context.manager.add(
             self,
             watches=[Watch(WORKLOADS, when=_is_new), Watch(WORKLOAD_PRIORITY_CLASSES, map=self._workloads_of)],
         )

@@ -37,7 +37,7 @@ from corral.kinds.kueue import (
     TOPOLOGIES,
     names,
 )
-from corral.runtime.controller import Controller, KeyMap, Manager, Result, Watch
+from corral.runtime.controller import Controller, KeyMap, Result, Watch
 from corral.runtime.informer import Informer
 from corral.workload import workload as wl
 
@@ -100,15 +100,13 @@ class ClusterQueueController:
 
     name = "kueue-clusterqueue-controller"
 
-    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics, recounts: Recounts) -> None:
         self.context = context
         self.state = state
         self.metrics = metrics
         self.caches = context.caches
-
-    def setup(self, manager: Manager, recounts: Recounts) -> None:
-        workers = self.context.config.workers.get("ClusterQueue.kueue.x-k8s.io", 5)
-        controller = manager.add(
+        workers = context.config.workers.get("ClusterQueue.kueue.x-k8s.io", 5)
+        controller = context.manager.add(
             self,
             watches=[
                 Watch(CLUSTER_QUEUES, when=not_only_status),
@@ -236,15 +234,13 @@ class LocalQueueController:
 
     name = "kueue-localqueue-controller"
 
-    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics, recounts: Recounts) -> None:
         self.context = context
         self.state = state
         self.metrics = metrics
         self.caches = context.caches
-
-    def setup(self, manager: Manager, recounts: Recounts) -> None:
-        workers = self.context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
-        controller = manager.add(
+        workers = context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
+        controller = context.manager.add(
             self,
             watches=[
                 Watch(LOCAL_QUEUES, when=not_only_status),
@@ -343,14 +339,12 @@ class CohortController:
         self.state = state
         self.metrics = metrics
         self.caches = context.caches
-
-    def setup(self, manager: Manager) -> None:
         watches = [
             Watch(COHORTS),
             Watch(COHORTS, map=self._tree, when=not_only_status, delay=BATCH_S),
             Watch(CLUSTER_QUEUES, map=self._ancestors, delay=BATCH_S),
         ]
-        manager.add(self, watches=watches, workers=1)
+        context.manager.add(self, watches=watches, workers=1)
 
     def _tree(self, cohort: Obj) -> Iterable[Key]:
         below, _ = self.state.members(name_of(cohort))

@@ -18,15 +18,13 @@ from corral.core.meta import (
     status_of,
     with_spec,
 )
-from corral.core.resource import Resource
 from corral.jobs.pod.adapter import gates_of, is_terminated
+from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS, names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import workload as wl
 from corral.workload.pod_domains import placements
 
-PODS = Resource("", "v1", "pods", "Pod")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 BY_WORKLOAD = "workload"
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -57,11 +55,9 @@ class TopologyUngater:
         self.context = context
         self.metrics = metrics
         self.workloads = context.caches.workloads
-
-    def setup(self, manager: Manager) -> None:
-        self.pods = manager.informer(PODS)
+        self.pods = context.manager.informer(PODS)
         self.pods.add_index(BY_WORKLOAD, _workload_index)
-        manager.add(
+        context.manager.add(
             self,
             watches=[Watch(PODS, map=_gated_workload), Watch(WORKLOADS, when=_placement_changed)],
             workers=2,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from corral.controllers.queueing.context import FIELD_MANAGER, Context
 from corral.controllers.queueing.metrics import QueueingMetrics
-from corral.controllers.queueing.topology.controller import HOSTNAME, NODES, PODS, assignments_of, workload_key
+from corral.controllers.queueing.topology.controller import HOSTNAME, assignments_of, workload_key
 from corral.controllers.queueing.topology.node_health import Presence, health_of
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
@@ -18,9 +18,10 @@ from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, name_of, spec_of, status_of, with_status
 from corral.core.timestamps import parse_time
 from corral.jobs.pod.adapter import is_terminated
+from corral.kinds.kubernetes.core.kinds import NODES, PODS
 from corral.kinds.kueue import names
 from corral.kinds.kueue.topology_assignment import domains_of
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone, start_infos
@@ -45,14 +46,12 @@ class NodeFailureController:
         self.gates = context.config.gates
         self.workloads = context.caches.workloads
         self.recorder = context.recorder.named(self.name)
-
-    def setup(self, manager: Manager) -> None:
-        self.nodes = manager.informer(NODES)
-        self.pods = manager.informer(PODS)
+        self.nodes = context.manager.informer(NODES)
+        self.pods = context.manager.informer(PODS)
         self.pods.add_index(BOUND_TO, _bound_to)
         self.pods.add_index(SENT_TO, _sent_to)
         self.workloads.add_index(BY_NODE, placed_nodes)
-        manager.add(
+        context.manager.add(
             self,
             watches=[
                 Watch(NODES, when=_node_changed),

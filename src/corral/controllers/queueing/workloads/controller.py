@@ -17,7 +17,7 @@ from corral.core.meta import Key, Obj, is_deleting, key_of, name_of
 from corral.decide.queueing.state import QueueingState
 from corral.kinds.kubernetes.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import workload as wl
 from corral.workload.steps import END, LEAVING, LIFE
 from corral.workload.steps.step_api import (
@@ -47,10 +47,8 @@ class WorkloadController:
         self.caches = context.caches
         self.recorder = context.recorder.named(self.name)
         self.writes = WorkloadWrites(context, metrics, self.recorder)
-
-    def setup(self, manager: Manager) -> None:
-        workers = self.context.config.workers.get("Workload.kueue.x-k8s.io", 10)
-        manager.add(
+        workers = context.config.workers.get("Workload.kueue.x-k8s.io", 10)
+        context.manager.add(
             self,
             watches=[
                 Watch(WORKLOADS, when=concerns_life),

@@ -25,7 +25,7 @@ from corral.core.meta import (
     with_status,
 )
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS, names
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.variants import GATE, Family, flavor_of, flavors_of, is_parent, new_variant, parent_of, policy_of
@@ -42,15 +42,13 @@ class VariantController:
         self.client = context.client
         self.recorder = context.recorder.named(self.name)
         self.writes = WorkloadWrites(context, metrics, self.recorder)
-
-    def setup(self, manager: Manager) -> None:
-        manager.add(
+        context.manager.add(
             self,
             watches=[
                 Watch(WORKLOADS, map=_families),
                 Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_flavors_changed),
             ],
-            workers=self.context.config.workers.get("Workload.kueue.x-k8s.io", 10),
+            workers=context.config.workers.get("Workload.kueue.x-k8s.io", 10),
         )
 
     def _of_cluster_queue(self, queue: Obj) -> Iterable[Key]:

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from corral.decide.queueing.cycle.plan import PodSetAssignment
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue
+from corral.workload.checks import is_required
 
 
 def required_checks(queue: ClusterQueue, pod_sets: Sequence[PodSetAssignment] | None = None) -> tuple[str, ...]:
-    """Names of the checks; before flavors are known, only those that cover every flavor."""
+    """Names of the checks; `pod_sets` is None before flavors are known."""
     rules = queue.spec.checks
     if not rules:
         return ()
-    if pod_sets is None:
-        every = set(queue.spec.flavors)
-        return tuple(rule.name for rule in rules if not rule.on_flavors or every <= set(rule.on_flavors))
-    used = {flavor for entry in pod_sets for flavor in entry.flavors.values()}
-    return tuple(rule.name for rule in rules if not rule.on_flavors or used & set(rule.on_flavors))
+    every = queue.spec.flavors
+    used = None if pod_sets is None else [flavor for entry in pod_sets for flavor in entry.flavors.values()]
+    return tuple(rule.name for rule in rules if is_required(rule.on_flavors, every, used))

@@ -54,8 +54,9 @@ class Entry:
         self.item.cursor = None
 
     def granular_verdict(self) -> Verdict:
-        return Verdict(self.cause, self.reason, self.message) if self.reason else self.plain_verdict()
+        return Verdict(self.cause, self.reason, self.message, self.reason) if self.reason else self.plain_verdict()
 
     def plain_verdict(self) -> Verdict:
         """The verdict in the two reasons there were before they became granular."""
-        return Verdict(self.cause, "Waiting" if self.reason == "WaitingForPodsReady" else "Pending", self.message)
+        plain = "Waiting" if self.reason == "WaitingForPodsReady" else "Pending"
+        return Verdict(self.cause, plain, self.message, self.reason)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from corral.core.conditions import find
-from corral.core.meta import Obj
 from corral.decide.queueing.cycle.plan import REASON_PHRASES, Victim
 from corral.decide.queueing.cycle.preemption.candidates import Target
 from corral.decide.queueing.model.values import WorkloadInfo
@@ -19,12 +17,6 @@ DEFERRED_FIT = (
 )
 PENDING_PREEMPTION = "Pending the preemption of"
 WAITING_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condition"
-
-
-def was_preempting(workload: Obj) -> bool:
-    """Was a waiting workload last told that its victims are about to leave?"""
-    told = find(workload, "QuotaReserved")
-    return told is not None and told.get("status") == "False" and PENDING_PREEMPTION in str(told.get("message", ""))
 
 
 def no_replacement(nodes: str) -> str:

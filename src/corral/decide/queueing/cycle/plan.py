@@ -128,6 +128,8 @@ class Wait(msgspec.Struct, frozen=True):
     """Also set BlockedOnPreemptionGates=True."""
     second_pass: bool = False
     """It keeps its quota; only a place on nodes is missing. Upstream tells by a SecondPassFailed event, no condition."""
+    preempting: bool = False
+    """It waits for those it preempts to leave."""
     cause: str = ""
     """Why it was requeued, upstream's name: NoFit, PreemptionNoCandidates, NamespaceMismatch …"""
 

@@ -26,6 +26,8 @@ class Verdict(NamedTuple):
     cause: str
     reason: str
     message: str
+    detail: str = ""
+    """The granular reason, also where users are not told it."""
 
 
 class Pending:

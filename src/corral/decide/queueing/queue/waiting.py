@@ -10,11 +10,11 @@ from heapq import heappop, heappush
 from operator import attrgetter
 
 from corral.core.meta import Key
-from corral.decide.queueing.cycle.messages import was_preempting
 from corral.decide.queueing.model.values import LocalQueueSpec, WorkloadInfo
 from corral.decide.queueing.queue.pending import PendingQueue
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue
 from corral.decide.queueing.world import World
+from corral.workload.lifecycle import is_preempting
 
 _what_decides_its_turn = attrgetter(
     "shape",
@@ -99,7 +99,7 @@ class Waiting:
 
     def recall_preemption(self, info: WorkloadInfo) -> None:
         """A workload seen for the first time may have begun to preempt in a former life of ours."""
-        if not info.reserving and was_preempting(info.obj):
+        if not info.reserving and is_preempting(info.obj):
             self._preempting[info.key] = None
 
     def join(self, info: WorkloadInfo) -> None:

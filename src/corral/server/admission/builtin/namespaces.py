@@ -6,12 +6,11 @@ from corral.core import errors
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, is_deleting
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.server.admission.builtin.base import BuiltinPlugin
 from corral.store import ObjectKey, Store
 
 IMMORTAL = ("default", "kube-system", "kube-public")
-_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
 class NamespaceLifecycle(BuiltinPlugin):
@@ -34,7 +33,7 @@ class NamespaceLifecycle(BuiltinPlugin):
             return request.obj
         namespace = self._store.head(ObjectKey("namespaces", "", request.namespace))
         if namespace is None:
-            raise errors.not_found(_NAMESPACES, request.namespace)
+            raise errors.not_found(NAMESPACES, request.namespace)
         if is_deleting(namespace.obj):
             raise _ending(request)
         return request.obj
