@@ -6,8 +6,6 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from corral.client.http import HttpClient
 from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
@@ -15,7 +13,7 @@ from corral.clusters.embedded_api import EmbeddedApi
 from corral.clusters.kueue_installation.installer import Installation
 from corral.clusters.operators import operator_posts, set_up_operators
 from corral.configuration.dispatch import dispatch_settings
-from corral.configuration.fleet import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetError, FleetSpec
+from corral.configuration.fleet import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetSpec, configuration_of
 from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch, set_up_remote_pods
 from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
@@ -52,7 +50,7 @@ class EmbeddedCluster:
         self._state = state
         self.base = EmbeddedApi(state, name=f"corral-{spec.name}", host=fleet.address, port=port)
         manager = self.base.manager
-        self._configuration = load_configuration(spec)
+        self._configuration = configuration_of(spec)
         plugins = self.base.api.chain.plugins
         only_hub = HUB in spec.roles and not {MANAGER, WORKER} & set(spec.roles)
         if not only_hub:
@@ -173,20 +171,3 @@ def node_specs(spec: ClusterSpec) -> Sequence[NodeSpec]:
                 name = f"{group.name}{number}"
             nodes.append(NodeSpec(name, capacity, group.labels, [dict(taint) for taint in group.taints]))
     return nodes
-
-
-def load_configuration(spec: ClusterSpec) -> Obj:
-    """The `config.kueue.x-k8s.io` document a cluster names, or the default one."""
-    if not spec.config:
-        return {}
-    try:
-        document = yaml.safe_load(Path(spec.config).read_text())
-    except OSError as error:
-        raise FleetError(f"cluster {spec.name}: config {spec.config}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise FleetError(
-            f"cluster {spec.name}: config {spec.config} is not YAML: {' '.join(str(error).split())}"
-        ) from error
-    if not isinstance(document, dict):
-        raise FleetError(f"cluster {spec.name}: config {spec.config} is not a mapping")
-    return document

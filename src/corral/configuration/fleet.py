@@ -13,7 +13,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from corral.configuration.document import ConfigurationError, read_configuration
+from corral.configuration.document import read_configuration
+from corral.configuration.part import ConfigurationError
+from corral.core.meta import Obj
 from corral.core.names import check_label, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
 from corral.jobs.framework.registry import features, options
@@ -111,12 +113,18 @@ def _with_files(fleet: FleetSpec, path: Path) -> FleetSpec:
         for cluster in fleet.clusters
     ]
     for cluster in clusters:
-        if cluster.config:
-            try:
-                read_configuration(Path(cluster.config))
-            except ConfigurationError as error:
-                raise FleetError(f"cluster {cluster.name}: config {error}") from error
+        configuration_of(cluster)
     return msgspec.structs.replace(fleet, clusters=clusters, images=found(fleet.images, "images"))
+
+
+def configuration_of(cluster: ClusterSpec) -> Obj:
+    """The `config.kueue.x-k8s.io` document a cluster names, checked; empty when it names none."""
+    if not cluster.config:
+        return {}
+    try:
+        return read_configuration(Path(cluster.config))
+    except ConfigurationError as error:
+        raise FleetError(f"cluster {cluster.name}: config {error}") from error
 
 
 def parse(document: Any, origin: str) -> FleetSpec:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
 from corral.jobs.framework.adapter import JobAdapter
 from corral.jobs.framework.described import DescribedState, JobDescription, described_job
@@ -18,14 +19,13 @@ _PATH = re.compile(r"(spec|status)(\.[A-Za-z0-9_-]+)+")
 _API_VERSION = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[a-z0-9]+")
 
 
-class JobKindError(ValueError):
+class JobKindError(ConfigurationError):
     """A description that cannot be used; the text says which and why."""
 
 
-def described_kinds(document: Obj) -> tuple[JobDescription, ...]:
+def described_kinds(document: Obj | Part) -> tuple[JobDescription, ...]:
     """The kinds that a configuration describes. Raises JobKindError."""
-    part = document.get("corral") or {}
-    entries: Any = part.get("jobKinds") if isinstance(part, dict) else None
+    entries: Any = Part.of(document).part("corral").get("jobKinds")
     if not entries:
         return ()
     if not isinstance(entries, list):

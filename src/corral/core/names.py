@@ -19,9 +19,7 @@ _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE: Final = f"({_QUALIFIED})?"
-_C_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
-_ENV_NAME: Final = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _PERCENT: Final = "[0-9]+%"
 _HEADER: Final = "[-A-Za-z0-9]+"
 
@@ -164,13 +162,6 @@ def check_label_value(text: str) -> list[str]:
     return list(label_value_faults(text))
 
 
-def check_c_identifier(text: str) -> list[str]:
-    if re.fullmatch(_C_IDENTIFIER, text, re.ASCII):
-        return []
-    rule = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'"
-    return [regex_message(rule, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName")]
-
-
 def check_config_key(text: str) -> list[str]:
     """A key of a ConfigMap or Secret."""
     complaints = [] if _byte_length(text) <= 253 else [max_length_message(253)]
@@ -187,18 +178,6 @@ def check_env_name(text: str) -> list[str]:
     if all(" " <= char <= "~" and char != "=" for char in text):
         return []
     return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
-
-
-def check_strict_env_name(text: str) -> list[str]:
-    """The name of an environment variable by the older, narrower rule."""
-    complaints = []
-    if not re.fullmatch(_ENV_NAME, text, re.ASCII):
-        rule = (
-            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
-            "and must not start with a digit"
-        )
-        complaints.append(regex_message(rule, _ENV_NAME, "my.env-name", "MY_ENV.NAME", "MyEnvName1"))
-    return complaints + _parent_directory(text)
 
 
 def check_port_number(port: int) -> list[str]:
@@ -240,7 +219,6 @@ def _parent_directory(text: str) -> list[str]:
 
 
 GENERATED_SUFFIX_LENGTH: Final = 5
-GENERATED_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED_BASE: Final = 63 - GENERATED_SUFFIX_LENGTH
 
 

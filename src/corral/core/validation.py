@@ -143,10 +143,6 @@ def too_many(path: str, actual: int, limit: int) -> Cause:
     return Cause("FieldValueTooMany", f"Too many: {actual}: must have at most {limit} {noun}", path)
 
 
-def internal(path: str, detail: str) -> Cause:
-    return Cause("InternalError", f"Internal error: {detail}", path)
-
-
 def at_least_zero(path: str, number: int | None) -> list[Cause]:
     """The cause for a negative `number`; None is fine."""
     if number is None or number >= 0:

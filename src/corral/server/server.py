@@ -312,9 +312,6 @@ class ApiServer:
         }
         return self._kubeconfig(f"{self.name}-admin", user)
 
-    def kubeconfig_for_token(self, user: str, token: str) -> Obj:
-        return self._kubeconfig(user, {"token": token})
-
     def _kubeconfig(self, user: str, credentials: Obj) -> Obj:
         cluster = {"server": self.url, "certificate-authority-data": _base64(self.authority.certificate)}
         context = {"cluster": self.name, "user": user}

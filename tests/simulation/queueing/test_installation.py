@@ -188,11 +188,11 @@ def test_a_wrong_configuration_changes_nothing() -> None:
 
 
 def test_a_document_about_something_else_leaves_the_kinds_of_jobs_as_shipped() -> None:
+    def queued(document: Obj | None = None) -> tuple[str, ...]:
+        return Installation(VirtualCluster().manager, document).queueing.config.frameworks
+
     async def main() -> None:
-        manager = VirtualCluster().manager
-        shipped = Installation(manager).queueing.config.frameworks
-        assert Installation(manager, {"corral": {"propagateDependencies": True}}).queueing.config.frameworks == shipped
-        chosen = Installation(manager, {"integrations": {"frameworks": ["batch/job"]}})
-        assert chosen.queueing.config.frameworks == ("batch/job",)
+        assert queued({"corral": {"propagateDependencies": True}}) == queued()
+        assert queued({"integrations": {"frameworks": ["batch/job"]}}) == ("batch/job",)
 
     run_virtual(main)

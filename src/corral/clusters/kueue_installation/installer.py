@@ -17,7 +17,8 @@ import yaml
 from corral.clusters.kueue_installation.controller_pod import OwnPods
 from corral.clusters.kueue_installation.lease import OwnLease
 from corral.clusters.kueue_installation.objects import CONFIG_KEY, CONFIG_NAME, DEPLOYMENT_NAME, installed_objects
-from corral.configuration.queueing import ConfigError, QueueingConfig, load_config
+from corral.configuration.part import ConfigurationError
+from corral.configuration.queueing import QueueingConfig, load_config
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.queues.explanations import EXPLANATION
 from corral.controllers.queueing.queues.visibility import CLUSTER_QUEUE, LOCAL_QUEUE
@@ -89,7 +90,7 @@ class Installation:
             config_map = await self._outer.client.get(CONFIG_MAPS, CONFIG_NAME, self._namespace)
             document = yaml.safe_load((config_map.get("data") or {}).get(CONFIG_KEY, "")) or {}
             config = load_config(document) if document else QueueingConfig()
-        except (ConfigError, NotFound, yaml.YAMLError) as error:
+        except (ConfigurationError, NotFound, yaml.YAMLError) as error:
             # A wrong file must not stop what works.
             self._recorder.event(deployment, "Warning", "InvalidConfiguration", str(error))
             return

@@ -30,11 +30,11 @@ from corral.core.notes import Notes
 from corral.decide.placement.announcements import CLEANED_UP, announcements, is_complete
 from corral.decide.placement.bindings import UNSCHEDULED
 from corral.decide.placement.first_write import adopted_placement
-from corral.decide.placement.rollout import is_external
 from corral.decide.placement.selection import SelectionError, identifier
 from corral.decide.placement.snapshots import contents
 from corral.decide.placement.status import invalid_selectors, placement_status
 from corral.decide.placement.status_view import View
+from corral.decide.placement.strategy import strategy_of
 from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX
 from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
@@ -90,7 +90,7 @@ class PlacementController:
         except SelectionError as error:
             return await self._refuse(placement, str(error))
         master, wait = self._records.snapshot(key), None
-        if not is_external(placement):
+        if not strategy_of(placement).external:
             # Before the policy: the scheduler, which the policy wakes, writes first bindings with the snapshot in them.
             master, wait = await self.resources.ensure(placement, selected)
         policy = await self._policies.ensure(placement)
@@ -161,7 +161,7 @@ class PlacementController:
             for one in self._records.bindings(key)
             if not one.deleting and one.state != UNSCHEDULED and one.policy == name_of(policy)
         }
-        external = is_external(placement)
+        external = strategy_of(placement).external
         snapshots = self._records.snapshots(key) if external else []
         shown = selected if external or master is None else self._contents(key, master)
         return View(

@@ -20,11 +20,11 @@ from corral.core.meta import (
     spec_of,
     status_of,
 )
-from corral.decide.placement.bindings import Binding, Overrides, binding_of
-from corral.decide.placement.first_write import Release, apply_strategy, released_binding
-from corral.decide.placement.readiness import COUNTED
-from corral.decide.placement.rollout import BLOCKED, STARTED, Plan, is_external, plan, target_count
+from corral.decide.placement.bindings import COUNTED, Binding, Overrides, binding_of
+from corral.decide.placement.first_write import Release, released_binding
+from corral.decide.placement.rollout import BLOCKED, STARTED, Plan, plan, target_count
 from corral.decide.placement.snapshots import is_whole
+from corral.decide.placement.strategy import strategy_of
 from corral.kinds.fleet.names import NUMBER_OF_CLUSTERS
 from corral.runtime.controller import Manager, Result, Watch, together
 
@@ -60,14 +60,14 @@ class RolloutController:
         placement = self._records.placements.get(key)
         if placement is None or is_deleting(placement):
             return None
-        strategy = spec_of(placement).get("strategy") or {}
+        strategy = strategy_of(placement)
         group, policy = self._records.latest_group(key), self._records.policy(key)
         bindings = self._records.bindings(key)
-        if is_external(placement) or policy is None or not bindings or not is_whole(group):
+        if strategy.external or policy is None or not bindings or not is_whole(group):
             return None
         if _has_twins(bindings):
             return Result(requeue_after=TWIN_WAIT_S)
-        if await self._push_strategy(placement, bindings):
+        if await self._push_strategy(strategy.apply, bindings):
             return None  # the writes come back here
         overrides = self._overrides.for_clusters(
             self._scope, key, group, dict.fromkeys(one.cluster for one in bindings)
@@ -85,8 +85,7 @@ class RolloutController:
         await self._act(step, name_of(group[0]), overrides)
         return None if step.wait is None else Result(requeue_after=step.wait)
 
-    async def _push_strategy(self, placement: Obj, bindings: list[Binding]) -> bool:
-        wanted = apply_strategy(placement)
+    async def _push_strategy(self, wanted: Obj, bindings: list[Binding]) -> bool:
         stale = [one.obj for one in bindings if not one.deleting and one.apply_strategy != wanted]
         await together(
             self._client.update(self._scope.bindings, {**obj, "spec": {**spec_of(obj), "applyStrategy": wanted}})

@@ -48,20 +48,6 @@ def check_rules(value: Any, schema: Schema, old: Any = None, path: str = "") -> 
     return causes
 
 
-def compile_errors(schema: Schema) -> list[str]:
-    """What is wrong with the rules of `schema` and everything below: the checks of a new definition."""
-    found: list[str] = []
-    seen: set[int] = set()
-    pending = [schema]
-    while pending:
-        node = pending.pop()
-        if id(node) not in seen and "rules" in node.reaches:
-            seen.add(id(node))
-            found += [rule.error for rule in _rules_of(node) if rule.error]
-            pending.extend(node.children())
-    return found
-
-
 class Rule:
     """One compiled rule."""
 

@@ -7,10 +7,15 @@ from typing import Final, NamedTuple
 
 from corral.core.conditions import conditions_of
 from corral.core.meta import Obj, annotations_of, generation_of, is_deleting, name_of, spec_of
+from corral.core.timestamps import parse_time
+from corral.decide.placement.strategy import REPORT_DIFF
 from corral.kinds.fleet.names import PREVIOUS_STATE
 
 SCHEDULED, BOUND, UNSCHEDULED = "Scheduled", "Bound", "Unscheduled"
-REPORT_DIFF: Final = "ReportDiff"
+UNTRACKABLE: Final = frozenset({"NotAllWorkAreAvailabilityTrackable", "WorkNotTrackable"})
+_FAILING: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
+COUNTED: Final = ("RolloutStarted", *_FAILING, "DiffReported")
+"""Conditions of a binding that rollouts look at."""
 _OVERRIDE_FIELDS: Final = frozenset({"clusterResourceOverrideSnapshots", "resourceOverrideSnapshots"})
 
 
@@ -36,6 +41,14 @@ def overrides_in(named: Obj) -> Overrides:
         tuple(named.get("clusterResourceOverrideSnapshots") or ()),
         tuple((one.get("namespace", ""), one["name"]) for one in named.get("resourceOverrideSnapshots") or ()),
     )
+
+
+class Readiness(NamedTuple):
+    """Whether what a binding placed counts as running."""
+
+    ready: bool
+    wait: float = 0.0
+    """Seconds until a binding that cannot be watched counts as ready; 0 when waiting does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,27 @@ class Binding:
     def is_held(self) -> bool:
         """Whether the rollout budget holds it back."""
         return self.is_fresh("RolloutStarted", "False")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any step has reported failure, "not yet" included."""
+        return any(self.is_fresh(kind, "False") for kind in _FAILING)
+
+    @property
+    def is_diff_reported(self) -> bool:
+        return self.is_fresh("DiffReported", "True")
+
+    def readiness(self, now: float, period: float) -> Readiness:
+        """Whether what it placed counts as running; what cannot be watched does so after `period` seconds."""
+        if self.is_diff_reported:
+            return Readiness(True)
+        available = self.fresh("Available")
+        if available is None or available["status"] != "True":
+            return Readiness(False)
+        if available.get("reason") not in UNTRACKABLE:
+            return Readiness(True)
+        left = parse_time(available["lastTransitionTime"]) + period - now
+        return Readiness(True) if left <= 0 else Readiness(False, left)
 
 
 def binding_of(obj: Obj) -> Binding:

@@ -9,7 +9,6 @@ from typing import Final
 from corral.core.conditions import condition
 from corral.core.meta import Obj, generation_of, is_deleting, spec_of
 from corral.decide.placement.bindings import BOUND, UNSCHEDULED, Binding
-from corral.decide.placement.readiness import has_failed, is_diff_reported
 from corral.decide.placement.rollout import amount
 from corral.decide.placement.scheduling import PICK_ALL, PICK_FIXED, PICK_N
 
@@ -59,7 +58,7 @@ def _executes(binding: Binding, policy: Obj, bindings: Sequence[Binding], budget
     released = BOUND in (binding.state, binding.previous_state if binding.state == UNSCHEDULED else "")
     if not released:
         return False, "Eviction is blocked, placement has not propagated resources to target cluster yet"
-    if has_failed(binding) or is_diff_reported(binding):
+    if binding.has_failed or binding.is_diff_reported:
         return True, f"{_START}, placement has failed"
     if budget is None:
         return True, f"{_START}, no ClusterResourcePlacementDisruptionBudget specified"

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from corral.core.meta import Obj, spec_of
+from corral.core.meta import Obj
 from corral.decide.placement.bindings import BOUND, SCHEDULED, UNSCHEDULED, Binding, Overrides
-from corral.decide.placement.readiness import has_failed, is_diff_reported, readiness
 from corral.decide.placement.scheduling import PICK_FIXED, PICK_N
+from corral.decide.placement.strategy import Strategy
 
-DEFAULT_BUDGET: Final = "25%"
-DEFAULT_PERIOD_S: Final = 60
 STARTED: Final = "Detected the new changes on the resources and started the rollout process"
 BLOCKED: Final = "The resources cannot be updated to the latest because of the rollout strategy"
 
@@ -25,11 +23,6 @@ def amount(value: int | str, total: int, *, up: bool = True) -> int:
         return int(value)
     share = int(value[:-1]) * total
     return -(-share // 100) if up else share // 100
-
-
-def is_external(placement: Obj) -> bool:
-    """Whether others roll the placement out, in staged update runs."""
-    return bool((spec_of(placement).get("strategy") or {}).get("type") == "External")
 
 
 @dataclass(slots=True)
@@ -58,18 +51,17 @@ def plan(
     *,
     snapshot: str,
     overrides: Mapping[str, Overrides],
-    strategy: Obj,
+    strategy: Strategy,
     target: int,
     now: float,
 ) -> Plan:
     """The next step. Bindings come ordered by name, which is the order they are updated in."""
-    rolling: Obj = strategy.get("rollingUpdate") or {}
     sorted_out = _Sorted()
     for binding in bindings:
         wanted = (snapshot, overrides.get(binding.cluster, Overrides()))
-        sorted_out.add(binding, wanted, now, float(rolling.get("unavailablePeriodSeconds", DEFAULT_PERIOD_S)))
-    least = target - amount(rolling.get("maxUnavailable", DEFAULT_BUDGET), target)
-    most = target + amount(rolling.get("maxSurge", DEFAULT_BUDGET), target)
+        sorted_out.add(binding, wanted, now, strategy.unavailable_period)
+    least = target - amount(strategy.max_unavailable, target)
+    most = target + amount(strategy.max_surge, target)
     return _within_budget(
         sorted_out,
         may_stop=max(0, sorted_out.ready - sorted_out.going - least),
@@ -99,8 +91,8 @@ class _Sorted:
         if binding.state == SCHEDULED:
             self.bind.append(binding)
             return
-        status = readiness(binding, now, period)
-        has_problem = has_failed(binding) or is_diff_reported(binding)
+        status = binding.readiness(now, period)
+        has_problem = binding.has_failed or binding.is_diff_reported
         self.ready += status.ready
         self.can_be_ready += not has_problem
         if binding.deleting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from corral.core.meta import Obj, labels_of, name_of, spec_of
+from corral.core.meta import Obj, labels_of, spec_of
 from corral.core.selectors import from_label_selector
 from corral.core.timestamps import parse_duration
 from corral.decide.placement.bindings import UNSCHEDULED, Binding, Overrides
@@ -148,7 +148,3 @@ def concurrency(stage: Obj, clusters: int) -> int:
 def stuck_names(names: Sequence[str]) -> str:
     """The first three names, as a stuck run shows them."""
     return ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
-
-
-def names_of(members: Sequence[Obj]) -> dict[str, Obj]:
-    return {name_of(member): member for member in members}

@@ -83,9 +83,6 @@ class BatchJob(SuspendableJob):
         done = int(status.get("succeeded") or 0) + len(uncounted)
         return done + int(status.get("ready") or 0) >= pods_at_once(job)
 
-    def has_failed_pods(self, job: Obj) -> bool:
-        return bool(status_of(job).get("failed"))
-
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         at_once, succeeded = parallelism(job), int(status_of(job).get("succeeded") or 0)
         if at_once == 1 or not succeeded:

@@ -136,10 +136,6 @@ class JobAdapter(Protocol):
 
     def pods_ready(self, job: Obj) -> bool: ...
 
-    def has_failed_pods(self, job: Obj) -> bool:
-        """Whether a ready job lost a pod, which makes its wait a recovery."""
-        ...
-
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         """Per pod set, pods whose resources are free already."""
         ...
@@ -188,11 +184,6 @@ def managed_by(adapter: JobAdapter, job: Obj) -> str:
     """Who runs this job: empty for the kind's own controller."""
     value = get_in(job, adapter.managed_by_path) if adapter.managed_by_path else None
     return "" if value is None or value in adapter.own_managers else str(value)
-
-
-def framework_parts(adapter: JobAdapter) -> tuple[str, str]:
-    """Kind and API group, for names and messages."""
-    return adapter.resource.kind, adapter.resource.group
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +261,6 @@ class SuspendableJob(JobFacts, ABC):
     @abstractmethod
     def pods_ready(self, job: Obj) -> bool:
         """Whether all pods are running and ready, or done."""
-
-    def has_failed_pods(self, job: Obj) -> bool:
-        return False
 
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         return {}

@@ -125,9 +125,6 @@ class PodJob(JobFacts):
     def pods_ready(self, job: Obj) -> bool:
         return status_of(job).get("phase") == "Succeeded" or conditions.is_true(job, "Ready")
 
-    def has_failed_pods(self, job: Obj) -> bool:
-        return status_of(job).get("phase") == "Failed"
-
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         return {}
 

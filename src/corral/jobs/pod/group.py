@@ -139,9 +139,6 @@ class PodGroup:
     def is_active(self) -> bool:
         return any(status_of(pod).get("phase") == "Running" for pod in self.pods)
 
-    def is_gated(self) -> bool:
-        return any(is_gated(pod) and not is_terminated(pod) for pod in self.pods)
-
     def reclaimable_pods(self) -> dict[str, int]:
         """Per role, pods that are done; a serving group gives nothing back."""
         if self.serving:

@@ -59,9 +59,6 @@ class StatefulSetJob(JobFacts):
         wanted = spec_of(job).get("replicas")
         return int(status_of(job).get("readyReplicas") or 0) >= (1 if wanted is None else int(wanted))
 
-    def has_failed_pods(self, job: Obj) -> bool:
-        return False
-
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         return {}
 

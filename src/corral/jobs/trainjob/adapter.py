@@ -17,7 +17,7 @@ from corral.jobs.framework.paths import set_in
 from corral.jobs.jobset.adapter import JobSet
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from corral.jobs.trainjob.plan import counted_job_set
-from corral.workload.podsets import PodSet, PodSetInfo, info_of_template
+from corral.workload.podsets import PodSet, PodSetInfo
 
 MANAGER = "kueue.x-k8s.io/manager"
 EMPTY_PATCH = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}
@@ -152,10 +152,3 @@ def _replicated_job(info: PodSetInfo) -> Obj:
         "spec": {name: value for name, value in pod_spec.items() if value},
     }
     return {"name": info.name, "template": {"spec": {"template": template}}}
-
-
-def injected_infos(job: Obj) -> list[PodSetInfo]:
-    """What our patch injects now, per replicated job."""
-    template = (_patch_of(job).get("trainingRuntimeSpec") or {}).get("template") or {}
-    jobs = (template.get("spec") or {}).get("replicatedJobs") or ()
-    return [info_of_template(entry["name"], entry["template"]["spec"]["template"]) for entry in jobs]

@@ -23,7 +23,6 @@ from corral.kinds.machinery.definition import Column, KindDef, Schema, VersionDe
 GROUP = "trainer.kubeflow.org"
 CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
-FRAMEWORK = "trainer.kubeflow.org/framework"
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 SUPPORT = "trainer.kubeflow.org/support"
 STEPS = ("trainer", "dataset-initializer", "model-initializer")

@@ -216,8 +216,3 @@ def refusal(user: UserInfo, wanted: Attributes) -> Forbidden:
     details["kind"] = wanted.resource
     quoted = f' "{wanted.name}"' if wanted.name else ""
     return Forbidden(f"{subject}{quoted} is forbidden: {why}", details=details)
-
-
-def describe_user(user: UserInfo) -> str:
-    groups = " ".join(f'"{group}"' for group in user.groups)
-    return f'user "{user.name}" (groups=[{groups}])'

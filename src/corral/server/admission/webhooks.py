@@ -34,7 +34,6 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 class Hook(NamedTuple):
     """One webhook of one configuration."""
 
-    configuration: str
     spec: Obj
 
     @property
@@ -70,9 +69,7 @@ class Webhooks:
         hooks = self._kept.get(bucket)
         if hooks is None:
             hooks = self._kept[bucket] = [
-                Hook(stored.key.name, spec)
-                for stored in self._store.scan(bucket)
-                for spec in stored.obj.get("webhooks") or ()
+                Hook(spec) for stored in self._store.scan(bucket) for spec in stored.obj.get("webhooks") or ()
             ]
         return hooks
 

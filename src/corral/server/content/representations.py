@@ -23,7 +23,6 @@ from corral.server.verbs.options import Listing
 from corral.store import Event, Stored
 
 encode = msgspec.json.Encoder().encode
-_META_V1 = "meta.k8s.io/v1"
 
 
 MAX_WARNINGS = 50  # Python's own HTTP client takes a hundred headers and refuses the answer with more

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from corral.core.meta import Obj
-from corral.decide.placement.bindings import Overrides, binding_of
+from corral.core.timestamps import parse_time
+from corral.decide.placement.bindings import Binding, Overrides, Readiness, binding_of
 from corral.kinds.fleet.names import PREVIOUS_STATE
 
 FULL: Obj = {
@@ -56,3 +57,33 @@ def test_only_what_is_said_of_the_current_generation_is_fresh() -> None:
     assert not found.is_fresh("Applied", "True")
     assert found.fresh("RolloutStarted") is found.conditions["RolloutStarted"]
     assert found.is_held
+
+
+def reporting(**conditions: str) -> Binding:
+    """A binding with these conditions, given as status and perhaps reason."""
+    entries = [
+        {"type": kind, "status": said.split()[0], "reason": said.split()[-1], "lastTransitionTime": STAMP}
+        for kind, said in conditions.items()
+    ]
+    return binding_of({"metadata": {"name": "app-one-1"}, "status": {"conditions": entries}})
+
+
+STAMP = "2026-01-01T00:00:00Z"
+
+
+def test_what_cannot_be_watched_counts_as_running_after_a_while() -> None:
+    untracked = reporting(Available="True NotAllWorkAreAvailabilityTrackable")
+    since = parse_time(STAMP)
+    assert untracked.readiness(since + 10, 60) == Readiness(False, 50)
+    assert untracked.readiness(since + 60, 60) == Readiness(True)
+    assert reporting(Available="True AllWorkAreAvailable").readiness(since, 60) == Readiness(True)
+    assert reporting(Available="False").readiness(since + 100, 60) == Readiness(False)
+    assert reporting(DiffReported="True").readiness(since, 60) == Readiness(True)
+    assert reporting().readiness(since, 60) == Readiness(False)
+
+
+def test_a_step_that_is_not_there_yet_counts_as_failed() -> None:
+    assert reporting(Applied="True", Available="False").has_failed
+    assert reporting(Overridden="False").has_failed
+    assert not reporting(Applied="True", RolloutStarted="False").has_failed
+    assert not reporting().has_failed

@@ -17,6 +17,7 @@ from corral.decide.placement.scores import Spread, affinity_score, extremes
 from corral.decide.placement.selection import is_selectable, ordered, strip
 from corral.decide.placement.snapshots import outdated, policy_hash, resource_hash, split
 from corral.decide.placement.staged import concurrency
+from corral.decide.placement.strategy import strategy_of
 from corral.decide.placement.works import summarize
 from corral.jobs.framework.endings import ENDINGS
 
@@ -167,7 +168,7 @@ def step(bindings: list[Binding], unavailable: int | str = 1, surge: int | str =
         bindings,
         snapshot="new",
         overrides={},
-        strategy={"rollingUpdate": rolling},
+        strategy=strategy_of({"spec": {"strategy": {"rollingUpdate": rolling}}}),
         target=len(bindings),
         now=NOW + 1000,
     )

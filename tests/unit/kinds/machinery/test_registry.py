@@ -54,7 +54,7 @@ def test_crds_and_kinds_are_two_forms_of_one_thing() -> None:
     kind = kind_from_crd(manifest)
     assert manifest["metadata"]["name"] == "gadgets.example.com"
     assert crd_manifest(kind) == manifest
-    assert kind.has_status
+    assert kind.storage_version.status
     assert [version.name for version in kind.served_versions] == ["v1"]
     assert kind.field_value({"spec": {"size": 3}}, "spec.size") == "3"
 

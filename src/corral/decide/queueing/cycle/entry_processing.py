@@ -235,7 +235,6 @@ class Turns:
                 considered=considered and f"Flavors considered: {considered}",
                 replaces=info.replaces if replaced is not None else None,
                 second_pass=info.reserving,
-                waited_from=info.order_time,
             )
         )
 

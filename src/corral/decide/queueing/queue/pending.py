@@ -195,9 +195,6 @@ class PendingQueue:
         self.in_flight[item.info.key] = item
         return item
 
-    def has_head(self) -> bool:
-        return self._head() is not None
-
     def requeue(self, item: Pending, cause: str, verdict: Verdict | None, *, backoff: bool = False) -> bool:
         """Put an item back after an attempt; True when it will be tried again without further events."""
         key = item.info.key

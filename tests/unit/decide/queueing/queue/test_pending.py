@@ -80,7 +80,6 @@ def _check(queue: PendingQueue, by_usage: bool) -> None:
         return used, item.info.key != queue.sticky, item.rank
 
     expected = min(open_items, key=order, default=None)
-    assert queue.has_head() == (expected is not None)
     head = queue._head()
     assert head is expected
     assert len(queue) == len(queue.items) == sum(queue.by_local_queue.values())
