@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from corral.core.streams import LogOptions
 from corral.node import logs
 from corral.runtime.clock import WallClock
 from corral.server import resources
+from corral.server.content.representations import yaml_stream
 from corral.store import Event, ObjectKey, Stored
 
 
@@ -92,6 +94,25 @@ async def test_a_watch_ends_with_a_client_that_does_not_read(monkeypatch: pytest
     with pytest.raises(ConnectionResetError):
         await pump(watch, Reader(2), Lines())
     assert watch.closed
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    async def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+
+async def test_a_list_in_yaml_is_written_item_by_item() -> None:
+    items = [
+        {"metadata": {"name": str(n), "labels": {"a": "yes", "b": "1"}}, "data": {"x": "y\n" * n}} for n in range(50)
+    ]
+    shown = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": items}
+    kept = Kept()
+    await yaml_stream(shown, "items").produce(kept)
+    assert yaml.safe_load(b"".join(kept.writes)) == shown
+    assert len(kept.writes) > len(items)
 
 
 # logs

@@ -109,12 +109,15 @@ class EmbeddedCluster:
     def _make_runtime(self, fleet: FleetSpec, port: int) -> PodRuntime:
         manager = self.base.manager
         if self.spec.runtime == "simulated":
+            self.base.server.pod_networks = ()  # simulated pods live nowhere
             return SimulatedRuntime(manager.clock)
         number = [cluster.name for cluster in fleet.clusters].index(self.spec.name)
+        # Every cluster has loopback addresses of its own, so that pods of all of them can listen on one port.
+        network = f"127.{64 + number % 128}.0.0/16"
+        self.base.server.pod_networks = (network,)
         settings = ProcessSettings(
             self._state / "node",
-            # Every cluster has loopback addresses of its own, so that pods of all of them can listen on one port.
-            pod_network=f"127.{64 + number % 128}.0.0/16",
+            pod_network=network,
             api_host=fleet.address,
             api_port=str(port),
             catalog=Catalog.load(Path(fleet.images)) if fleet.images else Catalog.load(),

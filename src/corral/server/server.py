@@ -48,7 +48,7 @@ from corral.server.gc_tuning import give_back_memory
 from corral.server.http.connection import Connection, Shared
 from corral.server.http.limits import Limits
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
-from corral.server.pods.proxy import Proxying
+from corral.server.pods.proxy import Egress, Proxying
 from corral.server.pods.remote_pods import RemotePodsApi
 from corral.server.pods.streaming import PodStreaming
 from corral.server.request_metrics import RequestMetrics
@@ -89,6 +89,8 @@ class ApiServer:
         self.streams = streams
         self.remote_pods: RemotePodSource | None = None
         """Pods of other clusters to show beside the own ones; set before the start."""
+        self.pod_networks: Sequence[str] | None = None
+        """The networks of the pods and Services that live on this machine; set before the start where they do."""
         self.extras = list(extras)
         self._more_metrics = metrics
         self._audit_path = audit
@@ -218,7 +220,7 @@ class ApiServer:
         remote_pods = RemotePodsApi(self.remote_pods, api.store) if self.remote_pods is not None else None
         special = {
             **PodStreaming(api, lambda: self.streams, remote_pods).by_subresource,
-            **Proxying(api.store, self._caller).by_subresource,
+            **Proxying(api.store, self._caller, Egress(self.pod_networks)).by_subresource,
         }
         endpoints = Endpoints(
             self.authenticator.signer,

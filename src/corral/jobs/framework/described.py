@@ -129,7 +129,7 @@ class ExternalJob(SuspendableJob):
     def is_active(self, job: Obj) -> bool:
         return False
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         return None
 
     def pods_ready(self, job: Obj) -> bool:
