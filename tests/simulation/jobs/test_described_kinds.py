@@ -13,7 +13,8 @@ import yaml
 
 from corral.configuration.document import ConfigurationError, read_configuration
 from corral.configuration.job_kinds import JobKindError, described_kinds, jobs_to_dispatch
-from corral.configuration.queueing import ConfigError, load_config
+from corral.configuration.part import ConfigurationError
+from corral.configuration.queueing import load_config
 from corral.core import conditions
 from corral.core.meta import Obj, owner_ref, spec_of, status_of
 from corral.core.resource import Resource
@@ -160,7 +161,7 @@ def test_a_kind_that_somebody_else_queues_is_dispatched_all_the_same() -> None:
     ],
 )
 def test_a_wrong_name_of_such_a_kind_is_refused(entries: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigurationError, match=said):
         load_config({"multiKueue": {"externalFrameworks": entries}})
 
 
