@@ -71,9 +71,9 @@ def event(line: bytes, resource: Resource, server: str) -> WatchEvent:
     kind, obj = (found.get("type"), found.get("object")) if isinstance(found, dict) else (None, None)
     if kind == "ERROR" and isinstance(obj, dict):
         raise ApiError.from_status(_plain(obj, 500))
-    if kind not in _EVENTS:
+    if not isinstance(kind, str) or kind not in _EVENTS:
         raise ConnectionFailed(f"{server} sent something that is not an event of a watch")
-    return WatchEvent(str(kind), typed(_object(obj, server, named=kind != "BOOKMARK"), resource))
+    return WatchEvent(kind, typed(_object(obj, server, named=kind != "BOOKMARK"), resource))
 
 
 def status(content: bytes, code: int, reason: str) -> Obj:
@@ -138,10 +138,10 @@ def _object(found: Any, server: str, *, named: bool = True) -> Obj:
         if not isinstance(metadata.get(field) or "", str):
             raise ConnectionFailed(f"{server} answered with an object whose metadata.{field} is not a text")
     for field in ("labels", "annotations"):
-        if not isinstance(metadata.get(field) or {}, dict):
+        if not isinstance(metadata.get(field), dict | None):
             raise ConnectionFailed(f"{server} answered with an object whose metadata.{field} is not a map")
     for field in ("spec", "status"):
-        if not isinstance(found.get(field) or {}, dict):
+        if not isinstance(found.get(field), dict | None):
             raise ConnectionFailed(f"{server} answered with an object whose {field} is not a map")
     assert isinstance(found, dict)
     return found

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from corral.client.limits import ANSWER_BYTES, CONNECT_S, HEADER_BYTES
+from corral.client import limits
 
 IDLE_S = 60.0  # shorter than servers keep silent connections open
 CALLS = (
@@ -94,7 +94,7 @@ class Wire:
 
     async def open(self) -> _Connection:
         """A new connection."""
-        async with asyncio.timeout(CONNECT_S):
+        async with asyncio.timeout(limits.CONNECT_S):
             _, connection = await asyncio.get_running_loop().create_connection(
                 _Connection, self._host, self._port, ssl=self._context, server_hostname=self._server_name
             )
@@ -147,8 +147,8 @@ class _Connection(asyncio.Protocol):
             except httptools.HttpParserError as error:
                 exchange.fail(BrokenAnswer(f"the server did not answer in HTTP: {error}"))
             else:
-                if exchange.overhead > HEADER_BYTES:
-                    exchange.fail(TooLarge(f"the headers of the answer are larger than {HEADER_BYTES} bytes"))
+                if exchange.overhead > limits.HEADER_BYTES:
+                    exchange.fail(TooLarge(f"the headers of the answer are larger than {limits.HEADER_BYTES} bytes"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.can_write.set()
@@ -247,8 +247,9 @@ class Exchange:
         if self._call:
             self._wire.calls.release()
 
-    async def read(self, *, at_most: int = ANSWER_BYTES) -> bytes:
-        """The whole body; TooLarge when there is more of it than `at_most`."""
+    async def read(self, *, at_most: int | None = None) -> bytes:
+        """The whole body; TooLarge when there is more of it than `at_most`, or than anybody takes."""
+        at_most = limits.ANSWER_BYTES if at_most is None else at_most
         parts, size = [], 0
         async for data in self.chunks():
             parts.append(data)
