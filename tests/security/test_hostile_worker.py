@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from tests.dispatching import run_on_fleet
@@ -330,7 +330,7 @@ def remote(client: HttpClient, lost: Callable[[], None] = lambda: None) -> Remot
 
 
 def test_a_worker_past_a_limit_is_left_alone_for_longer_each_time() -> None:
-    """It connects well, and its watch says too much only then."""
+    """Its lists are well, and its watch says too much."""
 
     async def say(target: str, worker: Worker) -> None:
         if "watch=true" in target:
@@ -342,8 +342,9 @@ def test_a_worker_past_a_limit_is_left_alone_for_longer_each_time() -> None:
         async with hostile(say) as (client, _):
             tried, delays = remote(client, lost.set), []
             for _ in range(3):
-                await tried.connect(60.0, 600.0, 600.0)
-                await lost.wait()
+                with suppress(LimitExceeded):  # where the watch is quicker than the lists
+                    await tried.connect(60.0, 600.0, 600.0)
+                    await lost.wait()
                 lost.clear()
                 assert tried.excess is not None
                 delays.append(tried.back_off())
