@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -20,16 +21,14 @@ from tests.conformance.served_cli import JOBS, Run, job, serve, until
 from corral.cli.main import corral
 from corral.client import kubeconfig
 from corral.client.kubeconfig import Access
+from corral.client.sync import SyncClient
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.meta import Obj
-from corral.core.resource import Resource
 from corral.dashboard.address import Address
 from corral.dashboard.job_list import PAGE
+from corral.dashboard.overview import overview
 from corral.dashboard.serve import PageServer
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.kinds.kueue import CLUSTER_QUEUES
-
-PRIORITIES = Resource("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False)
 
 LOCAL = Address("127.0.0.1")
 
@@ -215,28 +214,34 @@ async def test_every_job_can_be_reached_by_state_by_words_and_by_pages(tmp_path:
     await with_page(tmp_path, scenario)
 
 
-async def test_a_preempted_job_names_the_job_that_took_its_place(tmp_path: Path) -> None:
-    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
-        await run("queue", "create", "rf", "default")
-        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=2")
-        queue = await embedded.client.get(CLUSTER_QUEUES, "team")
-        preemption = {"preemption": {"withinClusterQueue": "LowerPriority"}}
-        await embedded.client.update(CLUSTER_QUEUES, {**queue, "spec": {**queue["spec"], **preemption}})
-        await run("queue", "create", "lq", "lq", "-c", "team")
-        await embedded.client.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 1000})
-        await embedded.client.create(JOBS, job("low", "2"))
-        await overview_when(get, lambda found: found["counts"]["admitted"] == 1)
-        await embedded.client.create(JOBS, job("urgent", "2", **{"priority-class": "high"}))
+class Canned(SyncClient):
+    """A cluster that answers every list with what was given for its plural."""
 
-        def is_preempted(found: Obj) -> bool:
-            return any(one["name"] == "low" and "reempt" in one["why"] for one in found["jobs"])
+    def __init__(self, **lists: list[Obj]) -> None:
+        super().__init__(Access("http://nowhere"))
+        self.lists = lists
 
-        found = await overview_when(get, is_preempted)
-        (low,) = [one for one in found["jobs"] if one["name"] == "low"]
-        assert "(Job urgent)" in low["why"]
-        assert "UID" not in low["why"]
+    def call(self, method: str, path: str, *args: Any, **options: Any) -> Obj:
+        return {"items": self.lists.get(path.rpartition("/")[2], [])}
 
-    await with_page(tmp_path, scenario)
+
+def test_a_preempted_job_names_the_job_that_took_its_place() -> None:
+    message = "Preempted to accommodate a workload (UID: u-urgent, JobUID: j) due to prioritization in the ClusterQueue"
+    evicted = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": message}
+    waits = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message}
+
+    def workload(name: str, *conditions: Obj) -> Obj:
+        owner = {"kind": "Job", "name": name, "apiVersion": "batch/v1", "uid": f"j-{name}"}
+        metadata = {"name": f"job-{name}", "namespace": "default", "uid": f"u-{name}", "ownerReferences": [owner]}
+        return {"metadata": metadata, "spec": {"queueName": "lq"}, "status": {"conditions": list(conditions)}}
+
+    queues = [{"metadata": {"name": "lq", "namespace": "default"}, "spec": {"clusterQueue": "team"}}]
+    team: list[Obj] = [{"metadata": {"name": "team"}}]
+    workloads = [workload("low", evicted, waits), workload("urgent")]
+    found = overview(Canned(workloads=workloads, localqueues=queues, clusterqueues=team))
+    (low,) = [one for one in found["jobs"] if one["name"] == "low"]
+    assert "(Job urgent)" in low["why"]
+    assert "UID" not in low["why"]
 
 
 def test_a_port_that_is_taken_is_said_before_anything_else(tmp_path: Path) -> None:
