@@ -24,6 +24,7 @@ from corral.decide.pods.record import (
     Ended,
     PodRecord,
     Running,
+    Waiting,
     all_containers,
     new_record,
 )
@@ -239,6 +240,9 @@ class ProcessRuntime(ProcessStreams):
                 name, running, attempt, attempt, last, started=is_started, ready=is_ready, id=container_id(identity)
             )
         ending = folder.ending(name, attempt)
+        if ending is not None and ending.stopped:
+            # The cluster was taken down under it. It is run again as the same run: neither a restart nor a failure to anybody.
+            return ContainerRecord(name, Waiting("ContainerCreating"), attempt, attempt, last)
         if ending is None:
             now = self.clock.now()
             ending = Ending(identity, 137, now, now, failure="")
