@@ -10,8 +10,7 @@ from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, labels_of
 from corral.decide.dispatch import binding, nominate
-from corral.decide.dispatch.nominate import Nomination
-from corral.decide.dispatch.reasons import told
+from corral.decide.dispatch.nominate import Nomination, told
 from corral.decide.dispatch.room import asks_of
 from corral.decide.dispatch.room import total as total_of
 from corral.kinds.kueue import names

@@ -12,7 +12,7 @@ from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, controller_of, name_of, namespace_of, owner_references_of, uid_of
 from corral.core.resource import Resource, version_path
-from corral.decide.dispatch.kept_logs import pod_selector
+from corral.decide.dispatch.remote_pods import pod_selector
 from corral.decide.dispatch.workload_copy import is_ours
 from corral.kinds.kubernetes.core.kinds import PODS
 

@@ -1,4 +1,4 @@
-"""The part of a kept log that a reader asks for, and reasons of workers in one line."""
+"""Where pods on workers are looked for, and the part of a kept log that a reader asks for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import pytest
 
 from corral.core.streams import LogOptions
 from corral.core.timestamps import parse_time
-from corral.decide.dispatch.kept_logs import part_of, pod_selector, tail
-from corral.decide.dispatch.reasons import told
+from corral.decide.dispatch.remote_pods import part_of, pod_selector, tail
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.ray.kind import RAY_JOBS
 
@@ -44,16 +43,3 @@ def test_pods_are_looked_for_by_what_they_have_in_common() -> None:
     job = {"metadata": {"name": "a", "uid": "u"}}
     assert pod_selector(JOBS, job) == "batch.kubernetes.io/controller-uid=u"
     assert pod_selector(RAY_JOBS, job) == ""
-
-
-@pytest.mark.parametrize(
-    ("reasons", "line"),
-    [
-        ({}, ""),
-        ({"w1": "full"}, "w1: full"),
-        ({"w2": "full", "w1": "full", "w3": "away"}, "w1, w2: full; w3: away"),
-        ({"": "waits for the first pod"}, "waits for the first pod"),
-    ],
-)
-def test_workers_with_the_same_reason_are_named_together(reasons: dict[str, str], line: str) -> None:
-    assert told(reasons) == line

@@ -1,10 +1,11 @@
-"""Logs that are kept of pods which are gone where they ran: where to look for the pods, and the part a reader asks for."""
+"""Pods of dispatched jobs: where to look for them on a worker, how the manager shows them, and the logs it keeps of them."""
 
 from __future__ import annotations
 
 import re
 
-from corral.core.meta import Obj, name_of, uid_of
+from corral.core.meta import Obj, labels_of, metadata_of, name_of, owner_ref, uid_of
+from corral.core.remote_pods import CLUSTER_LABEL
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
 from corral.core.timestamps import format_micro
@@ -20,6 +21,19 @@ def pod_selector(resource: Resource, job: Obj) -> str:
     if resource.kind in ("JobSet", "TrainJob"):
         return f"jobset.sigs.k8s.io/jobset-name={name_of(job)}"
     return f"training.kubeflow.org/job-name={name_of(job)}" if resource.kind in _KUBEFLOW else ""
+
+
+def shown_pod(pod: Obj, remote_job: Obj, local_job: Obj, cluster: str) -> Obj:
+    """`pod` of `remote_job` as if it belonged to `local_job`: selectors that name the job's uid find it."""
+    remote_uid, local_uid = uid_of(remote_job), uid_of(local_job)
+    labels = {name: local_uid if value == remote_uid else value for name, value in labels_of(pod).items()}
+    metadata = {
+        **{name: value for name, value in metadata_of(pod).items() if name not in ("managedFields", "ownerReferences")},
+        "labels": {**labels, CLUSTER_LABEL: cluster},
+    }
+    if uid_of(pod) != remote_uid:
+        metadata["ownerReferences"] = [owner_ref(local_job)]
+    return {**pod, "metadata": metadata}
 
 
 def tail(log: bytes, limit: int) -> bytes:
