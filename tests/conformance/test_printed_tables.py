@@ -30,7 +30,7 @@ EPOCH = 1_800_000_000.0
 SLACK_S = 1.5
 KINDS = (*builtin_kinds(), *native_kinds())
 NAMES = {name: kind for kind in KINDS for name in (kind.plural, kind.singular, *kind.short_names)}
-MASK = re.compile(r"<(?:uid|rand|rv|t)\b")
+MASK = re.compile(r"<(?:uid|rand|rv)\b")
 """What the recording hides is of another length, so that the cells of such a line stand elsewhere than their headers."""
 OTHER_COLUMNS = "kueue.x-k8s.io"
 """The recorded members had Kueue v0.9, whose CRDs print other columns than ours; `queueing_crd` compares those."""
@@ -77,15 +77,19 @@ def printed(command: str, text: str) -> Iterator[Printed]:
 
 
 def stamped(value: Any) -> Any:
-    """The recorded object with points in time in place of `<t+N>`, seconds from the start, and other masks as plain words."""
+    """The recorded object with times, and other masks as plain words."""
     if isinstance(value, dict):
         return {key: stamped(one) for key, one in value.items()}
     if isinstance(value, list):
         return [stamped(one) for one in value]
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"<t([+-]\d+)>", value)
-    return format_time(EPOCH + int(match[1])) if match else value.replace("<", "").replace(">", "")
+    return with_times(value).replace("<", "").replace(">", "")
+
+
+def with_times(text: str) -> str:
+    """Points in time in place of `<t+N>`."""
+    return re.sub(r"<t([+-]\d+)>", lambda match: format_time(EPOCH + int(match[1])), text)
 
 
 def row_of(row: Printed, obj: Obj, now: float) -> dict[str, str]:
@@ -132,7 +136,7 @@ def comparisons(path: Path) -> Iterator[Comparison]:
     history = told(recording)
     for output in recording["outputs"]:
         t = output["t"]
-        for row in printed(output["command"], output.get("text") or ""):
+        for row in printed(output["command"], with_times(output.get("text") or "")):
             states = history.get((output["cluster"], row.kind.kind, row.namespace, row.name), [])
             shifts = (EPOCH + t + shift for shift in (0.0, -1.0, 1.0))
             moments = [(stamped(obj), now) for now in shifts for obj in around(states, t)]
@@ -149,4 +153,4 @@ def test_rows_are_as_recorded(path: Path) -> None:
 def test_many_rows_of_many_kinds_are_compared() -> None:
     rows = [row for path in RECORDINGS for row in comparisons(path)]
     assert len(rows) > 150
-    assert {row.kind for row in rows} >= {"ClusterResourcePlacement", "ResourcePlacement", "MemberCluster", "Job"}
+    assert len({row.kind for row in rows}) > 10

@@ -131,7 +131,7 @@ PLACEMENT_STATUS = _kind(
     status=False,
     columns=(
         Column("Resource-Index", ".sourceStatus.observedResourceIndex"),
-        Column("Last-Updated", ".lastUpdatedTime", "date"),
+        Column("Last-Updated", ".lastUpdatedTime"),
         age_column(),
     ),
 )
