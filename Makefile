@@ -41,7 +41,7 @@ format: install  ## put the code into form
 bench: install   ## run the benchmarks; results go to bench/RESULTS.md by hand
 	$(BIN)/python -m bench
 
-soak: install    ## the long runs: crash tests, fault simulation with many seeds
+soak: install    ## the long runs: crash tests, faults of dispatch and placement with many seeds, mutants of recordings
 	CORRAL_SOAK=1 $(PYTEST) -n $(JOBS) -m soak --timeout 0 tests
 
 docs: install    ## check that every command and link in the documentation holds

@@ -161,8 +161,8 @@ class KubeApiserver(Server):
         """Give the real server the custom kind Corral has from the start."""
         import json
 
+        from corral.jobs.framework.served_kinds import native_kinds
         from corral.kinds.machinery.crd import crd_manifest
-        from corral.kinds.machinery.registry import native_kinds
 
         connection = await self.connect()
         for kind in native_kinds():

@@ -35,8 +35,8 @@ from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Obj, name_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
+from corral.jobs.framework.served_kinds import native_kinds
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS
-from corral.kinds.machinery.registry import native_kinds
 from corral.server.gc_tuning import calm_collector
 from corral.workload import lifecycle
 from corral.workload import workload as wl

@@ -42,7 +42,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def script(kubeconfig: str, text: str, timeout: float = 400) -> list[str]:
     """Run a script with the SDKs' interpreter; what it printed on lines that begin with `=`."""
-    environment = {**os.environ, "KUBECONFIG": kubeconfig}
+    environment = {**os.environ, "KUBECONFIG": kubeconfig, "PYTHONPATH": str(ROOT)}
     program = Path(kubeconfig).with_name("script.py")  # a file: the SDK reads the source of the function to train
     program.write_text(textwrap.dedent(text))
     done = subprocess.run(
@@ -62,9 +62,10 @@ def test_trainer_client(kubeconfig: str) -> None:
     lines = script(
         kubeconfig,
         f"""
-        import time, yaml
+        import yaml
         from kubernetes import client, config
         from kubeflow.trainer import CustomTrainer, TrainerClient
+        from tests.waiting import eventually
         config.load_kube_config()
         api = client.CustomObjectsApi()
         for body in yaml.safe_load_all(open({str(runtimes)!r})):
@@ -80,12 +81,9 @@ def test_trainer_client(kubeconfig: str) -> None:
         print("=" + job.status, ",".join(f"{{step.name}} {{step.status}}" for step in job.steps))
         print("=" + "|".join(trainer.get_job_logs(name)))
         print("=" + str(name in [entry.name for entry in trainer.list_jobs()]))
-        for _ in range(120):
-            told = sorted({{event.reason for event in trainer.get_job_events(name)}} & {{"AllJobsCompleted", "Scheduled"}})
-            if len(told) == 2:
-                break
-            time.sleep(0.5)
-        print("=" + ",".join(told))
+        wanted = {{"AllJobsCompleted", "Scheduled"}}
+        eventually(lambda: wanted <= {{event.reason for event in trainer.get_job_events(name)}}, what="both events")
+        print("=" + ",".join(sorted(wanted)))
         trainer.delete_job(name)
         """,
     )
@@ -134,30 +132,24 @@ def test_codeflare_sdk(kubeconfig: str) -> None:
     lines = script(
         kubeconfig,
         """
-        import time
         from kubernetes import config
+        from tests.waiting import eventually
         from codeflare_sdk import Cluster, ClusterConfiguration, RayJob
         config.load_kube_config()
         sizes = {f"{who}_{what}_{bound}": 1 for who in ("head", "worker") for what in ("cpu", "memory") for bound in ("requests", "limits")}
         cluster = Cluster(ClusterConfiguration(name="cf", namespace="default", num_workers=1, image="rayproject/ray:2.58.0", **sizes))
         cluster.apply(timeout=1)
-        for _ in range(240):
-            status, ready = cluster.status(print_to_console=False)
-            if "READY" in str(status).upper():
-                break
-            time.sleep(1)
-        print("=" + status.name)
+        ready = lambda: "READY" in str(cluster.status(print_to_console=False)[0]).upper()
+        eventually(ready, 240, what="the cluster's start", pause=1)
+        print("=" + cluster.status(print_to_console=False)[0].name)
         print("=" + cluster.details(print_to_console=False).name)
         cluster.down()
         config = ClusterConfiguration(name="cfjob", namespace="default", num_workers=1, image="rayproject/ray:2.58.0", **sizes)
         job = RayJob(job_name="cfjob", entrypoint="echo hello", cluster_config=config, namespace="default")
         job.submit()
-        for _ in range(240):
-            status, ready = job.status(print_to_console=False)
-            if status.name in ("COMPLETE", "FAILED"):
-                break
-            time.sleep(1)
-        print("=" + status.name)
+        ended = lambda: job.status(print_to_console=False)[0].name in ("COMPLETE", "FAILED")
+        eventually(ended, 240, what="the job's end", pause=1)
+        print("=" + job.status(print_to_console=False)[0].name)
         job.delete()
         """,
         timeout=600,

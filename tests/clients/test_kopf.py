@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually
 
 pytest.importorskip("kopf", reason="kopf is not installed")
 
@@ -68,10 +68,7 @@ def forget(name, namespace, **_):
 
 
 def _until(check: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 180
-    while not check():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.1)
+    eventually(check, what=what)
 
 
 def test_operator_reconciles(kubectl: Kubectl, kubeconfig: Path, namespace: str, tmp_path: Path) -> None:

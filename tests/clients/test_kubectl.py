@@ -6,12 +6,12 @@ import json
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.waiting import eventually
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -201,8 +201,15 @@ def test_wait_for_condition_and_deletion(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=nginx")
     condition = '{"status":{"conditions":[{"type":"Available","status":"True"}]}}'
 
+    def watches() -> list[str]:
+        """How many watches of deployments the server has begun."""
+        counters = kubectl("get", "--raw", "/metrics").stdout.splitlines()
+        return [line for line in counters if 'resource="deployments"' in line and 'verb="WATCH"' in line]
+
+    before = watches()
+
     def become_available() -> None:
-        time.sleep(0.5)
+        eventually(lambda: watches() != before, what="a watch by kubectl wait")
         kubectl("patch", "deployment", "web", "--subresource=status", "--type=merge", "-p", condition)
 
     thread = threading.Thread(target=become_available)

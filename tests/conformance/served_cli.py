@@ -16,7 +16,8 @@ from corral.controllers.queueing.setup import Queueing
 from corral.core.errors import ApiError
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.machinery.registry import native_kinds
+from corral.jobs.framework.served_kinds import native_kinds
+from corral.kinds.machinery.virtual_resources import ExtraApi
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
@@ -34,9 +35,14 @@ def job(name: str, cpu: str, queue: str = "lq", **labels: str) -> dict[str, obje
     }
 
 
-async def serve(tmp_path: Path, scenario: Callable[[EmbeddedApi, Run], Awaitable[None]]) -> None:
+async def serve(
+    tmp_path: Path, scenario: Callable[[EmbeddedApi, Run], Awaitable[None]], *, explanations: bool = True
+) -> None:
     queueing = Queueing()
-    embedded = EmbeddedApi(None, plugins=queueing.plugins, extras=[queueing.visibility])
+    extras: list[ExtraApi] = [queueing.visibility]
+    if explanations:
+        extras.append(queueing.explanations)
+    embedded = EmbeddedApi(None, plugins=queueing.plugins, extras=extras)
     for kind in native_kinds():
         embedded.api.registry.add(kind)
     queueing.setup(embedded.manager)

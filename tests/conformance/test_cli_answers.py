@@ -8,10 +8,11 @@ import pytest
 from tests.conformance.served_cli import JOBS, Run, job, serve, until, user_with
 
 from corral.clusters.embedded_api import EmbeddedApi
-from corral.clusters.kueue_installation.objects import ROLES
+from corral.clusters.kueue_installation.objects import roles
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
+from corral.kinds.kueue import ADMISSION_CHECKS
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
@@ -183,6 +184,69 @@ async def test_a_workload_is_also_called_by_its_job(tmp_path: Path) -> None:
     await serve(tmp_path, scenario)
 
 
+async def test_who_holds_the_quota_and_who_is_before_a_job_are_named(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--cohort", "all", "--nominal-quota", "default:cpu=2")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await embedded.client.create(NAMESPACES, {"metadata": {"name": "elsewhere"}})
+        await run("queue", "create", "lq", "lq", "-c", "team", "-n", "elsewhere")
+        other = job("other", "1")
+        await embedded.client.create(JOBS, {**other, "metadata": {**other["metadata"], "namespace": "elsewhere"}})
+        await embedded.client.create(JOBS, job("first", "1"))
+        await says(run, "2 admitted", "explain", "cq/team")
+        await embedded.client.create(JOBS, job("second", "1"))
+        told = await says(run, "1 more needed", "explain", "job/second")
+        holders = "  cpu of default: it asks for 1, 0 of 2 is free; "
+        assert holders + "Job first has 1, Job other has 1" in told
+        assert "  it is the next in ClusterQueue team\n" in told
+        await embedded.client.create(JOBS, job("third", "1"))
+        await says(run, "  1 workload is before it in ClusterQueue team: Job second\n", "explain", "job/third")
+        await embedded.client.create(
+            CLUSTER_ROLES, {"metadata": {"name": "user"}, "rules": roles()["kueue-batch-user-role"]}
+        )
+        alice = await user_with(embedded, tmp_path, "user")
+        mine = await run("explain", "job/third", kubeconfig=alice)
+        assert holders + "Job first has 1\n" in mine
+        assert ": Job second\n" in mine
+        assert "other" not in mine
+
+    await serve(tmp_path, scenario)
+
+
+async def test_an_inactive_check_says_why_and_what_is_missing_is_to_be_created(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await set_up(run)
+        await embedded.client.create(JOBS, job("train", "1"))
+        assert "-> Create AdmissionCheck look." in await says(run, "is not active", "explain", "job/train")
+        check = {"metadata": {"name": "look"}, "spec": {"controllerName": "example.com/gate"}}
+        made = await embedded.client.create(ADMISSION_CHECKS, check)
+        stamp = "2026-01-01T00:00:00Z"
+        active = {"type": "Active", "status": "False", "reason": "Broken", "message": "the gate is rusty"}
+        status = {"conditions": [{**active, "lastTransitionTime": stamp}]}
+        await embedded.client.update(ADMISSION_CHECKS, {**made, "status": status}, subresource="status")
+        told = await says(run, "inactive AdmissionCheck(s): look", "explain", "job/train")
+        assert "  AdmissionCheck look is not active: the gate is rusty\n" in told
+        assert "-> `kubectl describe admissioncheck look`" in told
+
+    await serve(tmp_path, scenario)
+
+
+async def test_a_cluster_without_explanations_is_told_by_its_conditions(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=1")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await embedded.client.create(JOBS, job("first", "1"))
+        await says(run, "ADMITTED", "workload", "list", "--status", "admitted")
+        await embedded.client.create(JOBS, job("train", "1"))
+        told = await says(run, "more needed", "explain", "job/train")
+        assert "it is the next in ClusterQueue team" in told
+        assert "has 1" not in told
+
+    await serve(tmp_path, scenario, explanations=False)
+
+
 async def test_a_user_who_may_only_see_their_queue_is_answered_as_well(tmp_path: Path) -> None:
     async def scenario(embedded: EmbeddedApi, run: Run) -> None:
         await run("queue", "create", "rf", "default")
@@ -194,7 +258,7 @@ async def test_a_user_who_may_only_see_their_queue_is_answered_as_well(tmp_path:
         await embedded.client.create(JOBS, job("typo", "1", "ql"))
         await says(run, "1 more needed", "explain", "job/second")
         await says(run, "1 waiting", "explain", "lq/lq")
-        rules = ROLES["kueue-batch-user-role"]
+        rules = roles()["kueue-batch-user-role"]
         await embedded.client.create(CLUSTER_ROLES, {"metadata": {"name": "user"}, "rules": rules})
         alice = await user_with(embedded, tmp_path, "user")
         told = await run("explain", "job/second", kubeconfig=alice)

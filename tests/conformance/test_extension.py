@@ -66,6 +66,7 @@ class Hooks:
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
     cluster = EmbeddedApi(None)
+    cluster.server.pod_networks = ("127.77.0.0/16",)
     await cluster.start()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
         yield Api(cluster, session)

@@ -13,7 +13,7 @@ from corral.core.meta import Key, Obj, labels_of
 from corral.core.resource import Resource
 from corral.jobs.framework.adapter import JobAdapter, Lookup, managed_by, prebuilt_workload, queue_name
 from corral.jobs.framework.paths import get_in, set_in
-from corral.jobs.framework.registry import ADAPTERS, adapter
+from corral.jobs.framework.registry import adapter, frameworks
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES
 from corral.kinds.kueue import names
 from corral.workload.podsets import ConflictingUpdate, PodSetInfo, info_of_template
@@ -362,4 +362,4 @@ def test_status_comes_back_from_a_finished_copy(row: Row) -> None:
 
 
 def test_every_adapter_has_a_row() -> None:
-    assert {row.framework for row in ROWS} == set(ADAPTERS)
+    assert {row.framework for row in ROWS} == set(frameworks())

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from corral.clusters.operators import set_up_operators
-from corral.configuration.operators import OperatorSettings
 from corral.core.errors import ApiError, Forbidden, Invalid
 from corral.core.meta import Obj, name_of, resource_version_of
 from corral.core.resource import Resource
 from corral.jobs.appwrapper.kind import APP_WRAPPERS
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.operators import OperatorSettings
 from corral.jobs.framework.paths import Path, get_in, set_in
 from corral.jobs.framework.pod_group_kinds import PLUGINS_POD_GROUPS
 from corral.jobs.framework.registry import adapter_for

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import os
 import random
 import re
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.soaking import SOAKING, Tally
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -24,7 +24,7 @@ from corral.runtime.virtual import run_virtual
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "multikueue"
 STARTS = ("01-", "04-", "13b", "19-")
-SEEDS = range(20 if os.environ.get("CORRAL_SOAK") else 1)
+SEEDS = range(20 if SOAKING else 1)
 CONDITIONS = ("QuotaReserved", "Admitted", "Finished", "Evicted", "Requeued")
 Obj = dict[str, Any]
 Mutation = Callable[[Obj, random.Random], object]
@@ -234,15 +234,19 @@ def differences(start: str, mutation: Mutation, seed: int) -> list[str]:
     return compared(recording, run_of(start))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("mutation", NOTICED, ids=lambda mutation: mutation.__name__)
-def test_what_means_something_is_noticed(start: str, mutation: Mutation) -> None:
+def test_what_means_something_is_noticed(start: str, mutation: Mutation, tally: Tally) -> None:
     for seed in SEEDS:
         assert differences(start, mutation, seed) != []
+    tally("mutants of recordings that are noticed", len(SEEDS))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("mutation", CHANCE, ids=lambda mutation: mutation.__name__)
-def test_what_is_chance_is_not(start: str, mutation: Mutation) -> None:
+def test_what_is_chance_is_not(start: str, mutation: Mutation, tally: Tally) -> None:
     for seed in SEEDS:
         assert differences(start, mutation, seed) == []
+    tally("mutants of recordings that mean nothing", len(SEEDS))

@@ -12,8 +12,8 @@ import pytest
 
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.kinds.machinery.definition import KindDef
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
 from corral.kinds.machinery.tables import cells, columns_of
 
 NOW = 1_800_000_000.0

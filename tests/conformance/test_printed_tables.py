@@ -21,8 +21,8 @@ from fleet_replay.facts import recorded
 
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.kinds.machinery.definition import KindDef, VersionDef
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
 from corral.kinds.machinery.tables import cells, columns_of
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "kubefleet").glob("*.json"))

@@ -10,13 +10,13 @@ import yaml
 from tests.e2e.process_cluster import PATIENCE_S, ProcessCluster
 
 from corral.clusters.operators import set_up_operators
-from corral.configuration.operators import OperatorSettings
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
+from corral.jobs.framework.operators import OperatorSettings
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
 from corral.node.images import Catalog
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -17,7 +17,7 @@ from corral.kinds.kubernetes.core.kinds import EVENTS, PODS
 from corral.node.agent import NodeAgent
 from corral.node.images import Catalog
 from corral.node.node import NodeSpec
-from corral.node.pod_inputs import ClusterSurroundings
+from corral.node.pod_inputs import ClusterPodInputs
 from corral.node.process.runtime import ProcessRuntime, ProcessSettings
 from corral.node.scheduler import Scheduler
 
@@ -38,7 +38,7 @@ class ProcessCluster:
         self.base = EmbeddedApi(state)
         self.client, self.clock, manager = self.base.client, self.base.clock, self.base.manager
         settings = ProcessSettings(state / "node", pod_network=network, catalog=catalog or Catalog.load())
-        self.runtime = ProcessRuntime(settings, ClusterSurroundings(manager), self.clock)
+        self.runtime = ProcessRuntime(settings, ClusterPodInputs(manager), self.clock)
         specs = nodes or [NodeSpec("node1", {"cpu": "64", "memory": "256Gi", "pods": "500", "nvidia.com/gpu": "4"})]
         JobController(manager)
         Scheduler(manager)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests import waiting
+from tests.waiting import PATIENCE_S
+
 from corral.client.sync import SyncClient
 from corral.core.errors import ApiError
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 180.0
-"""Waiting costs nothing when the thing happens, and a machine may be busy for a while."""
 
 
 def corral(state: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -40,13 +40,4 @@ def client(state: Path, context: str = "corral-manager") -> SyncClient:
 
 def eventually(condition: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
     """The first true answer; fails when there is none in time. A question that cannot be asked yet is asked again."""
-    deadline = time.monotonic() + seconds
-    last: Exception | None = None
-    while time.monotonic() < deadline:
-        try:
-            if answer := condition():
-                return answer
-        except (ApiError, AssertionError) as error:
-            last = error
-        time.sleep(0.1)
-    raise AssertionError("it did not happen in time") from last
+    return waiting.eventually(condition, seconds, failing=(ApiError, AssertionError))

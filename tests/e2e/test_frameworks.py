@@ -20,10 +20,10 @@ import pytest
 from tests.e2e.operated_cluster import EXAMPLES, OperatedCluster, has, kind
 
 from corral.client.wire import Wire
-from corral.configuration.operators import OperatorSettings
 from corral.core import conditions
 from corral.core.meta import Obj
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.operators import OperatorSettings
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.node.images import Catalog
 
@@ -74,7 +74,7 @@ env = {{ PATH = "{folder}:{os.environ["PATH"]}" }}
 programs = {{ python = "{python}", python3 = "{python}", torchrun = "{folder}/torchrun" }}
 """
     )
-    settings = OperatorSettings(ray=can_import("ray"))
+    settings = OperatorSettings(options={"ray": can_import("ray")})
     started = OperatedCluster(tmp_path / "state", "127.81.0.0/16", Catalog.load(catalog), settings)
     await started.start()
     try:

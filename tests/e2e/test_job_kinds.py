@@ -10,9 +10,9 @@ import yaml
 from tests.e2e.operated_cluster import EXAMPLES, OperatedCluster, has, kind
 from tests.published import published
 
-from corral.clusters.operators import ray_is_installed
 from corral.core import conditions
 from corral.core.meta import labels_of
+from corral.jobs.ray.operator import is_installed as ray_is_installed
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.node.images import Catalog
 

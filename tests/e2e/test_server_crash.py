@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.soaking import SOAKING, Tally
 
 from corral.client.http import HttpClient
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 
-KILLS = 200 if os.environ.get("CORRAL_SOAK") == "1" else 10
+KILLS = 200 if SOAKING else 10
+MOST_WRITES = 200
 WRITERS = 8
 START_S = 180.0
 
@@ -51,6 +53,15 @@ class Load:
         self.doubtful: dict[str, int | None] = {}
         self.answered = 0
         self._count = 0
+        self._enough = 0
+        self._reached = asyncio.Event()
+
+    async def answers(self, count: int) -> None:
+        """Wait for so many answers more."""
+        self._enough = self.answered + count
+        self._reached.clear()
+        if count:
+            await self._reached.wait()
 
     async def write(self, client: HttpClient, number: int, source: random.Random) -> None:
         """Create, change and delete objects of its own until the server is gone."""
@@ -71,6 +82,8 @@ class Load:
                 return
             self.values[name] = self.doubtful.pop(name)
             self.answered += 1
+            if self.answered >= self._enough:
+                self._reached.set()
 
     def settle(self, found: dict[str, int]) -> None:
         """Compare with what is there; a request that was never answered may or may not have been carried out."""
@@ -106,7 +119,7 @@ async def life(server: Server, load: Load, source: random.Random) -> None:
     writers = [
         asyncio.create_task(load.write(client, number, random.Random(source.random()))) for number in range(WRITERS)
     ]
-    await asyncio.sleep(source.uniform(0.0, 0.4))
+    await load.answers(source.randrange(MOST_WRITES))
     await server.kill()
     await asyncio.gather(*writers)
     await client.close()
@@ -114,8 +127,9 @@ async def life(server: Server, load: Load, source: random.Random) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.soak
 @pytest.mark.timeout(0)
-async def test_killed_server_keeps_every_write_it_answered_for(tmp_path: Path) -> None:
+async def test_killed_server_keeps_every_write_it_answered_for(tmp_path: Path, tally: Tally) -> None:
     source = random.Random(int(os.environ.get("CORRAL_SEED", "1")))
     server, load = Server(tmp_path), Load()
     for _ in range(KILLS):
@@ -128,6 +142,8 @@ async def test_killed_server_keeps_every_write_it_answered_for(tmp_path: Path) -
     await client.close()
     await server.kill()
     assert load.answered > KILLS
+    tally("kills of a server", KILLS)
+    tally("writes a killed server had answered for", load.answered)
 
 
 @pytest.mark.e2e

@@ -12,12 +12,15 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.soaking import SOAKING, Tally
+from tests.waiting import eventually
 
 from corral.store import SqliteJournal, Store
 
 WRITER = Path(__file__).with_name("store_writer.py")
 checksum = runpy.run_path(str(WRITER))["checksum"]
-KILLS = 200 if os.environ.get("CORRAL_SOAK") == "1" else 10
+MOST_WRITES = 500
+KILLS = 200 if SOAKING else 10
 
 
 class Acknowledged:
@@ -37,8 +40,8 @@ class Acknowledged:
             self.highest_value = max(self.highest_value, int(value))
 
 
-def write_until_killed(path: Path, known: Acknowledged, seed: int, life: float) -> int:
-    """Let a writer run for a while, kill it, and take note of all it said."""
+def write_until_killed(path: Path, known: Acknowledged, seed: int, writes: int) -> int:
+    """Let a writer run until it has said so many writes, kill it amid the next, and take note of all it said."""
     command = [sys.executable, str(WRITER), str(path), str(known.highest_value + 1000), str(seed)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -46,10 +49,7 @@ def write_until_killed(path: Path, known: Acknowledged, seed: int, life: float) 
     reader = threading.Thread(target=lambda: lines.extend(child.stdout or ()))
     reader.start()
     try:
-        deadline = time.monotonic() + 120
-        while not lines and time.monotonic() < deadline:
-            time.sleep(0.005)
-        time.sleep(life)
+        eventually(lambda: len(lines) > writes, what=f"the {writes}th write", pause=0.001)
     finally:
         child.kill()
         child.wait()
@@ -91,13 +91,16 @@ def _was_deleted_later(store: Store, key: tuple[str, str], value: int) -> bool:
 
 
 @pytest.mark.e2e
+@pytest.mark.soak
 @pytest.mark.timeout(0)
-async def test_killed_store_keeps_every_acknowledged_write(tmp_path: Path) -> None:
+async def test_killed_store_keeps_every_acknowledged_write(tmp_path: Path, tally: Tally) -> None:
     path = tmp_path / "state.db"
     source = random.Random(int(os.environ.get("CORRAL_SEED", "1")))
     known = Acknowledged()
     written = 0
     for kill in range(KILLS):
-        written += write_until_killed(path, known, kill, source.uniform(0.0, 0.3))
+        written += write_until_killed(path, known, kill, source.randrange(MOST_WRITES))
         await check(path, known)
     assert written > KILLS
+    tally("kills of a store", KILLS)
+    tally("writes a killed store had acknowledged", written)

@@ -18,6 +18,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests import waiting
 
 from corral.client import kubeconfig
 from corral.core.errors import ApiError
@@ -120,14 +121,15 @@ class ControlPlane:
 
     def _await_ready(self) -> None:
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(f"{self.server}/readyz", context=context, timeout=10):
-                    return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.2)
-        raise AssertionError((self.folder / "kube-apiserver.log").read_text()[-2000:])
+
+        def answers() -> bool:
+            with urllib.request.urlopen(f"{self.server}/readyz", context=context, timeout=10):
+                return True
+
+        try:
+            waiting.eventually(answers, PATIENCE_S, failing=(urllib.error.URLError, OSError))
+        except AssertionError as error:
+            raise AssertionError((self.folder / "kube-apiserver.log").read_text()[-2000:]) from error
 
     def _write_keys(self) -> None:
         now = time.time()

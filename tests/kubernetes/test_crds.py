@@ -13,9 +13,9 @@ from cluster import ControlPlane, programs
 
 from corral.client.http import HttpClient
 from corral.core.errors import ApiError
+from corral.jobs.framework.served_kinds import native_kinds
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.machinery.crd import crd_manifest
-from corral.kinds.machinery.registry import native_kinds
 
 BINARIES = programs()
 pytestmark = [

@@ -9,8 +9,6 @@ from pathlib import Path
 import corral
 
 SOURCES = Path(corral.__file__).parent
-STILL_IN_TWO_PHASES = ("controllers/placement", "controllers/member")
-"""Rooms that are being converted; a room is taken off this list as soon as it is, and none is ever added."""
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -87,7 +85,7 @@ def in_two_phases() -> list[str]:
 
 def test_a_controller_has_all_its_attributes_when_it_is_constructed() -> None:
     assert len(controllers()) > 40
-    assert [line for line in in_two_phases() if not line.startswith(STILL_IN_TWO_PHASES)] == []
+    assert in_two_phases() == []
 
 
 def test_a_controller_is_not_set_up_a_second_time() -> None:
@@ -95,6 +93,6 @@ def test_a_controller_is_not_set_up_a_second_time() -> None:
         f"{path}: {node.name}.{method.name}"
         for path, node in controllers()
         for method in methods(node)
-        if method.name in ("setup", "set_up") and not path.startswith(STILL_IN_TWO_PHASES)
+        if method.name in ("setup", "set_up")
     ]
     assert second == []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import corral
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 
 SOURCES = Path(corral.__file__).parent
 Name = tuple[str, str]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.core import quantity, selectors
-from corral.core.quantity import ZERO, Quantity
+from corral.core.quantity import Quantity
 
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2"]
 quantities = st.builds(
@@ -18,6 +18,8 @@ quantities = st.builds(
     st.one_of(st.just(""), st.integers(0, 10**6).map(lambda digits: f".{digits}")),
     st.sampled_from(SUFFIXES),
 )
+
+ZERO = Quantity.parse("0")
 
 
 @given(quantities, quantities, quantities)

@@ -12,7 +12,7 @@ from corral.core.meta import Obj, uid_of
 from corral.core.timestamps import format_time
 from corral.decide.pods.facts import is_active, phase_of
 from corral.jobs.batch_job.failure import NO_BACKOFF, Backoff
-from corral.jobs.batch_job.plan import TRACKING, View, assess, finish_of, index_of, is_tracked
+from corral.jobs.batch_job.plan import TRACKING, SyncView, assess, finish_of, index_of, is_tracked
 from corral.jobs.batch_job.pods import plan_pods
 from corral.jobs.batch_job.status import plan_status, settle
 
@@ -72,7 +72,7 @@ class World:
             for uid in [uid for uid, pod in self.pods.items() if is_tracked(pod)]:
                 self.release(uid)
             return None
-        view = View(self.job, [self.pods[uid] for uid in sorted(self.pods)], self.now, backoff=self.backoff)
+        view = SyncView(self.job, [self.pods[uid] for uid in sorted(self.pods)], self.now, backoff=self.backoff)
         facts = assess(view)
         plan = plan_pods(view, facts)
         for pod in plan.delete:

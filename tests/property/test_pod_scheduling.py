@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from corral.core.meta import Obj
 from corral.decide.pods.matching import PodRules
-from corral.decide.pods.scheduling import Chosen, Preempt, fixed_obstacles, obstacles, schedule
+from corral.decide.pods.scheduling import Chosen, PreemptPods, fixed_obstacles, obstacles, schedule
 from corral.decide.pods.workload import NodeState, view_node, view_pod
 
 ZONES = ("a", "b")
@@ -62,7 +62,7 @@ def test_scheduling_safety(world: list[NodeState], arriving: list[Obj]) -> None:
             by_name[decision.node].add(pod)
         else:
             assert free == []
-        if isinstance(decision, Preempt):
+        if isinstance(decision, PreemptPods):
             assert decision.victims
             assert all(victim.priority < pod.priority for victim in decision.victims)
             assert {victim.uid for victim in decision.victims} <= set(by_name[decision.node].pods)

@@ -264,7 +264,7 @@ class Life:
 
 
 def nodes_of(state: QueueingState) -> dict[str, QuotaNode]:
-    state._upkeep.settle_structure()
+    state._requeue_triggers.settle_structure()
     forest = state.world.forest
     return {f"queue {name}": node for name, node in forest.queues.items()} | {
         f"cohort {name}": node for name, node in forest.cohorts.items()

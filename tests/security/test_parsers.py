@@ -55,7 +55,7 @@ def repeated_members(count: int) -> bytes:
 Growing = tuple[Callable[[int], Any], Callable[[Any], Any]]
 GROWING: dict[str, Growing] = {
     "YAML, flat": (lambda n: b"- a\n" * n, bodies.decode_yaml),
-    "YAML, merge keys": (lambda n: merge_keys(n // 40), bodies.decode_yaml),
+    "YAML, merge keys": (lambda n: merge_keys(n // 200), bodies.decode_yaml),
     "YAML, base 60": (lambda n: b"a: " + b"1:" * n + b"1", bodies.decode_yaml),
     "YAML, aliases": (lambda n: b"a: &a 1\nb: [" + b"*a," * n + b"]", bodies.decode_yaml),
     "JSON, repeated members": (repeated_members, lambda body: bodies.duplicates(body, {})),
@@ -63,9 +63,9 @@ GROWING: dict[str, Growing] = {
     "JSON, wrong after many objects": (lambda n: b"[" + b'{"a":1},' * n + b"}", bodies.decode_json),
     "JSON, a string without end": (lambda n: b'"' + b"\\n" * n, bodies.decode_json),
     "JSON, no UTF-8": (lambda n: b'{"a":"' + b"\xff" * n + b'"}', bodies.decode_json),
-    "label selector, brackets": (lambda n: "(" * n, parse_label_selector.__wrapped__),
-    "label selector, values": (lambda n: f"a in ({'b,' * n}c)", parse_label_selector.__wrapped__),
-    "field selector": (lambda n: "a=b," * n, parse_field_selector.__wrapped__),
+    "label selector, brackets": (lambda n: "(" * n, parse_label_selector),
+    "label selector, values": (lambda n: f"a in ({'b,' * n}c)", parse_label_selector),
+    "field selector": (lambda n: "a=b," * n, parse_field_selector),
     "JSON patch": (
         lambda n: [{"op": "add", "path": f"/n{k}", "value": {}} for k in range(n)],
         lambda patch: json_patch({str(k): "v" for k in range(len(patch))}, patch),
@@ -76,7 +76,7 @@ GROWING: dict[str, Growing] = {
 @pytest.mark.parametrize("what", GROWING)
 def test_twice_the_text_is_at_most_about_twice_the_work(what: str) -> None:
     make, read = GROWING[what]
-    small, large = make(400), make(800)
+    small, large = make(2000), make(4000)
     assert calls(lambda: read(large)) <= 2.5 * calls(lambda: read(small)) + 100
 
 

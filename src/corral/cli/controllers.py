@@ -27,7 +27,8 @@ def controllers() -> None:
 
 def _document(config: Path | None) -> Obj:
     """The configuration in a file; errors a user can act on are sentences."""
-    from corral.configuration.document import ConfigurationError, read_configuration
+    from corral.configuration.document import read_configuration
+    from corral.configuration.part import ConfigurationError
 
     try:
         return read_configuration(config) if config else {}

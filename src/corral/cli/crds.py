@@ -11,8 +11,8 @@ import yaml
 @click.option("--name", "names", is_flag=True, help="Print only names.")
 def crds(group: str, names: bool) -> None:
     """Print CustomResourceDefinitions as YAML: corral crds | kubectl apply --server-side -f -"""
+    from corral.jobs.framework.served_kinds import native_kinds
     from corral.kinds.machinery.crd import crd_manifest
-    from corral.kinds.machinery.registry import native_kinds
 
     kinds = [kind for kind in native_kinds() if not group or kind.group == group]
     if not kinds:

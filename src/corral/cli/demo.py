@@ -115,7 +115,7 @@ class Demo:
         }
         self.logged: dict[str, int] = {}
         self.ended: dict[str, float] = {}
-        self.told: dict[str, str] = {}
+        self.announced: dict[str, str] = {}
 
     def say(self, text: str) -> None:
         click.echo(f"{time.monotonic() - self.started:6.1f} s  {text}")
@@ -139,7 +139,7 @@ class Demo:
             time.sleep(POLL_S)
         for name in open_jobs:
             self.say(f"{name} did not finish within {TIMEOUT_S:.0f} s")
-        return bool(open_jobs) or any(text.startswith("Failed") for text in self.told.values())
+        return bool(open_jobs) or any(text.startswith("Failed") for text in self.announced.values())
 
     def follow(self, resource: Resource, obj: Obj) -> bool:
         """Report news of one job; True when it is over."""
@@ -148,19 +148,19 @@ class Demo:
             return False
         cluster = str(status_of(workload).get("clusterName") or "")
         if cluster:
-            self._tell(obj, "went to", f"{resource.kind} {name_of(obj)} went to {cluster}: {_reason(workload)}")
+            self._announce(obj, "went to", f"{resource.kind} {name_of(obj)} went to {cluster}: {_reason(workload)}")
             self._print_logs(cluster, obj)
         finished = conditions.find(workload, "Finished")
         if not finished or finished.get("status") != "True" or not self._is_read(obj):
             return False
-        self.told[name_of(obj)] = str(finished.get("reason"))
+        self.announced[name_of(obj)] = str(finished.get("reason"))
         self.say(f"{resource.kind} {name_of(obj)} {finished.get('reason')}: {finished.get('message')}")
         return True
 
-    def _tell(self, obj: Obj, topic: str, text: str) -> None:
+    def _announce(self, obj: Obj, topic: str, text: str) -> None:
         key = f"{name_of(obj)} {topic}"
-        if key not in self.told:
-            self.told[key] = text
+        if key not in self.announced:
+            self.announced[key] = text
             self.say(text)
 
     def _workload(self, obj: Obj) -> Obj | None:

@@ -36,13 +36,13 @@ def _describe_cluster_queue(client: SyncClient, queue: Obj, of: Obj | None = Non
     click.echo(_headline(queue))
     spec = spec_of(queue)
     checks = [str(one.get("name")) for one in (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or []]
-    told = {
+    lines = {
         "cohort": spec.get("cohortName"),
         "strategy": spec.get("queueingStrategy"),
         "admission checks": ", ".join(checks),
         "LocalQueues": ", ".join(_feeders(client, name_of(queue))) if of is None else "",
     }
-    for label, value in told.items():
+    for label, value in lines.items():
         if value:
             click.echo(f"  {label}: {value}")
     print_table(("FLAVOR", "RESOURCE", "QUOTA", "RESERVED", "BORROWED", "LIMIT"), _quota_rows(queue))
@@ -129,5 +129,5 @@ def _why(client: SyncClient, name: str, namespace: str) -> str:
     try:
         found = conditions.find(client.get(WORKLOADS, name, namespace), "QuotaReserved") or {}
     except ApiError:
-        return ""  # gone by now, or not ours to see
+        return ""  # deleted meanwhile, or we may not read it
     return str(found.get("message") or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -16,16 +17,15 @@ from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import Obj, annotations_of, is_owned_by, labels_of, name_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
-from corral.inspect.evidence import surroundings_of
+from corral.inspect.evidence import collect_evidence
 from corral.inspect.explain import explain as explain_workload
 from corral.inspect.lookup import events_of, pods_of, visible, workload_of
 from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.kinds.kueue import WORKLOAD_PRIORITY_CLASSES
+from corral.kinds.kueue import WORKLOAD_PRIORITY_CLASSES, names
+from corral.workload import workload as wl
 
 MAX_TROUBLES = 5
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 NO_NODES = (
     "This cluster has no nodes: on a manager, give ClusterQueue {queue} the admission check that dispatches "
     "(`kubectl get admissionchecks`), and the workers a queue of the same name."
@@ -57,10 +57,10 @@ def _explain(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -
     """Tell about an object of this cluster; False when it is one of a hub, which only places it."""
     workload = workload_of(client, resource, obj, namespace)
     if workload is not None:
-        _tell(client, resource, obj, workload, namespace)
+        _print_explanation(client, resource, obj, workload, namespace)
         return True
     if resource.kind == "CronJob":
-        _tell_cron_job(client, obj, namespace)
+        _print_cron_job(client, obj, namespace)
         return True
     if placements_of(client, resource.kind, name_of(obj), namespace):
         return False
@@ -70,15 +70,15 @@ def _explain(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -
     pods = _pods(client, resource, obj, namespace)
     queued = [(pod, found) for pod in pods if (found := workload_of(client, PODS, pod, namespace)) is not None]
     for pod, found in queued:
-        _tell(client, PODS, pod, found, namespace)
+        _print_explanation(client, PODS, pod, found, namespace)
     if not queued:
-        _tell_unqueued(client, resource.kind, obj, pods, namespace)
+        _print_unqueued(client, resource.kind, obj, pods, namespace)
     return True
 
 
 def _is_job(resource: Resource) -> bool:
     """Whether an object may have pods: what has none waits for nothing."""
-    return resource.namespaced and (resource.kind == "Pod" or resource.group not in ("", "kueue.x-k8s.io"))
+    return resource.namespaced and (resource.kind == "Pod" or resource.group not in ("", names.GROUP))
 
 
 def _explain_placed(
@@ -89,8 +89,8 @@ def _explain_placed(
     for placed in placements_of(client, resource.kind, name_of(obj), namespace):
         where = f" -n {namespace}" if placed.kind == "ResourcePlacement" else ""
         click.echo(f"  {placed}; `corral fleet describe {name_of(placed.placement)}{where}` says more")
-        if told := conditions.find(placed.placement, "corral.dev/JobsFinished"):
-            click.echo(f"  {told.get('message')}")
+        if finished := conditions.find(placed.placement, "corral.dev/JobsFinished"):
+            click.echo(f"  {finished.get('message')}")
         for member in placed.members:
             there = member_client(kubeconfig_path, member)
             if there is not None:
@@ -110,22 +110,25 @@ def _explain_on(member: SyncClient, name: str, resource: Resource, obj: Obj, nam
     _explain(member, resource, copy, namespace)
 
 
-def _tell(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, namespace: str) -> None:
-    found = explain_workload(workload, surroundings_of(client, workload, namespace))
+def _print_explanation(client: SyncClient, resource: Resource, obj: Obj, workload: Obj, namespace: str) -> None:
+    found = explain_workload(workload, collect_evidence(client, workload, namespace))
     click.echo(f"{resource.kind} {name_of(obj)}: {found.headline}")
     advice = found.advice
-    failed = (conditions.find(workload, "Finished") or {}).get("reason") == "Failed"
+    failed = (conditions.find(workload, names.FINISHED) or {}).get("reason") == "Failed"
     if failed:
         where = "" if namespace == "default" else f" -n {namespace}"
         advice = (
             f"`corral logs {resource.kind.lower()}/{name_of(obj)}{where}` shows what it wrote, as far as that was kept."
         )
-    if failed or (conditions.is_true(workload, "Admitted") and not conditions.is_true(workload, "Finished")):
+    runs = wl.is_admitted(workload) and not wl.is_finished(workload)
+    if failed or runs:
         pods = _pods(client, resource, obj, namespace)
+        if runs and pods:
+            click.echo(f"  {_count(pods)}")
         for trouble in _troubles(pods):
             click.echo(f"  {trouble}")
         if not status_of(workload).get("clusterName") and any(map(_unscheduled, pods)) and not _has_nodes(client):
-            advice = NO_NODES.format(queue=(status_of(workload).get("admission") or {}).get("clusterQueue"))
+            advice = NO_NODES.format(queue=wl.cluster_queue_of(workload))
     for fact in found.facts:
         click.echo(f"  {fact}")
     if advice:
@@ -140,11 +143,19 @@ def _pods(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> l
         return []
 
 
+def _count(pods: list[Obj]) -> str:
+    """How many pods there are in each phase, and on which nodes."""
+    phases = Counter(str(status_of(pod).get("phase") or "Unknown") for pod in pods)
+    nodes = sorted({str(node) for pod in pods if (node := spec_of(pod).get("nodeName"))})
+    counts = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
+    return f"pods: {counts}" + (f", on {shortened(nodes)}" if nodes else "")
+
+
 def _has_nodes(client: SyncClient) -> bool:
     try:
         return bool(client.call("GET", "/api/v1/nodes", {"limit": "1"}).get("items"))
     except ApiError:
-        return True  # not ours to see
+        return True  # we may not read it
 
 
 def _unscheduled(pod: Obj) -> str:
@@ -176,30 +187,32 @@ def _trouble(state: Obj) -> str:
     return ""
 
 
-def _tell_cron_job(client: SyncClient, obj: Obj, namespace: str) -> None:
+def _print_cron_job(client: SyncClient, obj: Obj, namespace: str) -> None:
     """A CronJob is not queued; the Jobs it makes are, if its template names a queue."""
     metadata = (spec_of(obj).get("jobTemplate") or {}).get("metadata") or {}
-    queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
+    queue = (metadata.get("labels") or {}).get(names.QUEUE_NAME)
     made = [job for job in client.list(JOBS, namespace)["items"] if is_owned_by(job, uid_of(obj))]
     last = max(made, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
     click.echo(f"CronJob {name_of(obj)}: " + (f"its Jobs go to {queue}." if queue else "its Jobs name no queue."))
     if spec_of(obj).get("suspend"):
         click.echo("  it is suspended: no more Jobs are made until spec.suspend is false")
     if not queue:
-        click.echo(f"  -> Set the label {QUEUE_LABEL} in spec.jobTemplate.metadata.labels, and its next Job is queued.")
+        click.echo(
+            f"  -> Set the label {names.QUEUE_NAME} in spec.jobTemplate.metadata.labels, and its next Job is queued."
+        )
     if last is None:
         click.echo("  it has made no Job yet")
     elif (workload := workload_of(client, JOBS, last, namespace)) is not None:
-        _tell(client, JOBS, last, workload, namespace)
+        _print_explanation(client, JOBS, last, workload, namespace)
     else:
-        _tell_unqueued(client, "Job", last, pods_of(client, JOBS, last, namespace), namespace, advise=False)
+        _print_unqueued(client, "Job", last, pods_of(client, JOBS, last, namespace), namespace, advise=False)
 
 
-def _tell_unqueued(
+def _print_unqueued(
     client: SyncClient, kind: str, obj: Obj, pods: list[Obj], namespace: str, *, advise: bool = True
 ) -> None:
     """Without a Workload nothing waits for quota: what is left are the pods and what events say."""
-    queue = labels_of(obj).get(QUEUE_LABEL) or annotations_of(obj).get(QUEUE_LABEL)
+    queue = labels_of(obj).get(names.QUEUE_NAME) or annotations_of(obj).get(names.QUEUE_NAME)
     events = events_of(client, obj, namespace)
     refused = [event for event in events if event.get("type") == "Warning"][-1:]
     why = f"its queue is {queue}, but nothing was queued for it yet" if queue else "it names no queue"
@@ -216,10 +229,14 @@ def _tell_unqueued(
 
 def _unqueued_advice(client: SyncClient, kind: str, has_queue: bool, refused: list[Obj]) -> str:
     if not has_queue:
-        return f"Set the label {QUEUE_LABEL} when you create it, and it is queued."
+        return f"Set the label {names.QUEUE_NAME} when you create it, and it is queued."
     if refused and refused[0].get("reason") == "WorkloadPriorityClassNotFound":
-        names = [name_of(item) for item in visible(client, WORKLOAD_PRIORITY_CLASSES)]
-        known = f"name one of {shortened(names)} in the label {PRIORITY_LABEL}" if names else "leave the label away"
+        classes = [name_of(item) for item in visible(client, WORKLOAD_PRIORITY_CLASSES)]
+        known = (
+            f"name one of {shortened(classes)} in the label {names.PRIORITY_CLASS}"
+            if classes
+            else "leave the label away"
+        )
         return f"Create the WorkloadPriorityClass, or {known}."
     if refused:
         return ""

@@ -39,9 +39,9 @@ def get_named(client: SyncClient, resource: Resource, name: str, namespace: str 
 def instead_of(client: SyncClient, resource: Resource, name: str, namespace: str = "") -> str:
     """What there is where an object of that name is not: the namespace that has it, similar names, or all names."""
     items = visible(client, resource, namespace)
-    elsewhere = sorted(namespace_of(item) for item in items if name_of(item) == name)
-    if elsewhere:
-        return f"; there is one in namespace {_or(elsewhere)}: add -n {elsewhere[0]}"
+    other_namespaces = sorted(namespace_of(item) for item in items if name_of(item) == name)
+    if other_namespaces:
+        return f"; there is one in namespace {_or(other_namespaces)}: add -n {other_namespaces[0]}"
     names = sorted(name_of(item) for item in items if namespace_of(item) == namespace)
     similar = [known for known in names if known.startswith(name)] or get_close_matches(name, names, n=3)
     if similar:

@@ -17,7 +17,7 @@ from corral.core.timestamps import parse_duration
 
 if TYPE_CHECKING:
     from corral.node.node import NodeSpec
-    from corral.simulate.what_if.record import Entry
+    from corral.simulate.what_if.record import WorkloadRecord
     from corral.simulate.what_if.run import Outcome
 
 
@@ -127,7 +127,7 @@ def _nodes(cluster: str, count: int, size: dict[str, str]) -> Sequence[NodeSpec]
 # Printing
 
 
-def _sorted(outcome: Outcome) -> list[Entry]:
+def _sorted(outcome: Outcome) -> list[WorkloadRecord]:
     return sorted(outcome.record.entries.values(), key=lambda entry: (entry.queued, entry.namespace, entry.job))
 
 
@@ -182,7 +182,7 @@ def _utilisation(outcome: Outcome) -> Iterable[tuple[tuple[str, str, str], Quant
         yield share, quota, used.total / busy / whole if busy else 0.0, used.peak / whole
 
 
-def _summary(entries: Sequence[Entry], seconds: float) -> str:
+def _summary(entries: Sequence[WorkloadRecord], seconds: float) -> str:
     states: dict[str, int] = {}
     for entry in entries:
         states[entry.state] = states.get(entry.state, 0) + 1
@@ -214,7 +214,7 @@ def _print_json(outcome: Outcome) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
-def _job_document(entry: Entry) -> dict[str, object]:
+def _job_document(entry: WorkloadRecord) -> dict[str, object]:
     kind, _, name = entry.job.partition("/")
     return {
         "kind": kind,

@@ -201,8 +201,8 @@ def _await_ready(folder: FleetFolder, supervisor: int) -> FleetStatus:
         ended, _ = os.waitpid(supervisor, os.WNOHANG)
         if ended:
             is_full = shutil.disk_usage(folder.root).free < FULL_BYTES
-            nothing_told = f"no space is left in {folder.root}" if is_full else f"see {folder.root / 'logs'}"
-            why = _last_line(folder.supervisor_log) or nothing_told
+            fallback = f"no space is left in {folder.root}" if is_full else f"see {folder.root / 'logs'}"
+            why = _last_line(folder.supervisor_log) or fallback
             raise click.ClickException(f"the fleet did not start: {why}")
         time.sleep(0.02)
     os.kill(supervisor, signal.SIGTERM)

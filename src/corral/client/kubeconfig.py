@@ -121,18 +121,6 @@ def access(document: Obj, context: str = "", *, folder: Path | None = None, orig
     )
 
 
-def in_cluster() -> Access:
-    """How a pod reaches its own cluster's API."""
-    folder = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    if not host or not (folder / "token").exists():
-        raise KubeconfigError("not running inside a cluster: no service account token is mounted")
-    host = f"[{host}]" if ":" in host else host
-    return Access(
-        server=f"https://{host}:{port}", ca=(folder / "ca.crt").read_bytes(), token_file=str(folder / "token")
-    )
-
-
 def _named(document: Obj, section: str, name: str, field: str, origin: str) -> Obj:
     for entry in document.get(section) or []:
         if isinstance(entry, dict) and entry.get("name") == name:

@@ -21,7 +21,6 @@ CALLS = (
 )
 BUFFER = 1 << 20
 SWITCHING = 101
-EMPTY = (204, 304)
 
 
 class BrokenAnswer(ConnectionError):

@@ -6,38 +6,36 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from corral.client.http import HttpClient
 from corral.client.kubeconfig import Access
 from corral.client.protocol import Client
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.clusters.kueue_installation.installer import Installation
-from corral.clusters.operators import set_up_operators
+from corral.clusters.operators import operator_posts, set_up_operators
 from corral.configuration.dispatch import dispatch_settings
-from corral.configuration.fleet import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetError, FleetSpec
-from corral.configuration.operators import OperatorSettings
+from corral.configuration.fleet import HUB, MANAGER, MEMBER, WORKER, ClusterSpec, FleetSpec, configuration_of
+from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch, set_up_remote_pods
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.core.admission import UserInfo
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
-from corral.jobs.framework.registry import ADAPTERS, adapters
-from corral.jobs.trainjob.progress_endpoint import ProgressReports
+from corral.jobs.framework.operators import OperatorContext, OperatorSettings
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.node.agent import NodeAgent
 from corral.node.images import Catalog
 from corral.node.node import NodeSpec
-from corral.node.pod_inputs import ClusterSurroundings
+from corral.node.pod_inputs import ClusterPodInputs
 from corral.node.process.runtime import ProcessRuntime, ProcessSettings
 from corral.node.runtime import PodRuntime
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.usage import PodUsage, SimulatedUsage
 from corral.server.access.rbac import Attributes
-from corral.server.pods.remote_usage import UsageElsewhere
+from corral.server.pods.remote_usage import RemoteUsage
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +50,7 @@ class EmbeddedCluster:
         self._state = state
         self.base = EmbeddedApi(state, name=f"corral-{spec.name}", host=fleet.address, port=port)
         manager = self.base.manager
-        self._configuration = load_configuration(spec)
+        self._configuration = configuration_of(spec)
         plugins = self.base.api.chain.plugins
         only_hub = HUB in spec.roles and not {MANAGER, WORKER} & set(spec.roles)
         if not only_hub:
@@ -60,21 +58,24 @@ class EmbeddedCluster:
             installation = Installation(manager, self._configuration)
             plugins.extend(installation.plugins)
             Fence(manager)
-            self.base.server.extras.append(installation.visibility)
-        options = OperatorSettings(spec.operators.gang_scheduler, spec.operators.features, spec.operators.ray)
+            self.base.server.extras.extend((installation.visibility, installation.explanations))
+        chosen = spec.operators
+        options = OperatorSettings(chosen.gang_scheduler, chosen.features, chosen.switches())
         plugins.extend(set_up_operators(manager, options, self._may_create))
-        if options.has("TrainJobStatus"):
-            self.base.api.posts[ProgressReports.key] = ProgressReports(manager.client)
+        self.base.api.posts.update(operator_posts(OperatorContext(manager, options)))
         if HUB in spec.roles:
             from corral.clusters.hub_and_member import set_up_hub
 
             plugins.extend(set_up_hub(self.base, self._configuration, admit_workloads=not only_hub))
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
-            settings_of_dispatch, known = dispatch_settings(self._configuration), adapters(ADAPTERS)
+            settings_of_dispatch, known = dispatch_settings(self._configuration), jobs_to_dispatch(self._configuration)
             kept = KeptPods(manager.clock, settings_of_dispatch.origin, settings_of_dispatch.keep_logs)
-            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept)
-            self.base.server.elsewhere = set_up_remote_pods(
+            answers = WorkerAnswers()
+            self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept, answers)
+            if not only_hub:
+                installation.explanations.ask_workers = answers.of
+            self.base.server.remote_pods = set_up_remote_pods(
                 manager, settings_of_dispatch, self._remotes, known, lambda: self.base.store.revision, kept
             )
         if MEMBER in spec.roles:
@@ -93,7 +94,7 @@ class EmbeddedCluster:
             else:
                 self.base.server.extras.append(SimulatedUsage(manager))
         else:
-            self.base.server.extras.append(UsageElsewhere(lambda: self.base.server.elsewhere))
+            self.base.server.extras.append(RemoteUsage(lambda: self.base.server.remote_pods))
         if not only_hub:
             Scheduler(manager)
 
@@ -108,17 +109,20 @@ class EmbeddedCluster:
     def _make_runtime(self, fleet: FleetSpec, port: int) -> PodRuntime:
         manager = self.base.manager
         if self.spec.runtime == "simulated":
+            self.base.server.pod_networks = ()  # simulated pods live nowhere
             return SimulatedRuntime(manager.clock)
         number = [cluster.name for cluster in fleet.clusters].index(self.spec.name)
+        # Every cluster has loopback addresses of its own, so that pods of all of them can listen on one port.
+        network = f"127.{64 + number % 128}.0.0/16"
+        self.base.server.pod_networks = (network,)
         settings = ProcessSettings(
             self._state / "node",
-            # Every cluster has loopback addresses of its own, so that pods of all of them can listen on one port.
-            pod_network=f"127.{64 + number % 128}.0.0/16",
+            pod_network=network,
             api_host=fleet.address,
             api_port=str(port),
             catalog=Catalog.load(Path(fleet.images)) if fleet.images else Catalog.load(),
         )
-        return ProcessRuntime(settings, ClusterSurroundings(manager), manager.clock)
+        return ProcessRuntime(settings, ClusterPodInputs(manager), manager.clock)
 
     @property
     def url(self) -> str:
@@ -167,20 +171,3 @@ def node_specs(spec: ClusterSpec) -> Sequence[NodeSpec]:
                 name = f"{group.name}{number}"
             nodes.append(NodeSpec(name, capacity, group.labels, [dict(taint) for taint in group.taints]))
     return nodes
-
-
-def load_configuration(spec: ClusterSpec) -> Obj:
-    """The `config.kueue.x-k8s.io` document a cluster names, or the default one."""
-    if not spec.config:
-        return {}
-    try:
-        document = yaml.safe_load(Path(spec.config).read_text())
-    except OSError as error:
-        raise FleetError(f"cluster {spec.name}: config {spec.config}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise FleetError(
-            f"cluster {spec.name}: config {spec.config} is not YAML: {' '.join(str(error).split())}"
-        ) from error
-    if not isinstance(document, dict):
-        raise FleetError(f"cluster {spec.name}: config {spec.config} is not a mapping")
-    return document

@@ -13,8 +13,8 @@ from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.core.streams import PodStreams
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICES
-from corral.kinds.machinery.registry import builtin_registry
 from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
@@ -74,7 +74,7 @@ class EmbeddedApi:
             await self._ensure(NAMESPACES, {"metadata": {"name": namespace}})
         await self.server.start()
         await self._ensure(SERVICES, self._kubernetes_service())
-        await self._ensure(CONFIG_MAPS, self.server.extension_authentication())
+        await self._keep_current(CONFIG_MAPS, self.server.extension_authentication())
 
     async def stop(self) -> None:
         await self.server.stop()
@@ -86,6 +86,12 @@ class EmbeddedApi:
             await self.client.create(resource, obj)
         except AlreadyExists:
             pass
+
+    async def _keep_current(self, resource: Resource, obj: Obj) -> None:
+        """The same for what must say what is true of this start, whatever an earlier one wrote."""
+        await self._ensure(resource, obj)
+        metadata = obj["metadata"]
+        await self.client.patch(resource, metadata["name"], metadata["namespace"], {"data": obj["data"]})
 
     def _kubernetes_service(self) -> Obj:
         return {

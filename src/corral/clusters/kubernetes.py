@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from corral.client.protocol import Client
 from corral.clusters.leader_run import run_while_leading
 from corral.configuration.dispatch import dispatch_settings
+from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch
 from corral.controllers.dispatch.workers.clusters import Connect
 from corral.controllers.dispatch.workers.fencing import Fence
@@ -19,11 +20,10 @@ from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.controllers.queueing.setup import set_up_queueing
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Key, Obj
-from corral.jobs.framework.registry import ADAPTERS, adapters
+from corral.jobs.framework.served_kinds import native_kinds
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.machinery.crd import crd_manifest
-from corral.kinds.machinery.registry import native_kinds
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
 from corral.runtime.metrics import Metrics
@@ -76,8 +76,8 @@ class Controllers:
         set_up_queueing(manager, self._configuration)
         Fence(manager)
         if self._connect is not None:
-            frameworks = (self._configuration.get("integrations") or {}).get("frameworks") or list(ADAPTERS)
-            chosen = adapters([name for name in frameworks if name in ADAPTERS])
+            frameworks = (self._configuration.get("integrations") or {}).get("frameworks") or None
+            chosen = jobs_to_dispatch(self._configuration, frameworks)
             self._remotes = set_up_dispatch(manager, dispatch_settings(self._configuration), self._connect, chosen)
         self._manager = manager
         await manager.start()

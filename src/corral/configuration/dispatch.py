@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
 from corral.core.quantity import value
-from corral.core.timestamps import parse_duration
 from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
 from corral.decide.dispatch.nominate import DEFAULT_STEP, ROUND_S
 from corral.kinds.kueue.gates import FeatureGates
@@ -26,7 +25,6 @@ class DispatchSettings:
     round_s: float = ROUND_S
     gc_interval: float = 60.0
     worker_lost_timeout: float = 900.0
-    external_frameworks: tuple[str, ...] = ()
     watch_timeout: float = 60.0
     probe_interval: float = 10.0
     probe_timeout: float = 15.0
@@ -62,49 +60,45 @@ class DispatchSettings:
     """Tell workers to suspend copies when they lose this manager for longer than the lost timeout."""
 
     @property
-    def goes_elsewhere(self) -> bool:
+    def tries_other_workers(self) -> bool:
         """Whether a name that is taken on one worker sends a job to another; upstream's dispatchers wait for the name."""
         return self.dispatcher == LATE_BINDING or self.give_up_after is not None
 
 
-def dispatch_settings(configuration: Obj, *, namespace: str = "kueue-system") -> DispatchSettings:
+def dispatch_settings(configuration: Obj | Part) -> DispatchSettings:
     """The settings in a `config.kueue.x-k8s.io` Configuration document."""
-    part: Obj = configuration.get("multiKueue") or {}
-    own: Obj = configuration.get("corral") or {}
-    incremental: Obj = part.get("incrementalDispatcherConfig") or {}
-    give_up = own.get("giveUpAfter")
-    gates = FeatureGates(configuration.get("featureGates"))
+    document = Part.of(configuration)
+    part, own = document.part("multiKueue"), document.part("corral")
+    gates = FeatureGates(document.get("featureGates"))
     return DispatchSettings(
-        namespace=str(configuration.get("namespace") or namespace),
-        origin=str(part.get("origin") or "multikueue"),
-        dispatcher=str(part.get("dispatcherName") or ALL_AT_ONCE),
-        step=int(incremental.get("stepSize") or DEFAULT_STEP),
-        gc_interval=_seconds(part.get("gcInterval"), 60.0),
-        worker_lost_timeout=_seconds(part.get("workerLostTimeout"), 900.0),
-        external_frameworks=tuple(entry["name"] for entry in part.get("externalFrameworks") or []),
-        batch_s=_seconds(own.get("remoteEventBatch"), 0.0),
-        give_up_after=None if give_up is None else _seconds(give_up, 0.0),
-        keep_finished=_seconds(own.get("keepFinished"), 0.0),
+        namespace=document.text("namespace", "kueue-system"),
+        origin=part.text("origin", "multikueue"),
+        dispatcher=part.text("dispatcherName", ALL_AT_ONCE),
+        step=part.part("incrementalDispatcherConfig").number("stepSize", 0) or DEFAULT_STEP,
+        gc_interval=part.seconds("gcInterval", 60.0),
+        worker_lost_timeout=part.seconds("workerLostTimeout", 900.0),
+        batch_s=own.seconds("remoteEventBatch", 0.0),
+        give_up_after=own.optional_seconds("giveUpAfter"),
+        keep_finished=own.seconds("keepFinished", 0.0),
         keep_logs=value(own.get("keepLogs", KEEP_LOGS)),
-        say_why=bool(own.get("sayWhy", True)),
-        propagate=bool(own.get("propagateDependencies", False)),
+        say_why=own.flag("sayWhy", True),
+        propagate=own.flag("propagateDependencies"),
         profiles=gates["MultiKueueClusterProfile"],
-        access_providers=_providers(part.get("clusterProfile") or {}),
+        access_providers=_providers(part.part("clusterProfile")),
         checks_paths=gates["MultiKueueKubeConfigPathValidation"],
         automates_quota=gates["MultiKueueManagerQuotaAutomation"],
         orchestrates=gates["MultiKueueOrchestratedPreemption"],
         merges=gates["WorkloadRequestUseMergePatch"],
-        fencing=bool(own.get("fencing", False)),
+        fencing=own.flag("fencing"),
         enabled=gates["MultiKueue"],
     )
 
 
-def _providers(part: Obj) -> tuple[Obj, ...]:
+def _providers(part: Part) -> tuple[Obj, ...]:
     """The access providers, under their name or the old one."""
-    if part.get("accessProviders") and part.get("credentialsProviders"):
-        raise ValueError("multiKueue.clusterProfile: accessProviders and credentialsProviders exclude each other")
-    return tuple(part.get("accessProviders") or part.get("credentialsProviders") or ())
-
-
-def _seconds(value: Any, default: float) -> float:
-    return default if value is None else parse_duration(str(value))
+    found, old = part.get("accessProviders"), part.get("credentialsProviders")
+    if found and old:
+        raise ConfigurationError(
+            "multiKueue.clusterProfile: accessProviders and credentialsProviders exclude each other"
+        )
+    return tuple(found or old or ())

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from corral.configuration.document import ConfigurationError, read_configuration
-from corral.configuration.operators import FEATURES
+from corral.configuration.document import read_configuration
+from corral.configuration.part import ConfigurationError
+from corral.core.meta import Obj
 from corral.core.names import check_label, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
 
@@ -44,11 +45,16 @@ class NodeGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 class OperatorOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
     """How a cluster's operators are set up: who schedules gangs, whether pods can start Ray (looked for on this machine
-    when not said), and features switched away from their default."""
+    when not said), features switched away from their default, and switches that job kinds from outside have."""
 
     gang_scheduler: str = ""
     ray: bool | None = None
     features: dict[str, bool] = {}
+    options: dict[str, bool] = {}
+
+    def switches(self) -> dict[str, bool | None]:
+        """Every switch of a single kind."""
+        return {"ray": self.ray, **self.options}
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
@@ -106,12 +112,18 @@ def _with_files(fleet: FleetSpec, path: Path) -> FleetSpec:
         for cluster in fleet.clusters
     ]
     for cluster in clusters:
-        if cluster.config:
-            try:
-                read_configuration(Path(cluster.config))
-            except ConfigurationError as error:
-                raise FleetError(f"cluster {cluster.name}: config {error}") from error
+        configuration_of(cluster)
     return msgspec.structs.replace(fleet, clusters=clusters, images=found(fleet.images, "images"))
+
+
+def configuration_of(cluster: ClusterSpec) -> Obj:
+    """The `config.kueue.x-k8s.io` document a cluster names, checked; empty when it names none."""
+    if not cluster.config:
+        return {}
+    try:
+        return read_configuration(Path(cluster.config))
+    except ConfigurationError as error:
+        raise FleetError(f"cluster {cluster.name}: config {error}") from error
 
 
 def parse(document: Any, origin: str) -> FleetSpec:
@@ -161,11 +173,22 @@ def _cluster_faults(cluster: ClusterSpec) -> Iterator[str]:
             yield f"unknown role {role!r}; roles are {', '.join(ROLES)}"
     if cluster.runtime not in ("process", "simulated"):
         yield "runtime must be process or simulated"
-    for feature in cluster.operators.features:
-        if feature not in FEATURES:
-            yield f"operators.features: unknown feature {feature!r}; there are {', '.join(sorted(FEATURES))}"
+    yield from _operator_faults(cluster.operators)
     for group in cluster.nodes:
         yield from (f"node {group.name}: {fault}" for fault in _node_faults(group))
+
+
+def _operator_faults(operators: OperatorOptions) -> Iterator[str]:
+    if not operators.features and not operators.options:
+        return
+    from corral.jobs.framework.registry import features, options  # most fleets leave their operators as they are
+
+    for feature in operators.features:
+        if feature not in features():
+            yield f"operators.features: unknown feature {feature!r}; there are {', '.join(sorted(features()))}"
+    for option in operators.options:
+        if option not in options():
+            yield f"operators.options: unknown option {option!r}; there are {', '.join(options())}"
 
 
 def _node_faults(group: NodeGroup) -> Iterator[str]:

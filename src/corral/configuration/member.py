@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from corral.configuration.part import Part
 from corral.core.meta import Obj
-from corral.core.timestamps import parse_duration
 from corral.decide.member.backoff import BackoffSettings
 
 
@@ -53,25 +53,26 @@ class MemberSettings:
         )
 
 
-def member_settings(configuration: Obj, *, entrypoint: str = "", authority: str = "") -> MemberSettings:
+def member_settings(configuration: Obj | Part, *, entrypoint: str = "", authority: str = "") -> MemberSettings:
     """The settings in the `member` part of a Corral configuration. Where the member's API is reached is told to the hub
     unless all is to be as upstream does it."""
-    part: Obj = configuration.get("member") or {}
-    default = MemberSettings.upstream() if part.get("upstream") else MemberSettings()
-    wait = part.get("deletionWaitTime")
+    part = Part.of(configuration).part("member")
+    as_upstream = part.flag("upstream")
+    default = MemberSettings.upstream() if as_upstream else MemberSettings()
+    azure, costs = part.get("propertyProvider") == "azure", part.flag("costProperties", True)
     return MemberSettings(
-        deletion_wait=default.deletion_wait if wait is None else parse_duration(str(wait)),
-        workers=int(part.get("concurrentWorkSyncs", default.workers)),
-        own_properties=bool(part.get("ownProperties", default.own_properties)),
-        collect_namespaces=bool(part.get("collectNamespaces", default.collect_namespaces)),
-        remember_finished=bool(part.get("rememberFinishedJobs", default.remember_finished)),
-        yield_to_queue=bool(part.get("yieldToQueue", default.yield_to_queue)),
-        queue_friendly=bool(part.get("queueFriendly", default.queue_friendly)),
+        deletion_wait=part.seconds("deletionWaitTime", default.deletion_wait),
+        workers=part.number("concurrentWorkSyncs", default.workers),
+        own_properties=part.flag("ownProperties", default.own_properties),
+        collect_namespaces=part.flag("collectNamespaces", default.collect_namespaces),
+        remember_finished=part.flag("rememberFinishedJobs", default.remember_finished),
+        yield_to_queue=part.flag("yieldToQueue", default.yield_to_queue),
+        queue_friendly=part.flag("queueFriendly", default.queue_friendly),
         announce=default.announce,
         keep_defects=default.keep_defects,
-        null_timestamps=bool(part.get("nullTemplateTimestamps", default.null_timestamps)),
-        entrypoint="" if part.get("upstream") else entrypoint,
-        authority="" if part.get("upstream") else authority,
-        azure=part.get("propertyProvider") == "azure",
-        azure_costs=part.get("propertyProvider") == "azure" and bool(part.get("costProperties", True)),
+        null_timestamps=part.flag("nullTemplateTimestamps", default.null_timestamps),
+        entrypoint="" if as_upstream else entrypoint,
+        authority="" if as_upstream else authority,
+        azure=azure,
+        azure_costs=azure and costs,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from corral.configuration.part import Part
 from corral.core.meta import Obj
-from corral.core.timestamps import parse_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +62,24 @@ class PlacementSettings:
         )
 
 
-def placement_settings(configuration: Obj, *, admit_workloads: bool = False) -> PlacementSettings:
+def placement_settings(configuration: Obj | Part, *, admit_workloads: bool = False) -> PlacementSettings:
     """The settings in the `placement` part of a Corral configuration."""
-    part: Obj = configuration.get("placement") or {}
-    default = PlacementSettings.upstream() if part.get("upstream") else PlacementSettings()
-
-    def seconds(name: str, fallback: float) -> float:
-        value = part.get(name)
-        return fallback if value is None else parse_duration(str(value))
-
+    part = Part.of(configuration).part("placement")
+    default = PlacementSettings.upstream() if part.flag("upstream") else PlacementSettings()
     return PlacementSettings(
-        collection=seconds("resourceChangesCollectionDuration", default.collection),
-        interval=seconds("resourceSnapshotCreationMinimumInterval", default.interval),
-        force_delete_after=seconds("forceDeleteWaitTime", default.force_delete_after),
-        admit_workloads=bool(part.get("enableWorkload", admit_workloads)),
-        pending_limit=seconds("pendingTimeout", 0.0) or None,
-        reserve=bool(part.get("reserve", default.reserve)),
+        collection=part.seconds("resourceChangesCollectionDuration", default.collection),
+        interval=part.seconds("resourceSnapshotCreationMinimumInterval", default.interval),
+        force_delete_after=part.seconds("forceDeleteWaitTime", default.force_delete_after),
+        admit_workloads=part.flag("enableWorkload", admit_workloads),
+        pending_limit=part.seconds("pendingTimeout", 0.0) or None,
+        reserve=part.flag("reserve", default.reserve),
         gather=default.gather,
         coalesce_writes=default.coalesce_writes,
         status_hold_s=default.status_hold_s,
-        inventory=bool(part.get("enableClusterInventory", default.inventory)),
-        unhealthy_after=seconds("clusterUnhealthyThreshold", default.unhealthy_after),
-        strict_admission=bool(part.get("strictAdmission", default.strict_admission)),
-        guard_rail=bool(part.get("enableGuardRail", default.guard_rail)),
+        inventory=part.flag("enableClusterInventory", default.inventory),
+        unhealthy_after=part.seconds("clusterUnhealthyThreshold", default.unhealthy_after),
+        strict_admission=part.flag("strictAdmission", default.strict_admission),
+        guard_rail=part.flag("enableGuardRail", default.guard_rail),
         allowed_users=tuple(map(str, part.get("whiteListedUsers") or ())),
         patient_runs=default.patient_runs,
     )

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from corral.configuration.devices import device_mappings
+from corral.configuration.job_kinds import described_kinds, external_kinds
+from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
 from corral.core.quantity import Quantity
 from corral.core.selectors import Selector, from_label_selector
-from corral.core.timestamps import parse_duration
 from corral.decide.queueing.model.settings import (
     FINAL_SHARE,
     INITIAL_SHARE,
@@ -23,44 +23,13 @@ from corral.decide.queueing.model.settings import (
     QueueingSettings,
     Transformation,
 )
+from corral.jobs.framework.adapter import JobAdapter
+from corral.jobs.framework.described import JobDescription, described_job
+from corral.jobs.framework.registry import adapters, shipped_frameworks, with_implied
 from corral.kinds.kueue.gates import FeatureGates
 from corral.workload.settings import Retention, WaitForPodsReady
 
-CONFIG_GROUP = "config.kueue.x-k8s.io"
 DEFAULT_NAMESPACE = "kueue-system"
-
-SHIPPED_FRAMEWORKS = (
-    "batch/job",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/jaxjob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "ray.io/rayjob",
-    "ray.io/raycluster",
-    "ray.io/rayservice",
-    "jobset.x-k8s.io/jobset",
-    "trainer.kubeflow.org/trainjob",
-    "workload.codeflare.dev/appwrapper",
-    "pod",
-    "deployment",
-    "statefulset",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-)
-"""What an embedded cluster queues unless told otherwise."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MultiKueue:
-    """The dispatch part of the file, for whoever dispatches."""
-
-    gc_interval_s: float = 60.0
-    origin: str = "multikueue"
-    worker_lost_timeout_s: float = 900.0
-    dispatcher: str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
-    step_size: int = 3
-    external_frameworks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +42,10 @@ class QueueingConfig:
         default_factory=lambda: from_label_selector(_default_selector(DEFAULT_NAMESPACE))
     )
     wait_for_pods_ready: WaitForPodsReady | None = field(default_factory=WaitForPodsReady)
-    frameworks: tuple[str, ...] = SHIPPED_FRAMEWORKS
-    external_frameworks: tuple[str, ...] = ()
+    frameworks: tuple[str, ...] = field(default_factory=shipped_frameworks)
+    described_kinds: tuple[JobDescription, ...] = ()
     label_keys_to_copy: tuple[str, ...] = ()
     retention: Retention = field(default_factory=Retention)
-    multi_kueue: MultiKueue = MultiKueue()
     workers: Mapping[str, int] = field(default_factory=dict)
     cluster_queue_resource_metrics: bool = False
     local_queue_metrics: bool = True
@@ -88,6 +56,10 @@ class QueueingConfig:
     transformations: tuple[Transformation, ...] = ()
     device_mappings: tuple[DeviceMapping, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
+
+    def job_adapters(self) -> list[JobAdapter]:
+        """The adapters of every kind that is queued as a single object, in order."""
+        return [*adapters(with_implied(self.frameworks)), *(described_job(kind) for kind in self.described_kinds)]
 
     def settings(self) -> QueueingSettings:
         """The part that scheduling decisions depend on."""
@@ -138,44 +110,40 @@ class QueueingConfig:
         )
 
 
-class ConfigError(ValueError):
-    """The configuration file is wrong; the text says where."""
-
-
-def load_config(document: Obj) -> QueueingConfig:
-    """A Configuration document of `config.kueue.x-k8s.io` as a value. Raises ConfigError."""
+def load_config(configuration: Obj | Part) -> QueueingConfig:
+    """A Configuration document of `config.kueue.x-k8s.io` as a value. Raises ConfigurationError."""
+    document = Part.of(configuration)
     if document.get("kind", "Configuration") != "Configuration":
-        raise ConfigError(f"kind: expected Configuration, got {document.get('kind')}")
+        raise ConfigurationError(f"kind: expected Configuration, got {document.get('kind')}")
     try:
         gates = FeatureGates(document.get("featureGates"))
     except ValueError as error:
-        raise ConfigError(f"featureGates: {error}") from error
-    namespace = document.get("namespace") or DEFAULT_NAMESPACE
-    integrations = document.get("integrations") or {}
+        raise ConfigurationError(f"featureGates: {error}") from error
+    external_kinds(document)  # dispatch uses them; what is wrong with one is said with the rest
+    namespace = document.text("namespace", DEFAULT_NAMESPACE)
+    integrations, metrics = document.part("integrations"), document.part("metrics")
     selector = document.get("managedJobsNamespaceSelector") or _default_selector(namespace)
-    metrics = document.get("metrics") or {}
-    resources = document.get("resources") or {}
+    resources = document.part("resources")
     prefixes = tuple(resources.get("excludeResourcePrefixes") or ())
     ignore = resources.get("quotaCheckStrategy") == "IgnoreUndeclared"
     if ignore and prefixes:
-        raise ConfigError(
+        raise ConfigurationError(
             "resources.quotaCheckStrategy: IgnoreUndeclared cannot be combined with excludeResourcePrefixes"
         )
     return QueueingConfig(
         namespace=namespace,
-        manage_jobs_without_queue_name=bool(document.get("manageJobsWithoutQueueName")),
+        manage_jobs_without_queue_name=document.flag("manageJobsWithoutQueueName"),
         managed_namespaces=from_label_selector(selector),
-        wait_for_pods_ready=_wait_for_pods_ready(document, gates),
+        wait_for_pods_ready=_wait_for_pods_ready(document.part("waitForPodsReady"), gates),
         frameworks=tuple(integrations.get("frameworks") or ("batch/job",)),
-        external_frameworks=tuple(integrations.get("externalFrameworks") or ()),
+        described_kinds=described_kinds(document),
         label_keys_to_copy=tuple(integrations.get("labelKeysToCopy") or ()),
-        retention=_retention(document.get("objectRetentionPolicies") or {}),
-        multi_kueue=_multi_kueue(document.get("multiKueue") or {}),
-        workers=(document.get("controller") or {}).get("groupKindConcurrency") or {},
-        cluster_queue_resource_metrics=bool(metrics.get("enableClusterQueueResources")),
-        local_queue_metrics=(metrics.get("localQueueMetrics") or {}).get("enable", True),
+        retention=_retention(document.part("objectRetentionPolicies").part("workloads")),
+        workers=document.part("controller").get("groupKindConcurrency") or {},
+        cluster_queue_resource_metrics=metrics.flag("enableClusterQueueResources"),
+        local_queue_metrics=metrics.part("localQueueMetrics").flag("enable", True),
         fair_sharing=_fair_sharing(document),
-        admission_fair_sharing=_admission_fair_sharing(document.get("admissionFairSharing")),
+        admission_fair_sharing=_admission_fair_sharing(document),
         excluded_prefixes=prefixes,
         ignore_undeclared=ignore,
         transformations=tuple(_transformation(entry) for entry in resources.get("transformations") or ()),
@@ -188,7 +156,7 @@ def _device_mappings(entries: Sequence[Obj]) -> tuple[DeviceMapping, ...]:
     try:
         return device_mappings(entries)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigurationError(str(error)) from error
 
 
 def _default_selector(namespace: str) -> Obj:
@@ -197,80 +165,48 @@ def _default_selector(namespace: str) -> Obj:
     return {"matchExpressions": [expression]}
 
 
-def _seconds(path: str, value: Any, default: float | None) -> float | None:
-    if value is None:
-        return default
-    try:
-        return float(parse_duration(str(value)))
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
-def _wait_for_pods_ready(document: Obj, gates: FeatureGates) -> WaitForPodsReady | None:
-    part = document.get("waitForPodsReady") or {}
-    if gates["DisableWaitForPodsReady"] or part.get("enable") is False:
-        return None
-    timeout = _seconds("waitForPodsReady.timeout", part.get("timeout"), 1800.0) or 0.0
-    recovery = _seconds("waitForPodsReady.recoveryTimeout", part.get("recoveryTimeout"), timeout)
-    strategy = part.get("requeuingStrategy") or {}
-    order = strategy.get("timestamp") or "Eviction"
+def _wait_for_pods_ready(part: Part, gates: FeatureGates) -> WaitForPodsReady | None:
+    strategy = part.part("requeuingStrategy")
+    order = strategy.text("timestamp", "Eviction")
     if order not in ("Eviction", "Creation"):
-        raise ConfigError(f"waitForPodsReady.requeuingStrategy.timestamp: Unsupported value: {order}")
-    return WaitForPodsReady(
+        raise ConfigurationError(f"waitForPodsReady.requeuingStrategy.timestamp: Unsupported value: {order}")
+    timeout = part.seconds("timeout", 1800.0)
+    wanted = WaitForPodsReady(
         timeout_s=timeout,
-        recovery_timeout_s=recovery or None,
-        block_admission=bool(part.get("blockAdmission", False)),
+        recovery_timeout_s=part.seconds("recoveryTimeout", timeout) or None,
+        block_admission=part.flag("blockAdmission"),
         order_by_eviction=order == "Eviction",
         backoff_limit=strategy.get("backoffLimitCount"),
-        backoff_base_s=int(strategy.get("backoffBaseSeconds", 60)),
-        backoff_max_s=int(strategy.get("backoffMaxSeconds", 3600)),
+        backoff_base_s=strategy.number("backoffBaseSeconds", 60),
+        backoff_max_s=strategy.number("backoffMaxSeconds", 3600),
     )
+    is_on = part.flag("enable", True) and not gates["DisableWaitForPodsReady"]
+    return wanted if is_on else None
 
 
-def _retention(part: Obj) -> Retention:
-    workloads = part.get("workloads") or {}
-    path = "objectRetentionPolicies.workloads"
+def _retention(workloads: Part) -> Retention:
     return Retention(
-        after_finished_s=_seconds(f"{path}.afterFinished", workloads.get("afterFinished"), None),
-        after_deactivated_s=_seconds(f"{path}.afterDeactivatedByKueue", workloads.get("afterDeactivatedByKueue"), None),
+        after_finished_s=workloads.optional_seconds("afterFinished"),
+        after_deactivated_s=workloads.optional_seconds("afterDeactivatedByKueue"),
     )
 
 
-def _multi_kueue(part: Obj) -> MultiKueue:
-    default = MultiKueue()
-    incremental = part.get("incrementalDispatcherConfig") or {}
-    gc = _seconds("multiKueue.gcInterval", part.get("gcInterval"), default.gc_interval_s)
-    lost = _seconds("multiKueue.workerLostTimeout", part.get("workerLostTimeout"), default.worker_lost_timeout_s)
-    return MultiKueue(
-        gc_interval_s=gc or 0.0,
-        origin=part.get("origin") or default.origin,
-        worker_lost_timeout_s=lost or 0.0,
-        dispatcher=part.get("dispatcherName") or default.dispatcher,
-        step_size=int(incremental.get("stepSize") or default.step_size),
-        external_frameworks=tuple(entry["name"] for entry in part.get("externalFrameworks") or ()),
-    )
-
-
-def _fair_sharing(document: Obj) -> tuple[str, ...] | None:
-    part = document.get("fairSharing")
-    if part is None or part.get("enable") is False:
-        return None
+def _fair_sharing(document: Part) -> tuple[str, ...] | None:
+    is_set, part = "fairSharing" in document, document.part("fairSharing")
     strategies = tuple(part.get("preemptionStrategies") or (FINAL_SHARE, INITIAL_SHARE))
     if strategies not in ((FINAL_SHARE, INITIAL_SHARE), (FINAL_SHARE,), (INITIAL_SHARE,)):
-        raise ConfigError(f"fairSharing.preemptionStrategies: Unsupported value: {list(strategies)}")
-    return strategies
+        raise ConfigurationError(f"fairSharing.preemptionStrategies: Unsupported value: {list(strategies)}")
+    return strategies if part.flag("enable", True) and is_set else None
 
 
-def _admission_fair_sharing(part: Obj | None) -> AdmissionFairSharing | None:
-    if part is None:
-        return None
-    half_life = _seconds("admissionFairSharing.usageHalfLifeTime", part.get("usageHalfLifeTime"), 0.0)
-    interval = _seconds("admissionFairSharing.usageSamplingInterval", part.get("usageSamplingInterval"), 300.0)
-    return AdmissionFairSharing(
-        half_life_s=half_life or 0.0,
-        sampling_interval_s=interval or 300.0,
+def _admission_fair_sharing(document: Part) -> AdmissionFairSharing | None:
+    is_set, part = "admissionFairSharing" in document, document.part("admissionFairSharing")
+    wanted = AdmissionFairSharing(
+        half_life_s=part.seconds("usageHalfLifeTime", 0.0),
+        sampling_interval_s=part.seconds("usageSamplingInterval", 300.0) or 300.0,
         resource_weights={name: float(weight) for name, weight in (part.get("resourceWeights") or {}).items()},
     )
+    return wanted if is_set else None
 
 
 def _transformation(entry: Obj) -> Transformation:

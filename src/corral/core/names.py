@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
+
+from corral.core.remembering import remembered
 
 NameCheck = Callable[[str], list[str]]
 
@@ -18,9 +19,7 @@ _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE: Final = f"({_QUALIFIED})?"
-_C_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
-_ENV_NAME: Final = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _PERCENT: Final = "[0-9]+%"
 _HEADER: Final = "[-A-Za-z0-9]+"
 
@@ -78,7 +77,7 @@ _LABEL_VALUE_MESSAGE: Final = regex_message(
 )
 
 
-@lru_cache(maxsize=32768)
+@remembered(32768)
 def _subdomain(text: str) -> tuple[str, ...]:
     complaints = []
     if _byte_length(text) > 253:
@@ -93,7 +92,7 @@ def check_subdomain(text: str) -> list[str]:
     return list(_subdomain(text))
 
 
-@lru_cache(maxsize=32768)
+@remembered(32768)
 def _label(text: str) -> tuple[str, ...]:
     complaints = [] if _byte_length(text) <= 63 else [max_length_message(63)]
     if not _label_re.fullmatch(text):
@@ -121,7 +120,7 @@ def check_path_segment(text: str) -> list[str]:
     return [f"may not contain '{sign}'" for sign in ("/", "%") if sign in text]
 
 
-@lru_cache(maxsize=32768)
+@remembered(32768)
 def qualified_name_faults(text: str) -> tuple[str, ...]:
     """As check_qualified_name, but remembered."""
     prefix, slash, name = text.rpartition("/")
@@ -147,7 +146,7 @@ def check_qualified_name(text: str) -> list[str]:
     return list(qualified_name_faults(text))
 
 
-@lru_cache(maxsize=32768)
+@remembered(32768)
 def label_value_faults(text: str) -> tuple[str, ...]:
     """As check_label_value, but remembered."""
     complaints = []
@@ -161,13 +160,6 @@ def label_value_faults(text: str) -> tuple[str, ...]:
 def check_label_value(text: str) -> list[str]:
     """The value of a label: empty, or at most 63 characters of a narrow alphabet."""
     return list(label_value_faults(text))
-
-
-def check_c_identifier(text: str) -> list[str]:
-    if re.fullmatch(_C_IDENTIFIER, text, re.ASCII):
-        return []
-    rule = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'"
-    return [regex_message(rule, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName")]
 
 
 def check_config_key(text: str) -> list[str]:
@@ -186,18 +178,6 @@ def check_env_name(text: str) -> list[str]:
     if all(" " <= char <= "~" and char != "=" for char in text):
         return []
     return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
-
-
-def check_strict_env_name(text: str) -> list[str]:
-    """The name of an environment variable by the older, narrower rule."""
-    complaints = []
-    if not re.fullmatch(_ENV_NAME, text, re.ASCII):
-        rule = (
-            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
-            "and must not start with a digit"
-        )
-        complaints.append(regex_message(rule, _ENV_NAME, "my.env-name", "MY_ENV.NAME", "MyEnvName1"))
-    return complaints + _parent_directory(text)
 
 
 def check_port_number(port: int) -> list[str]:
@@ -239,7 +219,6 @@ def _parent_directory(text: str) -> list[str]:
 
 
 GENERATED_SUFFIX_LENGTH: Final = 5
-GENERATED_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED_BASE: Final = 63 - GENERATED_SUFFIX_LENGTH
 
 

@@ -100,9 +100,6 @@ class Quantity:
         return self.format if self.nanos or not other.nanos else other.format
 
 
-ZERO: Final = Quantity(0)
-
-
 @lru_cache(maxsize=65536, typed=True)
 def milli(text: QuantityLike) -> int:
     """`text` in thousandths, rounded up: milli("1.5") == 1500."""
@@ -118,16 +115,6 @@ def value(text: QuantityLike) -> int:
 def canonical(text: QuantityLike) -> str:
     """`text` as the API server stores it: canonical("0.5") == "500m"."""
     return str(Quantity.parse(text))
-
-
-def from_milli(amount: int, format: Format = "DecimalSI") -> str:
-    """The canonical text of `amount` thousandths."""
-    return _render(amount * 1_000_000, format)
-
-
-def from_value(amount: int, format: Format = "DecimalSI") -> str:
-    """The canonical text of `amount` whole units."""
-    return _render(amount * _NANO, format)
 
 
 def is_quantity(text: object) -> bool:

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final
 
 import jsonschema_rs
 
 from corral.core.regex_machine import Machine, TooLarge
+from corral.core.remembering import remembered
 
 
 class RegexError(ValueError):
     """The pattern is not a valid regular expression."""
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _searcher(pattern: str) -> jsonschema_rs.Draft202012Validator:
     try:
         return jsonschema_rs.Draft202012Validator(
@@ -63,7 +63,7 @@ def find(pattern: str, text: str) -> Iterator[str]:
         raise RegexError(f"the text is too long for the regexp `{pattern}`") from None
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _machine(pattern: str) -> Machine:
     try:
         return Machine(_to_python(pattern))

@@ -20,7 +20,7 @@ _CATEGORIES: Final = {"DIGIT": frozenset("0123456789"), "SPACE": frozenset("\t\n
 
 Test = Callable[[str], bool]
 Place = Callable[[str, int], bool]
-Step = tuple[str, Any]
+Instruction = tuple[str, Any]
 
 
 class TooLarge(ValueError):
@@ -32,7 +32,7 @@ class Machine:
 
     def __init__(self, pattern: str) -> None:
         tree = parser.parse(pattern)
-        self._program: list[Step] = []
+        self._program: list[Instruction] = []
         self._emit_all(tree, tree.state.flags)
         self._add("match", None)
 

@@ -60,7 +60,7 @@ class PodFeed(Protocol):
     def close(self) -> None: ...
 
 
-class PodsElsewhere(Protocol):
+class RemotePodSource(Protocol):
     """The pods of dispatched jobs, with the labels and owners they would have if they ran here."""
 
     async def list(self, namespace: str = "", revision: int = 0) -> Sequence[Obj]:

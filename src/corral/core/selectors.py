@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 from corral.core import names
+from corral.core.remembering import remembered
 from corral.core.validation import go_json, go_quote
 
 Operator = Literal["=", "==", "!=", "in", "notin", "exists", "!", ">", "<"]
@@ -110,7 +110,7 @@ def from_labels(labels: Labels) -> Selector:
     return Selector(tuple(Requirement(key, "=", (labels[key],)) for key in sorted(labels)))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def parse_label_selector(text: str) -> Selector:
     """The selector written in `text`; raises SelectorError."""
     requirements = _Parser(text).parse()
@@ -331,7 +331,7 @@ class FieldSelector:
         return ",".join(str(requirement) for requirement in self.requirements)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def parse_field_selector(text: str) -> FieldSelector:
     """The field selector written in `text`; raises SelectorError."""
     requirements = []

@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from corral.core.remembering import remembered
+
 
 @lru_cache(maxsize=4096)
 def _format_second(second: int) -> str:
@@ -23,7 +25,7 @@ def format_micro(epoch: float) -> str:
     return f"{_format_second(micros // 1_000_000)[:-1]}.{micros % 1_000_000:06d}Z"
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def parse_time(text: str) -> float:
     """Epoch seconds of an RFC 3339 time with any offset and precision; ValueError when it is none."""
     parsed = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))

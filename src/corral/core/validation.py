@@ -11,13 +11,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final
 
 from corral.core import names
 from corral.core.errors import Cause
 from corral.core.meta import Obj
 from corral.core.names import label_value_faults, qualified_name_faults
+from corral.core.remembering import remembered
 
 OMIT: Final = object()
 """As a bad value: the cause does not show the value."""
@@ -143,10 +143,6 @@ def too_many(path: str, actual: int, limit: int) -> Cause:
     return Cause("FieldValueTooMany", f"Too many: {actual}: must have at most {limit} {noun}", path)
 
 
-def internal(path: str, detail: str) -> Cause:
-    return Cause("InternalError", f"Internal error: {detail}", path)
-
-
 def at_least_zero(path: str, number: int | None) -> list[Cause]:
     """The cause for a negative `number`; None is fine."""
     if number is None or number >= 0:
@@ -249,7 +245,7 @@ def check_managed_fields(path: str, entries: Sequence[Obj] | None) -> list[Cause
     ]
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _entry_faults(operation: str, fields_type: str, manager: str, subresource: str) -> tuple[Cause, ...]:
     """What is wrong with who is said to manage fields, and how."""
     causes: list[Cause] = []

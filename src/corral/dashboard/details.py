@@ -6,7 +6,7 @@ from corral.client.sync import SyncClient
 from corral.core import names
 from corral.core.errors import ApiError, BadRequest
 from corral.core.meta import Obj, labels_of, name_of, owner_references_of, spec_of, status_of
-from corral.inspect.evidence import surroundings_of
+from corral.inspect.evidence import collect_evidence
 from corral.inspect.explain import explain
 from corral.inspect.lookup import find_resource, pods_of
 from corral.kinds.kubernetes.core.kinds import PODS
@@ -19,11 +19,11 @@ def details(client: SyncClient, namespace: str, workload: str) -> Obj:
     """What is known of the job of a Workload."""
     check_names(namespace=namespace, workload=workload)
     found = client.get(WORKLOADS, workload, namespace)
-    told = explain(found, surroundings_of(client, found, namespace))
+    explained = explain(found, collect_evidence(client, found, namespace))
     return {
-        "headline": told.headline,
-        "facts": list(told.facts),
-        "advice": told.advice,
+        "headline": explained.headline,
+        "facts": list(explained.facts),
+        "advice": explained.advice,
         "pods": [_pod(pod) for pod in _pods(client, found, namespace)],
     }
 
@@ -43,7 +43,7 @@ def _pods(client: SyncClient, workload: Obj, namespace: str) -> list[Obj]:
             try:
                 return pods_of(client, resource, {"metadata": {"name": owner["name"]}}, namespace)
             except ApiError:
-                return []  # a pod that is gone, or not ours to see
+                return []  # the pod was deleted, or we may not read it
     return []
 
 

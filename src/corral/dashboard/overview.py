@@ -17,7 +17,7 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.resource import Resource
-from corral.inspect.explain import Surroundings, explain
+from corral.inspect.explain import Evidence, explain
 from corral.inspect.lookup import visible, waiting_path
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RESOURCE_PLACEMENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
@@ -80,12 +80,12 @@ def _job(
     target = str(spec_of(local).get("clusterQueue") or "") if local else ""
     cluster = str(status_of(workload).get("clusterName") or "")
     position = positions.get(key_of(workload))
-    unseen = {"metadata": {"name": target}} if not queues else None  # there, perhaps, but not ours to see
-    around = Surroundings(
+    unseen = {"metadata": {"name": target}} if not queues else None  # it may exist, but we may not read it
+    evidence = Evidence(
         local, queues.get(target, unseen), position, queues=list(local_queues.values()), worker=workers.get(cluster)
     )
     owner: Obj = next(iter(owner_references_of(workload)), {})
-    told = explain(workload, around)
+    explained = explain(workload, evidence)
     return {
         "namespace": namespace_of(workload),
         "workload": name_of(workload),
@@ -99,8 +99,8 @@ def _job(
         "priority": spec_of(workload).get("priority", 0),
         "ahead": position,
         "created": str(metadata_of(workload).get("creationTimestamp") or ""),
-        "why": told.headline,
-        "advice": told.advice,
+        "why": explained.headline,
+        "advice": explained.advice,
     }
 
 

@@ -8,9 +8,12 @@ quota follows, and the manager no longer asks workers that are not part of it; m
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from corral.client.sync import SyncClient
+from corral.configuration.document import read_configuration
 from corral.configuration.fleet import HUB, MANAGER, WORKER, ClusterSpec, FleetSpec
+from corral.configuration.job_kinds import configured_adapters
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of
 from corral.core.quantity import Quantity
@@ -35,13 +38,14 @@ def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
     absent = folder.known_clusters() - {cluster.name for cluster in fleet.clusters}
     for manager in fleet.with_role(MANAGER):
         others = [worker for worker in workers if worker.name != manager.name]
+        described = configured_adapters(read_configuration(Path(manager.config))) if manager.config else []
         for worker in others:
-            token = prepare_worker(clients[worker.name], dependencies=True)
+            token = prepare_worker(clients[worker.name], dependencies=True, described=described)
             access = clients[worker.name].access
             register_worker(clients[manager.name], worker.name, access.server, access.ca, token)
         if others and WORKER in manager.roles:
             own = clients[manager.name]
-            token = prepare_worker(own, dependencies=True)
+            token = prepare_worker(own, dependencies=True, described=described)
             register_worker(own, manager.name, own.access.server, own.access.ca, token, suffix=ITS_OWN)
             others.append(manager)
         if others:

@@ -15,6 +15,8 @@ from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import Obj, spec_of
+from corral.jobs.framework.adapter import JobAdapter
+from corral.jobs.framework.roles import READ, WRITE, needed_rules, worker_rules
 from corral.kinds.kubernetes.core.kinds import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from corral.kinds.kubernetes.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS
@@ -25,48 +27,36 @@ TOKEN_SECONDS = 365 * 86400
 ITSELF = "corral.dev/itself"
 
 
-_READ = ["get", "list", "watch"]
-_WRITE = ["create", "delete", *_READ, "patch", "update"]
 RULES: list[Obj] = [
-    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _WRITE},
-    {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["get"]},
-    {"apiGroups": ["apps"], "resources": ["deployments", "statefulsets"], "verbs": _WRITE},
+    {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": list(WRITE)},
     {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": _WRITE},
-    {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["pods/exec", "pods/attach", "pods/portforward"], "verbs": ["create", "get"]},
     {"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["get", "list"]},
-    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets", "jobsets/status"], "verbs": _WRITE},
-    {"apiGroups": ["kubeflow.org"], "resources": ["*"], "verbs": _WRITE},
-    {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs", "trainjobs/status"], "verbs": _WRITE},
-    {"apiGroups": ["ray.io"], "resources": ["*"], "verbs": _WRITE},
-    {"apiGroups": ["workload.codeflare.dev"], "resources": ["*"], "verbs": _WRITE},
-    {"apiGroups": ["leaderworkerset.x-k8s.io"], "resources": ["*"], "verbs": _WRITE},
-    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads", "workloads/status"], "verbs": _WRITE},
+    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads", "workloads/status"], "verbs": list(WRITE)},
     {
         "apiGroups": ["kueue.x-k8s.io"],
         "resources": ["clusterqueues", "localqueues", "cohorts", "resourceflavors", "topologies"],
-        "verbs": _READ,
+        "verbs": list(READ),
     },
 ]
+"""What dispatching needs whatever the kinds of jobs are."""
 DEPENDENCY_RULES: list[Obj] = [
     {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["create", "get", "patch", "update"]},
     {"apiGroups": [""], "resources": ["services"], "verbs": ["create", "get"]},
-    {
-        "apiGroups": ["trainer.kubeflow.org"],
-        "resources": ["trainingruntimes", "clustertrainingruntimes"],
-        "verbs": ["create", "get", "patch", "update"],
-    },
 ]
 
 
-def prepare_worker(worker: SyncClient, *, dependencies: bool = False) -> str:
-    """Make the dispatching identity on a worker; returns a token for it."""
+def prepare_worker(worker: SyncClient, *, dependencies: bool = False, described: Sequence[JobAdapter] = ()) -> str:
+    """Make the dispatching identity on a worker; returns a token for it.
+
+    `described` are kinds of jobs that only the manager's configuration knows."""
     ensure_namespace(worker, NAMESPACE)
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
     worker.apply(SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT, "namespace": NAMESPACE}})
-    rules = [*RULES, *DEPENDENCY_RULES] if dependencies else RULES
+    rules = [*worker_rules(), *worker_rules(described), *RULES]
+    if dependencies:
+        rules += [*DEPENDENCY_RULES, *needed_rules()]
     worker.apply(CLUSTER_ROLES, {"metadata": {"name": ACCOUNT}, "rules": rules})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
     worker.apply(CLUSTER_ROLE_BINDINGS, {"metadata": {"name": ACCOUNT}, "roleRef": role, "subjects": [subject]})

@@ -14,7 +14,7 @@ from typing import Final
 from corral.fleet.folder import FleetFolder
 
 DATABASE: Final = tuple(f"store.db{ending}" for ending in ("", "-lock", "-lock-journal", "-shm", "-wal", "-journal"))
-KEYS: Final = ("ca.crt", "ca.key", "sa.key", "tokens.csv")
+KEYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "tokens.csv")
 NODE_FILES: Final = ("supervisor.log", "supervisor.pid", "supervisor.sock")
 NODE_TREES: Final = ("pods", "claims", "root")
 
@@ -22,15 +22,15 @@ NODE_TREES: Final = ("pods", "claims", "root")
 def remove(folder: FleetFolder) -> list[Path]:
     """Remove the fleet's state; returns what else is in its folder, which stays then."""
     for path in _files(folder):
-        if not _is_elsewhere(folder, path.parent) and (path.is_symlink() or not path.is_dir()):
+        if not _is_outside(folder, path.parent) and (path.is_symlink() or not path.is_dir()):
             path.unlink(missing_ok=True)
     for name in folder.started():
         for tree in NODE_TREES:
             path = folder.cluster(name) / "node" / tree
-            if path.is_dir() and not _is_elsewhere(folder, path):
+            if path.is_dir() and not _is_outside(folder, path):
                 shutil.rmtree(path)
     for path in _folders(folder):
-        if path.is_dir() and not _is_elsewhere(folder, path) and not any(path.iterdir()):
+        if path.is_dir() and not _is_outside(folder, path) and not any(path.iterdir()):
             path.rmdir()
     left = sorted(path for path in folder.root.iterdir() if path != folder.marker)
     folder.marker.unlink(missing_ok=True)
@@ -61,6 +61,6 @@ def _folders(folder: FleetFolder) -> Iterator[Path]:
     yield from (folder.root / "clusters", folder.root / "logs")
 
 
-def _is_elsewhere(folder: FleetFolder, path: Path) -> bool:
+def _is_outside(folder: FleetFolder, path: Path) -> bool:
     """Whether a folder below the fleet's is a link, or is reached by one: its files are not ours to remove."""
     return any(part.is_symlink() for part in (path, *path.parents) if folder.root in part.parents)

@@ -10,39 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from corral.core import conditions
-from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of
+from corral.core.meta import Key, Obj, name_of, namespace_of, spec_of, status_of
+from corral.decide.dispatch.reasons import WorkerAnswer
+from corral.decide.queueing.explanation import Explanation as Known
+from corral.inspect import advice
+from corral.kinds.kueue import names
+from corral.workload import workload as wl
+from corral.workload.waiting_reasons import Obstacle, is_stopped, problem_of_queues
 
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 NOT_MANAGED = "The owner is not managed by Kueue"
 NO_ADAPTER = "No multikueue adapter found"
 REACTIVATE = "`corral workload resume {name}` queues it again."
 RESUBMIT = "Delete the job and create it again, now that its queue dispatches: managedBy is set when a job is created."
 
 LOST = "Nothing to do yet: it is dispatched anew if the worker stays away (multiKueue.workerLostTimeout, 15 minutes by default)."
-ELSEWHERE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
+NOT_DISPATCHABLE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
 
 MAX_EVENTS = 5
-
-REMEDIES = (
-    (re.compile(r"missing ResourceFlavor\(s\): (?P<what>[^.]+)"), "Create ResourceFlavor {what}."),
-    (re.compile(r"missing AdmissionCheck\(s\): (?P<what>[^.]+)"), "Create AdmissionCheck {what}."),
-    (
-        re.compile(r"> maximum capacity"),
-        "It asks for more than there can ever be: ask for less, or raise the quota.",
-    ),
-    (
-        re.compile(r"namespace doesn't match ClusterQueue selector"),
-        "Use a queue that is open to this namespace, or label the namespace as the ClusterQueue's namespaceSelector asks.",
-    ),
-    (
-        re.compile(r"resource (?P<what>\S+) unavailable in ClusterQueue"),
-        "The ClusterQueue has no quota for {what}: add it to a resource group, or do not ask for it.",
-    ),
-    (
-        re.compile(r"specified \w*rainingRuntime must be created"),
-        "Create the runtime on every worker that may run the job.",
-    ),
-)
+MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +40,13 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Evidence:
     """What is known around a Workload. `position` counts from 0 within the ClusterQueue, None when it is not pending.
 
     `queues` are the LocalQueues there are, of the Workload's namespace and of others; they are only needed where its own
-    is missing. `worker` is the MultiKueueCluster that runs it. `jobs` names jobs by the uids of their Workloads.
+    is missing. `worker` is the MultiKueueCluster that runs it. `jobs` names jobs by the uids of their Workloads, `owners` by
+    their keys. `known` is what the scheduler says, where it can be asked; without it there are the conditions and events.
+    `missing` are names that the ClusterQueue refers to in vain, by kind; `checks` are its AdmissionChecks that are there.
     """
 
     local_queue: Obj | None = None
@@ -69,15 +56,25 @@ class Surroundings:
     queues: Sequence[Obj] = field(default_factory=tuple)
     worker: Obj | None = None
     jobs: Mapping[str, str] = field(default_factory=dict)
+    owners: Mapping[Key, str] = field(default_factory=dict)
+    known: Known | None = None
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    checks: Sequence[Obj] = field(default_factory=tuple)
+
+    @property
+    def workers(self) -> tuple[WorkerAnswer, ...]:
+        return self.known.workers if self.known is not None else ()
 
 
-def explain(workload: Obj, around: Surroundings) -> Explanation:
+def explain(workload: Obj, evidence: Evidence) -> Explanation:
     """The state of a Workload in words; evidence that would only repeat what was said is left out."""
-    found = _state(workload, around)
+    found = _state(workload, evidence)
     said = "\n".join((found.headline, *found.facts))
-    facts = (*found.facts, *_checks(workload, said), *_events(around.events, said))
+    facts = (*found.facts, *_checks(workload, said), *_events(evidence.events, said))
     return replace(
-        found, headline=_named(found.headline, around.jobs), facts=tuple(_named(fact, around.jobs) for fact in facts)
+        found,
+        headline=_named(found.headline, evidence.jobs),
+        facts=tuple(_named(fact, evidence.jobs) for fact in facts),
     )
 
 
@@ -89,24 +86,24 @@ def _named(text: str, jobs: Mapping[str, str]) -> str:
     return UID.sub(lambda found: f"({jobs[found['uid']]})" if found["uid"] in jobs else found[0], text)
 
 
-def _state(workload: Obj, around: Surroundings) -> Explanation:
-    finished = conditions.find(workload, "Finished")
-    if finished and finished.get("status") == "True":
+def _state(workload: Obj, evidence: Evidence) -> Explanation:
+    finished = conditions.find(workload, names.FINISHED)
+    if finished and wl.is_finished(workload):
         return Explanation(f"Finished ({finished.get('reason')}): {finished.get('message') or 'no message'}")
-    if spec_of(workload).get("active") is False:
-        why = _message(workload, "Evicted") or "it was deactivated"
+    if not wl.is_active(workload):
+        why = _message(workload, names.EVICTED) or "it was deactivated"
         return Explanation(f"Deactivated: {why}", advice=_remedy(why, workload))
-    if conditions.is_true(workload, "Admitted"):
-        return _running(workload, around.worker)
-    if conditions.is_true(workload, "QuotaReserved"):
-        return _reserved(workload)
-    return _waiting(workload, around)
+    if wl.is_admitted(workload):
+        return _running(workload, evidence.worker)
+    if wl.has_quota(workload):
+        return _reserved(workload, evidence.workers)
+    return _waiting(workload, evidence)
 
 
 def _remedy(why: str, workload: Obj) -> str:
     if NOT_MANAGED in why:
         return RESUBMIT
-    return ELSEWHERE if NO_ADAPTER in why else REACTIVATE.format(name=_argument(workload))
+    return NOT_DISPATCHABLE if NO_ADAPTER in why else REACTIVATE.format(name=_argument(workload))
 
 
 def _argument(obj: Obj) -> str:
@@ -118,121 +115,157 @@ def _argument(obj: Obj) -> str:
 def _running(workload: Obj, worker: Obj | None) -> Explanation:
     cluster = status_of(workload).get("clusterName")
     where = f"on cluster {cluster}" if cluster else "on this cluster"
-    admission = status_of(workload).get("admission") or {}
-    ready = conditions.find(workload, "PodsReady")
-    state = "running" if ready and ready.get("status") == "True" else "admitted, pods are starting"
-    flavors = [
-        f"pod set {entry.get('name')}: {', '.join(f'{r} from {f}' for r, f in (entry.get('flavors') or {}).items())}"
-        for entry in admission.get("podSetAssignments") or []
-    ]
+    admission = wl.admission_of(workload)
+    state = "running" if conditions.is_true(workload, names.PODS_READY) else "admitted, pods are starting"
+    facts = [_assigned(entry) for entry in admission.get("podSetAssignments") or []]
+    since = (conditions.find(workload, names.ADMITTED) or {}).get("lastTransitionTime")
+    if since:
+        facts.append(f"admitted since {since}")
     headline = f"{state.capitalize()} {where} with quota of {admission.get('clusterQueue')}."
-    lost = conditions.find(worker, "Active") if worker else None
+    lost = conditions.find(worker, names.ACTIVE) if worker else None
     if lost is None or lost.get("status") == "True":
-        return Explanation(headline, tuple(flavors))
+        return Explanation(headline, tuple(facts))
     away = f"cluster {cluster} cannot be reached since {lost.get('lastTransitionTime')}: {lost.get('message')}"
-    return Explanation(headline, (away, *flavors), LOST)
+    return Explanation(headline, (away, *facts), LOST)
 
 
-def _reserved(workload: Obj) -> Explanation:
-    queue = (status_of(workload).get("admission") or {}).get("clusterQueue")
-    pending = [
-        state for state in status_of(workload).get("admissionChecks") or [] if state.get("state") not in ("Ready", None)
+def _assigned(entry: Obj) -> str:
+    """What one pod set was given: how many pods, and how much of which flavor."""
+    count, usage = entry.get("count"), entry.get("resourceUsage") or {}
+    pods = "" if count is None else f", {count} pod{'s' if count != 1 else ''}"
+    amounts = [
+        " ".join(filter(None, (resource, str(usage.get(resource, "")), "from", flavor)))
+        for resource, flavor in (entry.get("flavors") or {}).items()
     ]
+    return f"pod set {entry.get('name')}{pods}: {', '.join(amounts)}"
+
+
+def _reserved(workload: Obj, answers: Sequence[WorkerAnswer]) -> Explanation:
+    queue = wl.cluster_queue_of(workload)
+    pending = [state for state in wl.check_states_of(workload) if state.get("state") not in (names.READY, None)]
     asked = status_of(workload).get("nominatedClusterNames") or []
     if not pending:
         return Explanation(f"Quota is reserved in {queue}; admission is being completed.")
     check, message = pending[0].get("name"), str(pending[0].get("message") or "")
-    answers = _answers(message, asked)
     text = f"Quota is reserved in {queue}; waiting for admission check {check}"
-    if not answers:
+    said = [answer for answer in answers if answer.why]
+    if not any(answer.worker for answer in said):
         whom = (f"asked clusters: {', '.join(asked)}",) if asked else ()
-        return Explanation(text + (f": {message}" if message else "."), whom, _advice(message))
-    answered = {name for names in answers for name in names.split(", ")}
-    silent = [name for name in asked if name not in answered]
-    facts = [f"{names}: {why}" for names, why in answers.items()]
+        return Explanation(text + (f": {message}" if message else "."), whom)
+    silent = [name for name in asked if name not in {answer.worker for answer in said}]
+    facts = grouped(said)
     if silent:
         facts.append(f"{', '.join(silent)}: asked, no answer yet")
-    return Explanation(f"{text}: no worker takes it yet.", tuple(facts), "" if silent else _advice(message))
+    advised = "" if silent else advice.for_answers(said)
+    return Explanation(f"{text}: no worker takes it yet.", tuple(facts), advised)
 
 
-def _answers(message: str, asked: Sequence[str]) -> dict[str, str]:
-    """What the workers said, by their names, where the message of a check is made of that: `w1, w2: why; w3: why`."""
-    if not asked:
-        return {}
-    name = "|".join(re.escape(one) for one in sorted(asked))
-    found = re.compile(rf"(?:^|; )(?P<names>(?:{name})(?:, (?:{name}))*): ")
-    if not found.match(message):
-        return {}
-    _, *parts = found.split(message)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+def grouped(answers: Sequence[WorkerAnswer]) -> list[str]:
+    """A line for each answer, of all the workers that gave it."""
+    workers: dict[str, list[str]] = {}
+    for answer in answers:
+        if answer.why:
+            workers.setdefault(answer.why, []).append(answer.worker)
+    return [f"{', '.join(who)}: {why}" if any(who) else why for why, who in workers.items()]
 
 
-def _waiting(workload: Obj, around: Surroundings) -> Explanation:
-    queue = spec_of(workload).get("queueName") or ""
+def _waiting(workload: Obj, evidence: Evidence) -> Explanation:
+    queue = wl.queue_of(workload)
     if not queue:
-        return Explanation("Not queued: it names no queue.", advice=f"Set the label {QUEUE_LABEL}.")
-    if around.local_queue is None:
-        return _no_such_queue(workload, queue, around.queues)
-    if _is_stopped(around.local_queue):
-        advice = f"`corral queue resume localqueue {_argument(around.local_queue)}` lets it admit again."
-        return Explanation(f"Waiting: LocalQueue {queue} is stopped.", advice=advice)
-    target = spec_of(around.local_queue).get("clusterQueue")
-    if target and around.cluster_queue is None:
+        return Explanation("Not queued: it names no queue.", advice=f"Set the label {names.QUEUE_NAME}.")
+    problem = problem_of_queues(workload, evidence.local_queue, evidence.cluster_queue)
+    if problem is None:
+        return _queued(workload, evidence)
+    if problem.obstacle is Obstacle.NO_LOCAL_QUEUE or evidence.local_queue is None:
+        return _no_such_queue(workload, queue, evidence.queues)
+    if problem.obstacle is Obstacle.LOCAL_QUEUE_STOPPED:
+        lifted = f"`corral queue resume localqueue {_argument(evidence.local_queue)}` lets it admit again."
+        return Explanation(f"Waiting: LocalQueue {queue} is stopped.", advice=lifted)
+    target = spec_of(evidence.local_queue).get("clusterQueue")
+    if problem.obstacle is Obstacle.NO_CLUSTER_QUEUE or evidence.cluster_queue is None:
         return Explanation(f"Waiting: ClusterQueue {target} does not exist.", advice=f"Create ClusterQueue {target}.")
-    active = conditions.find(around.cluster_queue or {}, "Active")
-    if active and active.get("status") == "False":
-        text = f"Waiting: ClusterQueue {target} is not active: {active.get('message')}"
-        resume = f"`corral queue resume clusterqueue {target}` lets it admit again."
-        return Explanation(text, advice=resume if _is_stopped(around.cluster_queue or {}) else _advice(text))
-    unseen = "others are before it" if around.position else "it has not been looked at yet"
-    why = _message(workload, "QuotaReserved") or unseen
-    place = () if around.position is None else (_place(around.position, str(target)),)
-    evicted = _message(workload, "Evicted")
-    before = (f"evicted before: {evicted}",) if evicted and evicted not in why else ()
-    return Explanation(f"Waiting in {name_of(around.local_queue)}: {why}", (*place, *before), _advice(why))
+    return _inactive(evidence.cluster_queue, str(target), evidence)
 
 
-def _place(position: int, queue: str) -> str:
-    if not position:
-        return f"it is the next in ClusterQueue {queue}"
-    return f"{position} {'workload is' if position == 1 else 'workloads are'} before it in ClusterQueue {queue}"
+def _inactive(queue: Obj, name: str, evidence: Evidence) -> Explanation:
+    """A ClusterQueue that admits nobody, and what is wrong with the checks it names."""
+    why = _message(queue, names.ACTIVE) or "it is stopped"
+    headline = f"Waiting: ClusterQueue {name} is not active: {why}"
+    if is_stopped(queue):
+        return Explanation(headline, advice=f"`corral queue resume clusterqueue {name}` lets it admit again.")
+    inactive = [check for check in evidence.checks if not conditions.is_true(check, names.ACTIVE)]
+    facts = [
+        f"AdmissionCheck {name_of(check)} is not active: {_message(check, names.ACTIVE) or 'nothing speaks for it yet'}"
+        for check in inactive
+    ]
+    return Explanation(
+        headline, tuple(facts), advice.for_inactive_queue(evidence.missing, [name_of(check) for check in inactive])
+    )
 
 
-def _is_stopped(queue: Obj) -> bool:
-    return spec_of(queue).get("stopPolicy") in ("Hold", "HoldAndDrain")
+def _queued(workload: Obj, evidence: Evidence) -> Explanation:
+    """It stands in an open queue: for what, behind whom, and who has what it waits for."""
+    held = conditions.find(workload, names.QUOTA_RESERVED) or {}
+    unseen = "others are before it" if evidence.position else "it has not been looked at yet"
+    why = str(held.get("message") or "") or unseen
+    if advice.is_too_large_for_all(evidence.workers):
+        why = f"no worker can ever take it; {why}"
+    facts = [*_place(evidence), *_holders(evidence), *grouped(evidence.workers)]
+    evicted = _message(workload, names.EVICTED)
+    if evicted and evicted not in why:
+        facts.append(f"evicted before: {evicted}")
+    advised = advice.for_waiting(evidence.known, str(held.get("reason") or ""))
+    return Explanation(f"Waiting in {wl.queue_of(workload)}: {why}", tuple(facts), advised)
+
+
+def _place(evidence: Evidence) -> list[str]:
+    if evidence.position is None:
+        return []
+    queue = spec_of(evidence.local_queue or {}).get("clusterQueue")
+    if not evidence.position:
+        return [f"it is the next in ClusterQueue {queue}"]
+    count = f"{evidence.position} {'workload is' if evidence.position == 1 else 'workloads are'}"
+    ahead = evidence.known.ahead if evidence.known is not None else ()
+    listed = ", ".join(_name(key, evidence.owners) for key in ahead[-MAX_NAMES:])
+    named = f": {'… ' if len(ahead[-MAX_NAMES:]) < evidence.position else ''}{listed}" if listed else ""
+    return [f"{count} before it in ClusterQueue {queue}{named}"]
+
+
+def _holders(evidence: Evidence) -> list[str]:
+    """Who has the quota it waits for, flavor by flavor."""
+    return [
+        f"{short.resource} of {short.flavor}: it asks for {short.requested}, {short.available} of {short.maximum} is free; "
+        f"{', '.join(f'{_name(holder.key, evidence.owners)} has {holder.amount}' for holder in short.held_by)}"
+        for short in (evidence.known.shortages if evidence.known is not None else ())
+        if short.held_by
+    ]
+
+
+def _name(key: Key, owners: Mapping[Key, str]) -> str:
+    return owners.get(key, f"Workload {key}")
 
 
 def _no_such_queue(workload: Obj, name: str, queues: Sequence[Obj]) -> Explanation:
     namespace = namespace_of(workload)
     headline = f"Waiting: LocalQueue {name} does not exist" + (f" in namespace {namespace}." if namespace else ".")
     here = [name_of(queue) for queue in queues if namespace_of(queue) == namespace]
-    elsewhere = sorted(namespace_of(queue) for queue in queues if name_of(queue) == name)
+    other_namespaces = sorted(namespace_of(queue) for queue in queues if name_of(queue) == name)
     facts = [
         f"namespace {namespace} has " + (f"the queue{'s'[: len(here) - 1]} {', '.join(here)}" if here else "no queue")
     ]
-    if elsewhere:
-        facts.append(f"a queue of that name is in namespace {', '.join(elsewhere)}")
-    advice = f"Create the job again with one of them in the label {QUEUE_LABEL}, or create" if here else "Create"
-    return Explanation(headline, tuple(facts) if namespace else (), f"{advice} LocalQueue {name}.")
+    if other_namespaces:
+        facts.append(f"a queue of that name is in namespace {', '.join(other_namespaces)}")
+    create = f"Create the job again with one of them in the label {names.QUEUE_NAME}, or create" if here else "Create"
+    return Explanation(headline, tuple(facts) if namespace else (), f"{create} LocalQueue {name}.")
 
 
-def _advice(why: str) -> str:
-    """What to do about a reason that does not go away by waiting; where quota may become free there is none."""
-    if "insufficient unused quota" in why:
-        return ""
-    for pattern, remedy in REMEDIES:
-        if found := pattern.search(why):
-            return remedy.format(**found.groupdict())
-    return ""
-
-
-def _message(workload: Obj, kind: str) -> str:
-    return str((conditions.find(workload, kind) or {}).get("message") or "")
+def _message(obj: Obj, kind: str) -> str:
+    return str((conditions.find(obj, kind) or {}).get("message") or "")
 
 
 def _checks(workload: Obj, said: str) -> list[str]:
     found = []
-    for state in status_of(workload).get("admissionChecks") or []:
+    for state in wl.check_states_of(workload):
         message = str(state.get("message") or "")
         if f"admission check {state.get('name')}" in said:
             continue

@@ -31,7 +31,7 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class NodeFacts:
     """What the node knows about the pod and the API does not, or not yet."""
 
     address: str
@@ -53,7 +53,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
-def container_environment(pod: Obj, container: Obj, sources: Sources, facts: Facts) -> dict[str, str]:
+def container_environment(pod: Obj, container: Obj, sources: Sources, facts: NodeFacts) -> dict[str, str]:
     """All variables of a container, in the order a kubelet adds them: services, envFrom, env."""
     variables = service_variables(pod, sources, facts)
     for source in container.get("envFrom") or ():
@@ -104,7 +104,9 @@ def secret_data(secret: Obj) -> dict[str, bytes]:
     return {key: base64.b64decode(text) for key, text in (secret.get("data") or {}).items()}
 
 
-def _value(entry: Obj, pod: Obj, container: Obj, sources: Sources, facts: Facts, variables: Mapping[str, str]) -> str:
+def _value(
+    entry: Obj, pod: Obj, container: Obj, sources: Sources, facts: NodeFacts, variables: Mapping[str, str]
+) -> str:
     source = entry.get("valueFrom")
     if not source:
         return expand(str(entry.get("value") or ""), variables)
@@ -131,7 +133,7 @@ def _value(entry: Obj, pod: Obj, container: Obj, sources: Sources, facts: Facts,
 # Downward API
 
 
-def field_value(pod: Obj, path: str, facts: Facts) -> str:
+def field_value(pod: Obj, path: str, facts: NodeFacts) -> str:
     """The value a `fieldRef` stands for."""
     if subscript := _SUBSCRIPT.match(path):
         return (labels_of if subscript[1] == "labels" else annotations_of)(pod).get(subscript[2], "")
@@ -159,7 +161,7 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def resource_value(pod: Obj, container: Obj, reference: Obj, facts: Facts) -> str:
+def resource_value(pod: Obj, container: Obj, reference: Obj, facts: NodeFacts) -> str:
     """The value a `resourceFieldRef` stands for: a request or limit in units of its divisor, rounded up."""
     name = reference.get("containerName") or container.get("name")
     containers = [*(spec_of(pod).get("containers") or ()), *(spec_of(pod).get("initContainers") or ())]
@@ -181,7 +183,7 @@ def resource_value(pod: Obj, container: Obj, reference: Obj, facts: Facts) -> st
 # Services
 
 
-def service_variables(pod: Obj, sources: Sources, facts: Facts) -> dict[str, str]:
+def service_variables(pod: Obj, sources: Sources, facts: NodeFacts) -> dict[str, str]:
     """Where the API server is, and every Service of the namespace unless the pod does not want to know."""
     variables: dict[str, str] = {}
     if facts.api_host:

@@ -26,7 +26,7 @@ class TaintEviction:
         self._nodes: Informer = manager.informer(NODES)
         self._pods: Informer = manager.informer(PODS)
         self._pods.add_index("node", lambda pod: [spec_of(pod)["nodeName"]] if spec_of(pod).get("nodeName") else [])
-        manager.add(self, watches=[Watch(NODES, when=_concerns), Watch(PODS, map=self._node_of, when=_is_placed)])
+        manager.add(self, watches=[Watch(NODES, when=_taints_changed), Watch(PODS, map=self._node_of, when=_is_placed)])
 
     def _node_of(self, pod: Obj) -> list[Key]:
         name = spec_of(pod).get("nodeName") or ""
@@ -101,7 +101,7 @@ def _taints(node: Obj) -> list[Obj]:
     return [taint for taint in spec_of(node).get("taints") or () if taint.get("effect") == "NoExecute"]
 
 
-def _concerns(old: Obj | None, new: Obj | None) -> bool:
+def _taints_changed(old: Obj | None, new: Obj | None) -> bool:
     return new is not None and bool(_taints(new)) and (old is None or _taints(old) != _taints(new))
 
 

@@ -20,7 +20,7 @@ from corral.runtime.informer import Informer
 NAMES_DELAY_S = 0.05
 
 
-class ClusterSurroundings:
+class ClusterPodInputs:
     """Reads from the API; keeps the table of names current and says when it has changed."""
 
     def __init__(self, manager: Manager) -> None:

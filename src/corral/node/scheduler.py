@@ -25,7 +25,7 @@ from corral.core.meta import (
     uid_of,
 )
 from corral.decide.pods.matching import has_anti_affinity
-from corral.decide.pods.scheduling import Chosen, Preempt, fixed_obstacles, schedule
+from corral.decide.pods.scheduling import Chosen, PreemptPods, fixed_obstacles, schedule
 from corral.decide.pods.workload import NodeState, PodView, view_node, view_pod
 from corral.kinds.kubernetes.core.kinds import NODES, PODS
 from corral.node.pending import Pending
@@ -187,7 +187,7 @@ class Scheduler:
             return self._bind(pod, decision.node)
         self._pending.park(pod)
         self._messages[pod.priority, pod.shape] = decision.message
-        if isinstance(decision, Preempt) and not self._is_being_helped(pod):
+        if isinstance(decision, PreemptPods) and not self._is_being_helped(pod):
             return self._preempt(pod, decision)
         return self._report(pod, decision.message)
 
@@ -216,7 +216,7 @@ class Scheduler:
         if current is not None:
             self._event(current, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
 
-    async def _preempt(self, pod: PodView, decision: Preempt) -> None:
+    async def _preempt(self, pod: PodView, decision: PreemptPods) -> None:
         self._denominate(pod.uid)
         self._nominations[pod.uid] = decision.node
         self._nodes[decision.node].nominated[pod.uid] = pod

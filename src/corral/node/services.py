@@ -25,7 +25,7 @@ Endpoint = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Served:
+class ServedService:
     """A Service that is being answered."""
 
     service: Obj
@@ -44,7 +44,7 @@ class ServiceProxy:
         self._api = api
         self._pods_of = pods_of
         self._changed = changed
-        self._served: dict[Key, Served] = {}
+        self._served: dict[Key, ServedService] = {}
         self._refused: dict[Key, list[Obj]] = {}
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -76,7 +76,7 @@ class ServiceProxy:
     async def _open(self, key: Key, service: Obj) -> None:
         if (old := self._served.pop(key, None)) is not None:
             self._close(old)
-        served = Served(service, self._addresses.take(str(key)))
+        served = ServedService(service, self._addresses.take(str(key)))
         try:
             for port in _ports(service):
                 served.servers.append(await self._listen(served, port))
@@ -88,7 +88,7 @@ class ServiceProxy:
         self._served[key] = served
         self._changed()
 
-    async def _listen(self, served: Served, port: Obj) -> asyncio.Server:
+    async def _listen(self, served: ServedService, port: Obj) -> asyncio.Server:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             if task is not None:
@@ -99,12 +99,12 @@ class ServiceProxy:
         return await asyncio.start_server(accept, served.address, int(port["port"]))
 
     @staticmethod
-    def _close(served: Served) -> None:
+    def _close(served: ServedService) -> None:
         for server in served.servers:
             server.close()
 
     async def _forward(
-        self, served: Served, port: Obj, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, served: ServedService, port: Obj, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         endpoints = self.endpoints(served.service, port)
         try:

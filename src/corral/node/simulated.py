@@ -60,22 +60,22 @@ def behaviour(pod: Obj, container: Obj, default_s: float) -> Behaviour:
     """What `container` does by its annotations and its command."""
     annotations, name = annotations_of(pod), container["name"]
 
-    def told(field: str) -> str | None:
+    def annotated(field: str) -> str | None:
         return annotations.get(f"{PREFIX}{field}.{name}", annotations.get(f"{PREFIX}{field}"))
 
     argv = [*(container.get("command") or ()), *(container.get("args") or ())]
     is_first = any(entry["name"] == name and not is_sidecar(entry) for entry in init_containers(pod))
     run_s, code = guess(argv, 0.0 if is_first else default_s)
-    if (text := told("run-seconds")) is not None:
+    if (text := annotated("run-seconds")) is not None:
         run_s = math.inf if text == "forever" else float(text)
     return Behaviour(
         run_s=run_s,
-        exit_code=int(told("exit-code") or code),
-        failures=int(told("failures") or 0),
-        start_s=float(told("start-seconds") or 0),
-        ready_s=float(told("ready-seconds") or 0),
-        stop_s=float(told("stop-seconds") or 0),
-        stop_code=int(told("stop-exit-code") or 143),
+        exit_code=int(annotated("exit-code") or code),
+        failures=int(annotated("failures") or 0),
+        start_s=float(annotated("start-seconds") or 0),
+        ready_s=float(annotated("ready-seconds") or 0),
+        stop_s=float(annotated("stop-seconds") or 0),
+        stop_code=int(annotated("stop-exit-code") or 143),
     )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from corral.core.meta import Obj
 
-Change = Callable[[Obj | None, Obj | None], bool]
+Predicate = Callable[[Obj | None, Obj | None], bool]
 
 
-def changed(*parts: Callable[[Obj], object]) -> Change:
+def changed(*parts: Callable[[Obj], object]) -> Predicate:
     """True for objects that come or go, and for those of which one of `parts` is not what it was."""
 
-    def concerns(old: Obj | None, new: Obj | None) -> bool:
+    def predicate(old: Obj | None, new: Obj | None) -> bool:
         return old is None or new is None or any(part(old) != part(new) for part in parts)
 
-    return concerns
+    return predicate

@@ -172,7 +172,7 @@ class Controller:
                 self.queue.add_after(key, result.requeue_after)
 
 
-async def together(work: Iterable[Awaitable[None]]) -> None:
+async def run_all(work: Iterable[Awaitable[object]]) -> None:
     """Do several things at once; all of them come to an end before the first failure is raised."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:

@@ -8,7 +8,10 @@ from typing import Any
 
 
 async def until_one_ends(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Run all; whichever ends first ends the others. How they end is theirs to tell."""
+    """Run all until the first one ends, then cancel the others and wait for them.
+
+    Results and exceptions are dropped: a coroutine that can fail has to report that itself.
+    """
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

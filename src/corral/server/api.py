@@ -23,7 +23,7 @@ from corral.kinds.machinery.registry import Registry
 from corral.server.admission.builtin import builtin_plugins, final_plugins
 from corral.server.admission.chain import Chain
 from corral.server.pods.binding_and_eviction import PodPosts
-from corral.server.served_resources import Served, Serving
+from corral.server.served_resources import Served, ServedResources
 from corral.server.verbs.apply import Applier
 from corral.server.verbs.codec import Shapes
 from corral.server.verbs.create_update import Writer
@@ -78,7 +78,7 @@ class Api:
         last = final_plugins(store) if builtin_admission else []
         self.chain = Chain([*first, *plugins], last)
         self.shapes = Shapes()
-        self.serving = Serving(registry, self.shapes)
+        self.serving = ServedResources(registry, self.shapes)
         self.root_ca = ""
         """The certificate bundle that clients inside the cluster verify this server with; set by whoever serves."""
         self.after_create: dict[str, Callable[[Key], Awaitable[object]]] = {}

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from corral.core.admission import UserInfo
-from corral.core.errors import ApiError, BadRequest, Forbidden, InternalError, TooManyRequests
+from corral.core.errors import ApiError, BadRequest, Forbidden, InternalError
 from corral.server import paths
 from corral.server.access.audit import AuditLog
 from corral.server.access.authentication import ANONYMOUS, Authenticator, impersonated
@@ -24,7 +24,8 @@ from corral.server.content.discovery import Discovery
 from corral.server.content.negotiation import JSON, PROTOBUF, YAML
 from corral.server.content.openapi import OpenApi
 from corral.server.content.representations import error_response, warning_headers
-from corral.server.http.message import TEXT, Answer, Request, Response, Stream
+from corral.server.http.limits import Limits, Load
+from corral.server.http.message import TEXT, Answer, Request, Response, Stream, Writer
 from corral.server.methods import not_served
 from corral.server.non_resource_paths import Endpoints
 from corral.server.paths import RequestInfo
@@ -35,11 +36,16 @@ from corral.store import Store
 
 log = logging.getLogger(__name__)
 
-MAX_IN_FLIGHT = 1200
 _ANY_JSON = ("", JSON, "*/*", "application/json, */*")
 _READ_BY_PEOPLE = ("curl/", "Wget/", "Mozilla/")
 _NOSNIFF = (("X-Content-Type-Options", "nosniff"),)
-_NAMES = {400: "BadRequest", 413: "RequestEntityTooLarge", 414: "RequestURITooLong", 431: "RequestHeaderFieldsTooLarge"}
+_NAMES = {
+    400: "BadRequest",
+    429: "TooManyRequests",
+    413: "RequestEntityTooLarge",
+    414: "RequestURITooLong",
+    431: "RequestHeaderFieldsTooLarge",
+}
 
 Fallback = Callable[[Request, RequestInfo, UserInfo], Awaitable[Answer | None]]
 
@@ -74,6 +80,7 @@ class App:
         fallback: Fallback | None = None,
         audit: AuditLog | None = None,
         virtual: frozenset[tuple[str, str]] = frozenset(),
+        limits: Limits = Limits(),  # noqa: B008  # frozen
     ) -> None:
         self._store = store
         self._resources = resources
@@ -87,13 +94,37 @@ class App:
         self._fallback = fallback
         self._audit = audit
         self._virtual = virtual
-        self._in_flight = 0
+        self._load = Load(limits)
         self._compression = Compression()
 
     # what a connection calls
 
     def refuse(self, code: int, message: str) -> Response:
         return error_response(ApiError(message, code=code, reason=_NAMES.get(code, "BadRequest")))
+
+    def knows(self, request: Request) -> bool:
+        """Whether the request comes from somebody with good credentials."""
+        try:
+            return self._authenticator.identify(request) is not ANONYMOUS
+        except ApiError:
+            return False
+
+    def refuse_body(self, request: Request) -> Response | None:
+        """The refusal of a request of which only the head is there, or None when its body may come."""
+        try:
+            info = self._info(request)
+            acting = impersonated(request, self._authenticator.identify(request), self._authorizer)
+            self._authorizer.require(acting, attributes_of(info))
+        except ValueError:
+            return self.refuse(400, "malformed request target")
+        except ApiError as error:
+            return self._failed(request, error, Warnings())
+        return None
+
+    @staticmethod
+    def _info(request: Request) -> RequestInfo:
+        selected = parameters.selected_name(request.query)
+        return paths.parse(request.method, request.path, watch=request.query.flag("watch"), selected_name=selected)
 
     def answer_now(self, request: Request) -> Response | None:
         """A plain read of one object needs no waiting, so it needs no task either."""
@@ -119,7 +150,7 @@ class App:
             served = self._resources.find(info)
             if (served.kind.namespaced and not info.namespace) or "get" not in served.kind.verbs:
                 return None
-            if served.version.deprecated or served.asks:
+            if served.version.deprecated or served.needs_webhook:
                 return None
             stored = self._store.get(served.key(info.namespace, info.name))
         except ApiError:
@@ -132,12 +163,7 @@ class App:
     async def answer(self, request: Request) -> Answer:
         warnings = Warnings()
         try:
-            info = paths.parse(
-                request.method,
-                request.path,
-                watch=request.query.flag("watch"),
-                selected_name=parameters.selected_name(request.query),
-            )
+            info = self._info(request)
         except ValueError:
             return self.refuse(400, "malformed request target")
         received = self._timestamp() if self._audit is not None else ""
@@ -169,24 +195,31 @@ class App:
 
     async def _admit(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         """Within limits and allowed? Then dispatch."""
-        if self._in_flight >= MAX_IN_FLIGHT and info.verb != "watch":
-            raise TooManyRequests("Too many requests, please try again later.", details={"retryAfterSeconds": 1})
-        self._in_flight += 1
-        try:
+        with self._load.request(user, info.verb):
             self._authorizer.require(user, attributes_of(info))
-            return await self._dispatch(request, info, user, warnings)
-        finally:
-            self._in_flight -= 1
+            answer = await self._dispatch(request, info, user, warnings)
+        if info.verb == "watch" and isinstance(answer, Stream):
+            answer.produce = self._counted(answer.produce, user)
+        return answer
+
+    def _counted(
+        self, produce: Callable[[Writer], Awaitable[None]], user: UserInfo
+    ) -> Callable[[Writer], Awaitable[None]]:
+        async def counted(writer: Writer) -> None:
+            with self._load.watch(user):
+                await produce(writer)
+
+        return counted
 
     async def _dispatch(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         if info.is_resource:
             if not self._discovery.serves(info.group):
-                return await self._elsewhere(request, info, user) or not_a_page()
+                return await self._aggregated(request, info, user) or not_a_page()
             try:
                 return await self._resources.answer(request, info, user, warnings)
             except ApiError as error:
                 if error.details == {} and error.code == 404:
-                    found = await self._elsewhere(request, info, user)
+                    found = await self._aggregated(request, info, user)
                     if found is not None:
                         return found
                 raise
@@ -196,7 +229,7 @@ class App:
         first = request.path.split("/")[1] if "/" in request.path else ""
         found: Answer | None
         if first in ("api", "apis"):
-            found = self._discovery.answer(request) or await self._elsewhere(request, info, user)
+            found = self._discovery.answer(request) or await self._aggregated(request, info, user)
             if found is None and len(info.path.split("/")) > 3 and self._discovery.serves(info.path.split("/")[2]):
                 raise not_served()
         elif first == "openapi":
@@ -205,7 +238,7 @@ class App:
             found = self._endpoints.answer(request)
         return found or not_a_page()
 
-    async def _elsewhere(self, request: Request, info: RequestInfo, user: UserInfo) -> Answer | None:
+    async def _aggregated(self, request: Request, info: RequestInfo, user: UserInfo) -> Answer | None:
         return await self._fallback(request, info, user) if self._fallback is not None else None
 
     def _failed(self, request: Request, error: ApiError, warnings: Warnings) -> Response:

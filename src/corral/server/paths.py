@@ -53,7 +53,7 @@ def _resource(
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     named = bool(name)
-    verb = _verb(method, name, watch)
+    verb = "watch" if watched else _verb(method, name, watch)
     if not named and verb in ("list", "watch", "deletecollection"):
         name = selected_name
     rest = "/".join(parts[3:])

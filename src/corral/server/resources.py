@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from corral.core import errors
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, NotFound, UnsupportedMediaType
 from corral.core.meta import Obj, labels_of
 from corral.core.resource import Resource
-from corral.core.selectors import FieldSelector, parse_field_selector
+from corral.core.selectors import FieldRequirement, FieldSelector
 from corral.kinds.machinery.virtual_resources import ExtraApi, ExtraRequest
 from corral.server.access.reviews import Review
 from corral.server.api import Api
@@ -28,15 +30,17 @@ from corral.server.content.request_bodies import (
     updated_resource,
 )
 from corral.server.http.message import Answer, Headers, Query, Request, Response, Stream, Writer
-from corral.server.methods import check_method, not_served
+from corral.server.methods import check_method, not_allowed, not_served
 from corral.server.paths import RequestInfo
-from corral.server.pods.remote_pods import Elsewhere, JoinedWatch
+from corral.server.pods.remote_pods import JoinedWatch, RemotePodsApi
 from corral.server.served_resources import Served
 from corral.server.verbs.options import Listing, Warnings, WriteOptions
 from corral.server.verbs.watch import Watch
-from corral.store import Compacted, ObjectKey, Stored
+from corral.store import Compacted, Event, ObjectKey, Stored
 
 PODS = "pods"
+PORTION = 64 * 1024
+SLOW_READER_S = 60.0
 
 Subhandler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
 
@@ -86,9 +90,9 @@ class Resources:
         reviews: Mapping[str, Review],
         special: Mapping[tuple[str, str], Subhandler],
         extras: Sequence[ExtraApi] = (),
-        elsewhere: Elsewhere | None = None,
+        remote_pods: RemotePodsApi | None = None,
     ) -> None:
-        self._elsewhere = elsewhere
+        self._remote_pods = remote_pods
         self._api = api
         self._views = views
         self._reviews = reviews
@@ -104,6 +108,9 @@ class Resources:
 
     async def answer(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         served = self.find(info)
+        if info.watched and (info.subresource or request.method not in ("GET", "HEAD")):
+            # Whoever may watch was let in here, so that nothing but watching may follow.
+            raise not_served() if info.subresource else not_allowed()
         if served.version.deprecated:
             warnings(served.version.deprecation_warning or f"{served.api_version} {served.kind.kind} is deprecated")
         special = self._special.get((served.kind.group_resource, info.subresource))
@@ -127,25 +134,25 @@ class Resources:
         try:
             return await self._named(call)
         except NotFound:
-            answer = await self._from_elsewhere(call)
+            answer = await self._from_remote_pods(call)
             if answer is None:
                 raise
             return answer
 
-    def _elsewhere_of(self, served: Served) -> Elsewhere | None:
+    def _remote_pods_of(self, served: Served) -> RemotePodsApi | None:
         """What runs elsewhere is pods; other kinds have nothing there."""
-        return self._elsewhere if served.bucket == PODS else None
+        return self._remote_pods if served.bucket == PODS else None
 
-    async def _from_elsewhere(self, call: Call) -> Answer | None:
+    async def _from_remote_pods(self, call: Call) -> Answer | None:
         """The answer for an object that is not here, when it is elsewhere: it can be read and not be written."""
         method, info = call.request.method, call.info
-        elsewhere = self._elsewhere_of(call.served)
-        if elsewhere is None or method == "PUT":
+        remote_pods = self._remote_pods_of(call.served)
+        if remote_pods is None or method == "PUT":
             return None
         if method not in ("GET", "HEAD"):
-            await elsewhere.refuse_write(info.namespace, info.name)
+            await remote_pods.refuse_write(info.namespace, info.name)
             return None
-        found = await elsewhere.get(call.served, info.namespace, info.name)
+        found = await remote_pods.get(call.served, info.namespace, info.name)
         return self._views.object(found, call.served, call.wanted, call.include) if found is not None else None
 
     # one object
@@ -171,9 +178,9 @@ class Resources:
             subresource=info.subresource,
             resource_version=query.get("resourceVersion"),
         )
-        elsewhere = self._elsewhere_of(call.served)
-        if elsewhere is not None and not info.subresource:
-            stored = await elsewhere.as_it_runs(stored)
+        remote_pods = self._remote_pods_of(call.served)
+        if remote_pods is not None and not info.subresource:
+            stored = await remote_pods.as_it_runs(stored)
         return self._answer(call, stored, 200)
 
     async def _put(self, call: Call) -> Answer:
@@ -224,9 +231,9 @@ class Resources:
             return await self._watch(call)
         options = parameters.list_options(request.query, info.namespace)
         listing = await self._api.list(call.user, served.resource, options)
-        elsewhere = self._elsewhere_of(served)
-        if elsewhere is not None:
-            listing = await elsewhere.list(served, options, listing)
+        remote_pods = self._remote_pods_of(served)
+        if remote_pods is not None:
+            listing = await remote_pods.list(served, options, listing)
         answer = self._views.list(listing, served, call.wanted, call.include)
         answer.headers = call.warned
         return answer
@@ -257,12 +264,12 @@ class Resources:
         options = parameters.watch_options(query, call.info.namespace, _watched_fields(query, call.info))
         if options.timeout is None:
             options = replace(options, timeout=self._api.random.uniform(1800.0, 3600.0))
-        elsewhere = self._elsewhere_of(served)
+        remote_pods = self._remote_pods_of(served)
         watch: Watch | JoinedWatch
         try:
             watch = own = self._api.watch(call.user, served.resource, options)
-            if elsewhere is not None:
-                watch = await elsewhere.watch(served, options, own)
+            if remote_pods is not None:
+                watch = await remote_pods.watch(served, options, own)
         except errors.Expired as error:
             return _expired_stream(error)
         views = self._views
@@ -308,19 +315,39 @@ def _virtual(obj: Obj, served: Served) -> Stored:
 async def _pump(
     watch: Watch | JoinedWatch, writer: Writer, views: Views, served: Served, wanted: Representation, include: str
 ) -> None:
-    """Write batches as they come; what piled up while the client was slow goes out in one write."""
+    """Write events as they come, a little at a time: what the client has not taken must not pile up here."""
     first = True
     try:
         await writer.write(b"")
         async for batch in watch:
-            await writer.write(views.event_lines(batch, served, wanted, include, first))
+            encode = partial(views.event_lines, served=served, wanted=wanted, include=include)
+            for lines in _portions(batch, encode, first):
+                async with asyncio.timeout(SLOW_READER_S):
+                    await writer.write(lines)
             first = False
+    except TimeoutError:
+        raise ConnectionResetError("the client does not read its watch") from None
     except ApiError as error:
         await writer.write(error_frame(error))
     except Compacted as error:
         await writer.write(error_frame(errors.Expired(str(error))))
     finally:
         watch.close()
+
+
+def _portions(events: Sequence[Event], encode: Callable[..., bytes], first: bool) -> Iterator[bytes]:
+    """The frames of these events in runs of about PORTION bytes, encoded when they are asked for."""
+    run: list[bytes] = []
+    size = 0
+    for event in events:
+        run.append(encode([event], first=first))
+        first = False
+        size += len(run[-1])
+        if size >= PORTION:
+            yield b"".join(run)
+            run, size = [], 0
+    if run:
+        yield b"".join(run)
 
 
 def _expired_stream(error: ApiError) -> Stream:
@@ -333,9 +360,10 @@ def _expired_stream(error: ApiError) -> Stream:
 def _watched_fields(query: Query, info: RequestInfo) -> FieldSelector | None:
     """The field selector of a watch; the legacy path /watch/.../name selects by name."""
     fields = parameters.field_selector(query)
-    if info.named and fields is None:
-        return parse_field_selector(f"metadata.name={info.name}")
-    return fields
+    if not info.named:
+        return fields
+    named = FieldRequirement("metadata.name", False, info.name)  # whatever else is selected: this is what was allowed
+    return FieldSelector((named, *(fields.requirements if fields is not None else ())))
 
 
 def _representation(request: Request, served: Served, info: RequestInfo) -> Representation:

@@ -19,16 +19,16 @@ _NEW_EVENTS = "events.events.k8s.io"
 
 
 class Served:
-    """One kind in one served version. Where it `asks`, objects must be prepared before they are viewed."""
+    """One kind in one served version. Where it `needs_webhook`, objects must be prepared before they are viewed."""
 
     __slots__ = (
         "api_version",
-        "asks",
         "bucket",
         "conversion",
         "converts",
         "is_alias",
         "kind",
+        "needs_webhook",
         "registry",
         "resource",
         "stored_as",
@@ -37,7 +37,7 @@ class Served:
 
     def __init__(self, kind: KindDef, version: VersionDef, registry: Registry, conversion: Conversion | None = None):
         self.conversion = conversion
-        self.asks = conversion is not None and conversion.asks
+        self.needs_webhook = conversion is not None and conversion.needs_webhook
         self.registry = registry
         self.kind = kind
         self.version = version
@@ -63,7 +63,7 @@ class Served:
 
     async def prepare(self, *items: Stored | None) -> None:
         """Have these objects converted, if that means asking somebody."""
-        if self.asks and self.conversion is not None:
+        if self.needs_webhook and self.conversion is not None:
             await self.conversion.prepare([stored for stored in items if stored is not None], self.api_version)
 
     async def to_storage(self, obj: Obj) -> Obj:
@@ -82,7 +82,7 @@ class Served:
         return event if stored is event.stored else Event(event.type, stored, event.previous)
 
 
-class Serving:
+class ServedResources:
     """Resolves resources against the registry, remembering the answers until it changes."""
 
     def __init__(self, registry: Registry, shapes: Shapes):

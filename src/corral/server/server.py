@@ -20,7 +20,7 @@ from pathlib import Path
 import yaml
 
 from corral.core.meta import Obj
-from corral.core.remote_pods import PodsElsewhere
+from corral.core.remote_pods import RemotePodSource
 from corral.core.streams import PodStreams
 from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.server.access import rbac_defaults
@@ -30,7 +30,7 @@ from corral.server.access.authorization import CLUSTER_ROLE_BINDINGS, CLUSTER_RO
 from corral.server.access.certificate_signing import CertificateRequests
 from corral.server.access.certificate_signing import Signer as CertificateSigner
 from corral.server.access.certificates import load_authority, load_pair, write_private
-from corral.server.access.escalation import RbacGuard
+from corral.server.access.escalation import CreateGuard, RbacGuard
 from corral.server.access.reviews import Reviews
 from corral.server.access.tokens import Signer
 from corral.server.admission.match_conditions import Conditions
@@ -44,10 +44,12 @@ from corral.server.content.representations import Views
 from corral.server.extension.aggregation import Aggregation
 from corral.server.extension.conversion_webhooks import ConversionCalls
 from corral.server.extension.outcalls import Caller
+from corral.server.gc_tuning import give_back_memory
 from corral.server.http.connection import Connection, Shared
+from corral.server.http.limits import Limits
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
-from corral.server.pods.proxy import Proxying
-from corral.server.pods.remote_pods import Elsewhere
+from corral.server.pods.proxy import Egress, Proxying
+from corral.server.pods.remote_pods import RemotePodsApi
 from corral.server.pods.streaming import PodStreaming
 from corral.server.request_metrics import RequestMetrics
 from corral.server.resources import Resources
@@ -55,6 +57,8 @@ from corral.store import ObjectKey
 
 SWEEP_S = 1.0
 STOP_GRACE_S = 5.0
+HANDSHAKE_S = 10.0
+BURST = 100
 _NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 
 
@@ -74,15 +78,19 @@ class ApiServer:
         extras: Sequence[ExtraApi] = (),
         metrics: Callable[[], bytes] | None = None,
         audit: Path | None = None,
+        limits: Limits = Limits(),  # noqa: B008  # frozen
     ) -> None:
         self.api = api
+        self._limits = limits
         self.name = name
         self.host = host
         self.port = port
         self._hosts = (host, *hosts)
         self.streams = streams
-        self.elsewhere: PodsElsewhere | None = None
+        self.remote_pods: RemotePodSource | None = None
         """Pods of other clusters to show beside the own ones; set before the start."""
+        self.pod_networks: Sequence[str] | None = None
+        """The networks of the pods and Services that live on this machine; set before the start where they do."""
         self.extras = list(extras)
         self._more_metrics = metrics
         self._audit_path = audit
@@ -97,12 +105,15 @@ class ApiServer:
         self.authenticator = Authenticator(api.store, Signer.load(directory), api.clock.now, self.tokens)
         self.reviews = Reviews(api.store, self.authenticator, self.authorizer, api.clock, api.random)
         self.requests = RequestMetrics()
-        self._caller = Caller(self.authority.issue_client("front-proxy-client", (), now))
+        # An authority of its own: whoever trusts it takes the caller's word for who is asking.
+        self._front_proxy = load_authority(directory, f"{name}-front-proxy-ca", now, "front-proxy-ca")
+        self._caller = Caller(self._front_proxy.issue_client("front-proxy-client", (), now))
         self.aggregation = Aggregation(api.store, api.clock, self._caller)
         self._signer = CertificateSigner(api.store, self.authority, api.clock)
         conditions = Conditions(self._namespace)
+        api.chain.plugins.insert(0, CreateGuard(self.authorizer))
         api.chain.plugins += [
-            CertificateRequests(),
+            CertificateRequests(self.authorizer),
             RbacGuard(self.authorizer),
             Policies(api.store, api.registry, conditions),
             Webhooks(api.store, api.serving, api.random, conditions, self._caller),
@@ -127,11 +138,13 @@ class ApiServer:
         self.port = listener.getsockname()[1]
         if self._audit_path is not None:
             self._audit = self._open_audit(self._audit_path)
-        shared = self._shared = Shared(self.application())
+        shared = self._shared = Shared(self.application(), self._limits)
         shared.audit_prefix = self.api.random.uid()[:24]
         shared.date = formatdate(self.api.clock.now(), usegmt=True)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(shared), sock=listener, ssl=self._context())
+        self._server = await loop.create_server(
+            lambda: Connection(shared), sock=listener, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_S
+        )
         self._background = [
             loop.create_task(self._sweep(shared), name="connection-sweeper"),
             loop.create_task(self.aggregation.run(), name="aggregated-apis"),
@@ -174,6 +187,9 @@ class ApiServer:
             now = loop.time()
             for connection in [each for each in shared.connections if each.is_overdue(now)]:
                 connection.transport.close()
+            if shared.closed >= BURST:
+                shared.closed = 0
+                give_back_memory()
 
     async def bootstrap(self) -> None:
         """The roles and bindings every cluster has; what somebody changed is left alone."""
@@ -201,10 +217,10 @@ class ApiServer:
             api.registry.add(kind)
         discovery = Discovery(api.registry, extra_kinds, f"{self.host}:{self.port}", self.aggregation.groups)
         views = Views(api.clock.now)
-        elsewhere = Elsewhere(self.elsewhere, api.store) if self.elsewhere is not None else None
+        remote_pods = RemotePodsApi(self.remote_pods, api.store) if self.remote_pods is not None else None
         special = {
-            **PodStreaming(api, lambda: self.streams, elsewhere).by_subresource,
-            **Proxying(api.store, self._caller).by_subresource,
+            **PodStreaming(api, lambda: self.streams, remote_pods).by_subresource,
+            **Proxying(api.store, self._caller, Egress(self.pod_networks)).by_subresource,
         }
         endpoints = Endpoints(
             self.authenticator.signer,
@@ -215,7 +231,7 @@ class ApiServer:
         )
         return App(
             store=api.store,
-            resources=Resources(api, views, self.reviews.by_resource, special, self.extras, elsewhere),
+            resources=Resources(api, views, self.reviews.by_resource, special, self.extras, remote_pods),
             discovery=discovery,
             openapi=OpenApi(api.registry, discovery),
             endpoints=endpoints,
@@ -224,11 +240,12 @@ class ApiServer:
             metrics=self.requests,
             timestamp=api.clock.timestamp,
             fallback=self.aggregation.answer,
+            limits=self._limits,
             audit=self._audit,
             virtual=frozenset(
                 [
                     *((kind.group, kind.plural) for kind in extra_kinds),
-                    *([("", "pods")] if elsewhere is not None else []),
+                    *([("", "pods")] if remote_pods is not None else []),
                 ]
             ),
         )
@@ -279,7 +296,7 @@ class ApiServer:
             "data": {
                 "client-ca-file": bundle,
                 "requestheader-allowed-names": '["front-proxy-client"]',
-                "requestheader-client-ca-file": bundle,
+                "requestheader-client-ca-file": self._front_proxy.certificate.decode(),
                 "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
                 "requestheader-group-headers": '["X-Remote-Group"]',
                 "requestheader-username-headers": '["X-Remote-User"]',
@@ -294,9 +311,6 @@ class ApiServer:
             "client-key-data": _base64(self._admin.key),
         }
         return self._kubeconfig(f"{self.name}-admin", user)
-
-    def kubeconfig_for_token(self, user: str, token: str) -> Obj:
-        return self._kubeconfig(user, {"token": token})
 
     def _kubeconfig(self, user: str, credentials: Obj) -> Obj:
         cluster = {"server": self.url, "certificate-authority-data": _base64(self.authority.certificate)}

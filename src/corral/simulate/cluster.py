@@ -9,16 +9,17 @@ from collections.abc import Callable, Sequence
 
 from corral.clusters.operators import set_up_operators
 from corral.configuration.dispatch import dispatch_settings
+from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.workers.clusters import Connect
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remote, Remotes
 from corral.controllers.queueing.setup import set_up_queueing
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
-from corral.jobs.framework.registry import ADAPTERS, adapters
+from corral.jobs.framework.served_kinds import full_registry
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
-from corral.kinds.machinery.registry import builtin_registry, native_kinds
 from corral.node.agent import NodeAgent
 from corral.node.node import NodeSpec
 from corral.node.scheduler import Scheduler
@@ -66,10 +67,7 @@ class SimulatedCluster:
         """Bring the control plane up on the store as it is."""
         self._starts += 1
         self.random = Random(f"{self.name}-{self._seed}-{self._starts}")
-        registry = builtin_registry()
-        for kind in native_kinds():
-            registry.add(kind)
-        self.api = Api(self.store, registry, clock=self.clock, random=self.random)
+        self.api = Api(self.store, full_registry(), clock=self.clock, random=self.random)
         self.client = LocalClient(self.api)
         self.manager = Manager(self.client, self.clock, self.random)
         set_up_lifecycle(self.api, self.manager)
@@ -78,7 +76,9 @@ class SimulatedCluster:
             self.api.chain.plugins.extend(set_up_operators(self.manager))
         if self._connect is not None:
             settings = dispatch_settings(self._configuration)
-            self._remotes = set_up_dispatch(self.manager, settings, self._connect, adapters(ADAPTERS))
+            self.answers = WorkerAnswers()
+            known = jobs_to_dispatch(self._configuration)
+            self._remotes = set_up_dispatch(self.manager, settings, self._connect, known, answers=self.answers)
         Fence(self.manager)
         for register in self._extra:
             register(self.manager)

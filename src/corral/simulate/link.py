@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from corral.client.protocol import Client, ObjectList, Patch, PatchKind, Propagation, WatchEvent
+from corral.client.protocol import Client, WatchEvent
+from corral.client.wrapper import ClientWrapper
 from corral.core.errors import ConnectionFailed, Unauthorized
-from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.runtime.clock import Clock
 
@@ -82,11 +82,11 @@ class LinkState:
         return future
 
 
-class LinkClient:
+class LinkClient(ClientWrapper):
     """A `Client` behind a link."""
 
     def __init__(self, target: Callable[[], Client], state: LinkState, clock: Clock, name: str = "remote") -> None:
-        self._target = target
+        super().__init__(target)
         self._state = state
         self._clock = clock
         self._name = name
@@ -122,47 +122,9 @@ class LinkClient:
         if self._state.refused:
             raise Unauthorized("Unauthorized")
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Obj:
-        return await self._carry(lambda: self._target().get(resource, name, namespace))
-
-    async def list(
-        self,
-        resource: Resource,
-        namespace: str = "",
-        *,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ObjectList:
-        return await self._carry(
-            lambda: self._target().list(
-                resource,
-                namespace,
-                labels=labels,
-                fields=fields,
-                limit=limit,
-                continue_token=continue_token,
-                resource_version=resource_version,
-            )
-        )
-
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str = "",
-        *,
-        labels: str = "",
-        fields: str = "",
-        resource_version: str = "",
-        timeout: float | None = None,
-    ) -> AsyncIterator[WatchEvent]:
+    async def watch(self, resource: Resource, namespace: str = "", **options: Any) -> AsyncIterator[WatchEvent]:
         self._refuse()
-        stream = self._target().watch(
-            resource, namespace, labels=labels, fields=fields, resource_version=resource_version, timeout=timeout
-        )
-        iterator = stream.__aiter__()
+        iterator = self._target().watch(resource, namespace, **options).__aiter__()
         broken = self._state.waiter()
         following: asyncio.Future[WatchEvent] | None = None
         try:
@@ -189,110 +151,10 @@ class LinkClient:
             if close is not None:
                 await close()
 
-    async def create(self, resource: Resource, obj: Obj, *, manager: str = "", dry_run: bool = False) -> Obj:
-        return await self._carry(lambda: self._target().create(resource, obj, manager=manager, dry_run=dry_run))
-
-    async def update(self, resource: Resource, obj: Obj, *, subresource: str = "", manager: str = "") -> Obj:
-        return await self._carry(lambda: self._target().update(resource, obj, subresource=subresource, manager=manager))
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str,
-        patch: Patch,
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        manager: str = "",
-    ) -> Obj:
-        return await self._carry(
-            lambda: self._target().patch(
-                resource, name, namespace, patch, kind=kind, subresource=subresource, manager=manager
-            )
-        )
-
-    async def apply(
-        self,
-        resource: Resource,
-        obj: Obj,
-        *,
-        manager: str,
-        force: bool = True,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Obj:
-        return await self._carry(
-            lambda: self._target().apply(
-                resource, obj, manager=manager, force=force, subresource=subresource, dry_run=dry_run
-            )
-        )
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str = "",
-        *,
-        propagation: Propagation | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace: int | None = None,
-    ) -> None:
-        await self._carry(
-            lambda: self._target().delete(
-                resource,
-                name,
-                namespace,
-                propagation=propagation,
-                uid=uid,
-                resource_version=resource_version,
-                grace=grace,
-            )
-        )
-
-    async def delete_collection(
-        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
-    ) -> None:
-        await self._carry(lambda: self._target().delete_collection(resource, namespace, labels=labels, fields=fields))
-
-    async def get_subresource(self, resource: Resource, name: str, namespace: str, subresource: str) -> Obj:
-        return await self._carry(lambda: self._target().get_subresource(resource, name, namespace, subresource))
-
-    async def create_subresource(
-        self, resource: Resource, name: str, namespace: str, subresource: str, body: Obj
-    ) -> Obj:
-        return await self._carry(
-            lambda: self._target().create_subresource(resource, name, namespace, subresource, body)
-        )
-
-    async def logs(
-        self,
-        name: str,
-        namespace: str,
-        *,
-        container: str = "",
-        follow: bool = False,
-        previous: bool = False,
-        timestamps: bool = False,
-        tail_lines: int | None = None,
-        since_seconds: int | None = None,
-    ) -> AsyncIterator[bytes]:
+    async def logs(self, name: str, namespace: str, **options: Any) -> AsyncIterator[bytes]:
         self._refuse()
-        async for chunk in self._target().logs(
-            name,
-            namespace,
-            container=container,
-            follow=follow,
-            previous=previous,
-            timestamps=timestamps,
-            tail_lines=tail_lines,
-            since_seconds=since_seconds,
-        ):
+        async for chunk in super().logs(name, namespace, **options):
             yield chunk
-
-    async def raw(self, method: str, path: str, body: Obj | None = None) -> Obj:
-        return await self._carry(lambda: self._target().raw(method, path, body))
 
     async def close(self) -> None:
         """Whoever waits for an answer gets none; the target is not ours to close."""

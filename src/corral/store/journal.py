@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from corral.store.stored import ObjectKey, Stored
 
 
-class Write:
+class JournalWrite:
     """One write on its way to the journal; `done` resolves when it is kept."""
 
     __slots__ = ("deleted", "done", "previous", "stored")
@@ -45,9 +45,9 @@ class Journal(Protocol):
         """The revision up to which history was compacted; later ones are in the rows."""
         ...
 
-    def start(self, kept: Callable[[Sequence[Write]], None], failed: Callable[[Exception], None]) -> None: ...
+    def start(self, kept: Callable[[Sequence[JournalWrite]], None], failed: Callable[[Exception], None]) -> None: ...
 
-    def append(self, write: Write) -> None: ...
+    def append(self, write: JournalWrite) -> None: ...
 
     def forget(self, revisions: Sequence[int], compacted: int) -> None:
         """Drop versions that no reader can ask for any more."""
@@ -67,10 +67,10 @@ class MemoryJournal:
     def floor(self) -> int:
         return 0
 
-    def start(self, kept: Callable[[Sequence[Write]], None], failed: Callable[[Exception], None]) -> None:
+    def start(self, kept: Callable[[Sequence[JournalWrite]], None], failed: Callable[[Exception], None]) -> None:
         self._kept = kept
 
-    def append(self, write: Write) -> None:
+    def append(self, write: JournalWrite) -> None:
         self._kept((write,))
 
     def forget(self, revisions: Sequence[int], compacted: int) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from corral.store.errors import StoreError
-from corral.store.journal import Row, Write
+from corral.store.journal import JournalWrite, Row
 from corral.store.stored import ObjectKey
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class _Control(Enum):
     STOP = "no more work"
 
 
-_Item = list[Write] | _Forget | _Control
+_Item = list[JournalWrite] | _Forget | _Control
 
 
 class SqliteJournal:
@@ -70,7 +70,7 @@ class SqliteJournal:
     def __init__(self, path: Path):
         self.path = path
         self._queue: SimpleQueue[_Item] = SimpleQueue()
-        self._batch: list[Write] = []  # loop only: what this turn of the loop has written so far
+        self._batch: list[JournalWrite] = []  # loop only: what this turn of the loop has written so far
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Future[None] | None = None
@@ -104,13 +104,13 @@ class SqliteJournal:
         found = self._connection.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()
         return int(found[0]) if found else 0
 
-    def start(self, kept: Callable[[Sequence[Write]], None], failed: Callable[[Exception], None]) -> None:
+    def start(self, kept: Callable[[Sequence[JournalWrite]], None], failed: Callable[[Exception], None]) -> None:
         self._kept = kept
         self._failed = failed
         self._thread = threading.Thread(target=self._run, name=f"journal {self.path.name}", daemon=True)
         self._thread.start()
 
-    def append(self, write: Write) -> None:
+    def append(self, write: JournalWrite) -> None:
         if self._stopped is not None:
             raise StoreError("the store is closed")
         if self._broken is not None:
@@ -204,7 +204,7 @@ class SqliteJournal:
                 self._checkpoint()
         return self._queue.get()
 
-    def _gather(self, group: list[Write]) -> _Item:
+    def _gather(self, group: list[JournalWrite]) -> _Item:
         """Add the writes that are waiting; return what came after them."""
         take = self._queue.get_nowait
         try:
@@ -217,7 +217,7 @@ class SqliteJournal:
             pass
         return _Control.NOTHING
 
-    def _keep(self, group: list[Write]) -> None:
+    def _keep(self, group: list[JournalWrite]) -> None:
         if self._losing:
             return
         self._commits += 1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from corral.core.meta import Obj
 from corral.store.bucket import Bucket, Match
 from corral.store.errors import Compacted, Stale, StoreError, TooLarge
-from corral.store.journal import Journal, MemoryJournal, Write
+from corral.store.journal import Journal, JournalWrite, MemoryJournal
 from corral.store.stored import DecodedCache, Event, ObjectKey, Stored
 from corral.store.watch import StoreWatch
 
@@ -60,8 +60,8 @@ class Store:
         self._retention = retention or Retention()
         self._cache = None if self._journal.immediate else DecodedCache(decoded)
         self._buckets: dict[str, Bucket] = {}
-        self._pending: dict[ObjectKey, Write] = {}
-        self._unkept: deque[Write] = deque()
+        self._pending: dict[ObjectKey, JournalWrite] = {}
+        self._unkept: deque[JournalWrite] = deque()
         self._owned: dict[str, dict[ObjectKey, None]] | None = None
         self._marks: deque[tuple[float, int]] = deque()  # (time, revision): nothing later was published before
         self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -186,7 +186,7 @@ class Store:
         if self._limit and stored.encoded_size() > self._limit:
             raise TooLarge(f"{key} has more than {self._limit} bytes")
         self._assigned = revision
-        await self._append(Write(stored, previous, deleted=False))
+        await self._append(JournalWrite(stored, previous, deleted=False))
         return stored
 
     async def delete(self, key: ObjectKey, expected: int | None = None, obj: Obj | None = None) -> Stored:
@@ -198,7 +198,7 @@ class Store:
         final = obj if obj is not None else previous.obj
         metadata = {**final["metadata"], "resourceVersion": str(revision)}
         stored = Stored(key, revision, obj={**final, "metadata": metadata}, cache=self._cache)
-        await self._append(Write(stored, previous, deleted=True))
+        await self._append(JournalWrite(stored, previous, deleted=True))
         return stored
 
     async def settled(self) -> None:
@@ -234,7 +234,7 @@ class Store:
             raise Stale(key, expected, current)
         return current
 
-    async def _append(self, write: Write) -> None:
+    async def _append(self, write: JournalWrite) -> None:
         if self._journal.immediate:
             self._journal.append(write)
             return
@@ -245,7 +245,7 @@ class Store:
         self._unkept.append(write)
         await write.done
 
-    def _publish(self, writes: Sequence[Write]) -> None:
+    def _publish(self, writes: Sequence[JournalWrite]) -> None:
         """The journal has these: show them, in order."""
         pending = self._pending
         for write in writes:
@@ -268,7 +268,7 @@ class Store:
             if not barrier.done():
                 barrier.set_result(None)
 
-    def _show(self, write: Write) -> None:
+    def _show(self, write: JournalWrite) -> None:
         stored, previous = write.stored, write.previous
         if previous is not None:
             self._superseded += self._weigh(previous)

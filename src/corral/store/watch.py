@@ -32,10 +32,6 @@ class StoreWatch:
         self._waiter: asyncio.Future[bool] | None = None  # True: interrupted
         self._closed = False
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def poll(self) -> list[Event]:
         """Events that are there now, at most one batch; empty when the watch has caught up."""
         bucket = self._bucket

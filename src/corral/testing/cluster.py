@@ -18,8 +18,9 @@ from typing import Self
 
 from corral.core.admission import AdmissionPlugin
 from corral.core.errors import AlreadyExists
+from corral.jobs.framework.served_kinds import full_registry
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
-from corral.kinds.machinery.registry import Registry, builtin_registry, native_kinds
+from corral.kinds.machinery.registry import Registry
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
@@ -90,11 +91,3 @@ class VirtualCluster:
         """Let virtual time pass, then settle."""
         await asyncio.sleep(seconds)
         await self.settle()
-
-
-def full_registry() -> Registry:
-    """Kubernetes' own kinds and all that Corral ships, served without CRD objects."""
-    registry = builtin_registry()
-    for kind in native_kinds():
-        registry.add(kind)
-    return registry

@@ -18,14 +18,15 @@ from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Obj, key_of, labels_of, name_of, namespace_of, spec_of, status_of, uid_of, with_metadata
 from corral.core.quantity import milli
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.simulated import batch_job
+from corral.jobs.framework.simulated import SimulatedKind
 from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import CLUSTER_QUEUES, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import CONFIG, SimulatedFleet, kubeconfig_data, make_queue
-from corral.simulate.jobs import KINDS as JOB_KINDS
-from corral.simulate.jobs import SimulatedKind, batch_job, has_ended, job_of
+from corral.simulate.jobs import has_ended, job_of, simulated_kinds
 from corral.store.stored import Event
 
 WINDOW_S = 300.0
@@ -90,18 +91,18 @@ def plan_faults(random: Random, workers: list[str], count: int, kinds: tuple[str
 
 
 @dataclass
-class Story:
+class FaultLog:
     """What happened in one run, for whoever has to understand a failure."""
 
     seed: int
     lines: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
-    def tell(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self.lines.append(f"{asyncio.get_running_loop().time():9.3f} {text}")
 
     def breach(self, text: str) -> None:
-        self.tell(f"BROKEN: {text}")
+        self.note(f"BROKEN: {text}")
         self.broken.append(text)
 
     def __str__(self) -> str:
@@ -110,7 +111,7 @@ class Story:
 
 def run_with_faults(
     seed: int, *, max_jobs: int = 15, kinds: tuple[str, ...] = KINDS, configuration: Obj | None = None
-) -> Story:
+) -> FaultLog:
     """One seeded run; `broken` of the story is empty when everything held."""
     return run_virtual(lambda: _Run(seed, max_jobs, kinds, configuration or {}).play(), seed=seed)
 
@@ -118,7 +119,7 @@ def run_with_faults(
 class _Run:
     def __init__(self, seed: int, max_jobs: int, kinds: tuple[str, ...], configuration: Obj) -> None:
         self.random = Random(f"faults-{seed}")
-        self.story = Story(seed)
+        self.story = FaultLog(seed)
         self.workers = [f"worker{number + 1}" for number in range(self.random.integer(2, 5))]
         kinds_ = [self._kind() for _ in range(self.random.integer(5, max_jobs))]
         self.jobs = {f"j{number}": kind for number, kind in enumerate(kinds_)}
@@ -138,7 +139,7 @@ class _Run:
             skews=skews,
             latency=partial(self.random.fork("latency").uniform, 0.001, MAX_LATENCY_S),
             configuration={
-                "integrations": {"frameworks": [kind.framework for kind in JOB_KINDS]},
+                "integrations": {"frameworks": [kind.framework for kind in simulated_kinds()]},
                 **configuration,
                 "multiKueue": multikueue,
             },
@@ -163,9 +164,9 @@ class _Run:
         )
 
     def _kind(self) -> SimulatedKind:
-        return self.random.choice([JOB_KINDS[0], JOB_KINDS[0], *JOB_KINDS])
+        return self.random.choice([*simulated_kinds()[:1] * 2, *simulated_kinds()])
 
-    async def play(self) -> Story:
+    async def play(self) -> FaultLog:
         async with self.fleet:
             await self.fleet.introduce()
             await self.fleet.set_up_queues(manager_cpu=str(4 * len(self.workers)), worker_cpu="4")
@@ -201,7 +202,7 @@ class _Run:
 
     async def _cause(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at)
-        self.story.tell(f"{fault.kind} at {fault.cluster} for {fault.seconds:.1f} s")
+        self.story.note(f"{fault.kind} at {fault.cluster} for {fault.seconds:.1f} s")
         if fault.kind in LINK_FAULTS:
             link = self.fleet.links[fault.cluster]
             link.set(**LINK_FAULTS[fault.kind])
@@ -338,7 +339,7 @@ class _Run:
         if not found:
             return
         chosen = self.random.choice(found)
-        self.story.tell(f"deleted {resource.kind} {name_of(chosen)} at {cluster.name}")
+        self.story.note(f"deleted {resource.kind} {name_of(chosen)} at {cluster.name}")
         try:
             await cluster.client.delete(resource, name_of(chosen), namespace_of(chosen), propagation="Background")
         except (NotFound, Conflict):
@@ -353,7 +354,7 @@ class _Run:
     async def _heal(self) -> None:
         for link in self.fleet.links.values():
             link.set()
-        self.story.tell("healed")
+        self.story.note("healed")
 
     async def _come_to_rest(self) -> None:
         waited = 0.0
@@ -433,12 +434,12 @@ class _Run:
     async def _held(self) -> dict[str, Obj]:
         """The jobs on the manager by name, whatever their kind."""
         client = self.fleet.manager.client
-        return {name_of(job): job for kind in JOB_KINDS for job in (await client.list(kind.resource)).items}
+        return {name_of(job): job for kind in simulated_kinds() for job in (await client.list(kind.resource)).items}
 
     async def _left_over(self) -> list[str]:
         found = []
         for name, worker in self.fleet.workers.items():
-            for resource in (WORKLOADS, *(kind.resource for kind in JOB_KINDS)):
+            for resource in (WORKLOADS, *(kind.resource for kind in simulated_kinds())):
                 for obj in (await worker.client.list(resource)).items:
                     if names.MULTIKUEUE_ORIGIN in labels_of(obj):
                         found.append(f"{resource.kind} {name_of(obj)} on {name}")
@@ -467,7 +468,7 @@ class _Run:
                 self.story.breach(f"the bystander on {name} was touched")
 
 
-async def _check_quota(cluster: SimulatedCluster, story: Story) -> None:
+async def _check_quota(cluster: SimulatedCluster, story: FaultLog) -> None:
     used: dict[str, int] = {}
     for workload in (await cluster.client.list(WORKLOADS)).items:
         if not conditions.is_true(workload, names.QUOTA_RESERVED) or conditions.is_true(workload, names.FINISHED):

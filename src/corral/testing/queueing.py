@@ -225,9 +225,9 @@ class QueueingWorld:
                     for victim in decision.victims:
                         if not victim.ongoing:
                             self.evict(victim.key, "Preempted", victim.message)
-                    self._tell(decision.key, "Pending", decision.message)
+                    self._report(decision.key, "Pending", decision.message)
                 case Wait() if not decision.second_pass:
-                    self._tell(decision.key, decision.reason, decision.message)
+                    self._report(decision.key, decision.reason, decision.message)
                 case Evict():
                     self.evict(decision.key, decision.reason, decision.message)
         return plan
@@ -253,7 +253,7 @@ class QueueingWorld:
             workload = self._with(workload, "Admitted", "True", "Admitted", "The workload is admitted")
         self.put(workload)
 
-    def _tell(self, key: Key, reason: str, message: str) -> None:
+    def _report(self, key: Key, reason: str, message: str) -> None:
         self.put(self._with(self.workloads[key], "QuotaReserved", "False", reason, message))
 
     def evict(self, key: Key, reason: str = "Preempted", message: str = "") -> None:

@@ -94,7 +94,7 @@ def new_variant(parent: Obj, flavor: str) -> Obj:
     }
 
 
-class Change(NamedTuple):
+class VariantSwitch(NamedTuple):
     """A variant to switch on or off, and why."""
 
     variant: Obj
@@ -122,45 +122,45 @@ class Family:
         held = {flavor_of(variant) for variant in self.variants}
         return [flavor for flavor in self.order if flavor not in held]
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[VariantSwitch]:
         """Variants whose turn is over, and those whose turn may come."""
         for change in self._switches():
             if wl.is_active(change.variant) is not change.active:
                 yield change
 
-    def _switches(self) -> Iterator[Change]:
+    def _switches(self) -> Iterator[VariantSwitch]:
         if not wl.is_active(self.parent):
             why = f'Parent Workload "{key_of(self.parent)}" not active'
-            yield from (Change(variant, False, why) for variant in self.variants)
+            yield from (VariantSwitch(variant, False, why) for variant in self.variants)
             return
         admitted = self.admitted
         if admitted is None:
-            yield from (Change(variant, True, "no other Variant being admitted") for variant in self.variants)
+            yield from (VariantSwitch(variant, True, "no other Variant being admitted") for variant in self.variants)
             return
         last = str((self.policy.get("constraints") or {}).get("lastAcceptableFlavorName") or "")
         for variant in self.variants:
             if variant is not admitted:
                 yield self._beside(variant, admitted, last)
 
-    def _beside(self, variant: Obj, admitted: Obj, last: str) -> Change:
+    def _beside(self, variant: Obj, admitted: Obj, last: str) -> VariantSwitch:
         """What becomes of a variant while another one runs."""
         name = f'"{key_of(admitted)}"'
         if self.policy.get("mode") == RETAIN_FIRST:
-            return Change(variant, False, f"RetainFirstAdmission: another Variant {name} is admitted")
+            return VariantSwitch(variant, False, f"RetainFirstAdmission: another Variant {name} is admitted")
         mine, running = self.order[flavor_of(variant)], self.order[flavor_of(admitted)]
         if last and mine > self.order.get(last, len(self.order)):
-            return Change(
+            return VariantSwitch(
                 variant, False, f'being below lastAcceptableFlavor: "{last}" and another Variant admitted {name}'
             )
         if mine > running:
-            return Change(variant, False, f"being lower priority than admitted Variant {name}")
+            return VariantSwitch(variant, False, f"being lower priority than admitted Variant {name}")
         if last:
-            return Change(
+            return VariantSwitch(
                 variant,
                 True,
                 f'being at least lastAcceptableFlavor: "{last}" and higher priority than admitted Variant {name}',
             )
-        return Change(variant, True, f"being higher priority than admitted Variant {name}")
+        return VariantSwitch(variant, True, f"being higher priority than admitted Variant {name}")
 
     def gate_to_open(self, now: float) -> tuple[Obj | None, float | None]:
         """The variant that may preempt now, if any, and when to look again."""

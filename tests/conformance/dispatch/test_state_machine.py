@@ -13,6 +13,7 @@ from corral.decide.dispatch.machine import next_step
 from corral.decide.dispatch.model import (
     CleanUp,
     Deactivate,
+    DispatchStep,
     DispatchView,
     Finish,
     Mirror,
@@ -22,7 +23,6 @@ from corral.decide.dispatch.model import (
     SendBack,
     Settle,
     Start,
-    Step,
     SyncStatus,
     UpdateSpec,
 )
@@ -54,7 +54,7 @@ def workload(*true: str, check: str = "Pending", at: float = NOW, spec: Obj | No
     }
 
 
-def step_of(local: Obj, strays: dict[str, Obj] | None = None, **remotes: RemoteView) -> Step:
+def step_of(local: Obj, strays: dict[str, Obj] | None = None, **remotes: RemoteView) -> DispatchStep:
     return next_step(DispatchView(local, "mk", remotes, NOW, LOST_TIMEOUT, strays or {}))
 
 
@@ -70,7 +70,7 @@ RESERVED = workload("QuotaReserved")
 READY = workload("QuotaReserved", "Admitted", check="Ready", clusterName="w1")
 ADMITTED_COPY = workload("QuotaReserved", "Admitted")
 
-ROWS: list[tuple[str, Obj, dict[str, RemoteView], Step]] = [
+ROWS: list[tuple[str, Obj, dict[str, RemoteView], DispatchStep]] = [
     ("no reservation: the copy goes", workload(), {"w1": up(workload())}, CleanUp(("w1",))),
     ("no reservation, a worker is away: look again", workload(), {"w1": away(0)}, Nothing("no copies are left on reachable workers", LOST_TIMEOUT)),
     ("finished: the copies go", workload("Finished", "QuotaReserved"), {"w1": up(ADMITTED_COPY), "w2": up()}, CleanUp(("w1",))),
@@ -175,7 +175,7 @@ ROWS: list[tuple[str, Obj, dict[str, RemoteView], Step]] = [
 
 
 @pytest.mark.parametrize(("local", "remotes", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_the_next_step_is(local: Obj, remotes: dict[str, RemoteView], expected: Step) -> None:
+def test_the_next_step_is(local: Obj, remotes: dict[str, RemoteView], expected: DispatchStep) -> None:
     assert step_of(local, **remotes) == expected
 
 
@@ -185,7 +185,7 @@ def running(copy: Obj | None) -> RemoteView:
 
 
 def waits_for(*clusters: str, seconds: float) -> Nothing:
-    return Nothing(f"may be running on {', '.join(clusters)}, out of reach", seconds, is_told=True)
+    return Nothing(f"may be running on {', '.join(clusters)}, out of reach", seconds, is_reported=True)
 
 
 LATER_COPY = workload("QuotaReserved", "Admitted", at=NOW)
@@ -194,7 +194,7 @@ EVICTED = workload("QuotaReserved", "Evicted", check="Ready", clusterName="w1")
 GONE = SendBack("CopyGone", 'Admitting remote no longer exists, Previously: "Ready"')
 LOST = SendBack("WorkerLost", 'Admitting remote lost, Previously: "Ready"')
 
-TWICE: list[tuple[str, Obj, dict[str, RemoteView], dict[str, float], Step]] = [
+TWICE: list[tuple[str, Obj, dict[str, RemoteView], dict[str, float], DispatchStep]] = [
     ("the worker that has the job wins over one that admitted earlier", RESERVED, {"w1": up(EARLIER_COPY), "w2": running(LATER_COPY)}, {}, Start("w2", ("w1",))),
     ("a job on a worker that does not admit it goes before another runs it", RESERVED, {"w1": up(LATER_COPY), "w2": running(workload())}, {}, CleanUp(("w2",), 0.0)),
     ("a job without a copy goes before workers are asked", RESERVED, {"w1": up(), "w2": running(None)}, {}, CleanUp(("w2",), 0.0)),
@@ -216,7 +216,7 @@ TWICE: list[tuple[str, Obj, dict[str, RemoteView], dict[str, float], Step]] = [
     ("local", "remotes", "lost", "expected"), [row[1:] for row in TWICE], ids=[row[0] for row in TWICE]
 )
 def test_a_job_does_not_run_twice(
-    local: Obj, remotes: dict[str, RemoteView], lost: dict[str, float], expected: Step
+    local: Obj, remotes: dict[str, RemoteView], lost: dict[str, float], expected: DispatchStep
 ) -> None:
     assert next_step(DispatchView(local, "mk", remotes, NOW, LOST_TIMEOUT, away=lost)) == expected
 

@@ -19,6 +19,7 @@ from corral.core.conditions import is_true
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import Key, Obj, annotations_of, key_of, owner_ref, spec_of
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.served_kinds import full_registry
 from corral.kinds import fleet
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.machinery.registry import Registry
@@ -27,7 +28,7 @@ from corral.node.node import NodeSpec
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.runtime.controller import Manager
-from corral.testing.cluster import VirtualCluster, full_registry
+from corral.testing.cluster import VirtualCluster
 
 HUB = "hub"
 QUEUE = "kueue.x-k8s.io/queue-name"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.conformance.jobs.operator_stage import Stage, play, template
 
+from corral.clusters.operators import operator_plugins
 from corral.core import conditions
 from corral.core.admission import UserInfo
 from corral.core.errors import Forbidden
@@ -15,7 +16,7 @@ from corral.jobs.appwrapper.kind import APP_WRAPPERS, inferred_pod_sets
 from corral.jobs.appwrapper.operator import AppWrapperController
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.batch_job.operator import JobController
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.jobset.operator import JobSetController
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SERVICES
@@ -28,7 +29,7 @@ def controllers(cluster: Any) -> list[Any]:
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.manager))
 
 
 def job(name: str = "j", **spec: Any) -> Obj:
@@ -270,7 +271,7 @@ def test_nobody_wraps_what_he_may_not_create() -> None:
         def may_create(user: UserInfo, wrapped: Obj, namespace: str) -> bool:
             return namespace == "default" and (user.name != "ann" or wrapped["kind"] == "Job")
 
-        return operator_plugins(cluster.client, cluster.clock, may_create)
+        return operator_plugins(OperatorContext(cluster.manager, may_create=may_create))
 
     async def script(stage: Stage) -> None:
         ann = LocalClient(stage.cluster.api, UserInfo("ann", uid="u-1"))

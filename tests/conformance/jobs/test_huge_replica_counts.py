@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from tests.conformance.jobs.operator_stage import Stage, play, template
 
+from corral.clusters.operators import operator_plugins
 from corral.core import conditions
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.decide.pods import growth
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.jobset.operator import JobSetController
 from corral.jobs.kubeflow.kind import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
@@ -81,7 +82,7 @@ def controllers(cluster: Any) -> list[Any]:
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.manager))
 
 
 def played(script: Callable[[Stage], Any]) -> None:

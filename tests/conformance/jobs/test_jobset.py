@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from tests.conformance.jobs.operator_stage import Stage, play, summary, template
 
+from corral.clusters.operators import operator_plugins
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, labels_of
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.batch_job.operator import JobController
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext, OperatorSettings
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.jobset.operator import JobSetController
 from corral.kinds.kubernetes.core.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
@@ -450,12 +451,12 @@ def test_restarting_in_place_asks_for_jobs_that_keep_their_pods(change: Obj, tex
             await stage.create(JOB_SETS, job_set(restartable(**change), failurePolicy=IN_PLACE))
         assert text in refused.value.message
 
-    play(controllers, script, plugins=lambda cluster: operator_plugins(cluster.client, cluster.clock))
+    play(controllers, script, plugins=lambda cluster: operator_plugins(OperatorContext(cluster.manager)))
 
 
 def test_restarting_in_place_can_be_switched_off() -> None:
     def plugins(cluster: Any) -> list[Any]:
-        return operator_plugins(cluster.client, cluster.clock, in_place_restart=False)
+        return operator_plugins(OperatorContext(cluster.manager, OperatorSettings(features={"InPlaceRestart": False})))
 
     async def script(stage: Stage) -> None:
         with pytest.raises(Invalid, match="cannot be set when InPlaceRestart feature gate is disabled"):

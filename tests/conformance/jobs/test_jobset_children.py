@@ -9,16 +9,17 @@ import pytest
 from tests.conformance.jobs.operator_stage import Stage, play, template
 from tests.conformance.jobs.test_jobset import controllers, counts, job_set, pods_of, replicated
 
+from corral.clusters.operators import operator_plugins
 from corral.core.errors import Invalid
 from corral.core.meta import annotations_of, labels_of
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.kinds.kubernetes.core.kinds import PODS
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.manager))
 
 
 # 94: templates change only while suspended

@@ -8,14 +8,15 @@ import pytest
 from tests.conformance.jobs.operator_stage import Stage, play, summary
 from tests.conformance.jobs.test_jobset import controllers, job_set, pods_of, replicated
 
+from corral.clusters.operators import operator_plugins
 from corral.core.meta import Obj, labels_of
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.jobset.kind import JOB_SETS
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.manager))
 
 
 # 89: success

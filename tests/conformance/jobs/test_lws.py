@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from tests.conformance.jobs.operator_stage import Stage, play, template
 
+from corral.clusters.operators import operator_plugins
 from corral.core import conditions
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, labels_of
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.leader_worker_set.kind import LEADER_WORKER_SETS
 from corral.jobs.leader_worker_set.operator import LeaderWorkerSetController
 from corral.jobs.stateful_set.operator import StatefulSetController
@@ -25,7 +26,7 @@ def controllers(cluster: Any) -> list[Any]:
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.manager))
 
 
 def lws(replicas: int = 2, size: int = 3, *, spec: Obj | None = None, **leader_worker: Any) -> Obj:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from tests.conformance.jobs.operator_stage import Stage, play, summary, template
 
+from corral.clusters.operators import operator_plugins
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, labels_of
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.batch_job.operator import JobController
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.mpijob import agent as mpi_agent
 from corral.jobs.mpijob.kind import MPI_JOBS
 from corral.jobs.mpijob.operator import mpi_controllers
@@ -28,7 +29,7 @@ def controllers(cluster: Any) -> list[Any]:
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.manager))
 
 
 def job(workers: int = 2, run: Obj | None = None, **spec: Any) -> Obj:

@@ -8,10 +8,11 @@ import pytest
 import yaml
 from tests.conformance.jobs.operator_stage import Stage, play, template
 
+from corral.clusters.operators import operator_plugins
 from corral.core.errors import ApiError, Forbidden, Invalid
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.kubeflow.kind import FRAMEWORKS, GROUP, PYTORCH, TENSORFLOW, XGBOOST, Framework
 
@@ -48,7 +49,7 @@ def nobody(cluster: Any) -> list[Any]:
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.manager))
 
 
 def resource(framework: Framework) -> Resource:

@@ -10,10 +10,11 @@ import yaml
 from tests.conformance.jobs.operator_stage import Stage, play, summary, template
 from tests.published import published
 
+from corral.clusters.operators import operator_plugins
 from corral.core.errors import ApiError, Forbidden, Invalid, NotFound
 from corral.core.meta import Obj
 from corral.jobs.batch_job.operator import JobController
-from corral.jobs.framework.admission import operator_plugins
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.jobset.operator import JobSetController
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
@@ -36,7 +37,7 @@ def reporting_controllers(cluster: Any) -> list[Any]:
 
 
 def plugins(cluster: Any) -> list[Any]:
-    return operator_plugins(cluster.client, cluster.clock)
+    return operator_plugins(OperatorContext(cluster.manager))
 
 
 def step(name: str, container: str, ancestor: str = "", **job: Any) -> Obj:

@@ -6,9 +6,11 @@ import pytest
 from hub import Hub, on_hub
 
 from corral.configuration.placement import PlacementSettings
-from corral.core.admission import UserInfo
+from corral.controllers.placement.guard_rail import GuardRail
+from corral.core.admission import AdmissionRequest, UserInfo
 from corral.core.errors import Forbidden
-from corral.core.meta import spec_of
+from corral.core.meta import Obj, spec_of
+from corral.core.resource import Resource
 from corral.kinds.fleet import (
     MEMBER_CLUSTERS,
     WORKS,
@@ -86,6 +88,59 @@ def test_148_the_guard_rail() -> None:
         await touch(UserInfo("friend", ("system:authenticated",)), there)
 
     on_hub(scenario, settings=PlacementSettings(guard_rail=True, allowed_users=("friend",)))
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        pytest.param(UserInfo("root", ("system:masters",)), id="an administrator"),
+        pytest.param(UserInfo("friend", ("system:authenticated",)), id="an allowed user"),
+        pytest.param(UserInfo("ann", ("system:authenticated",)), id="anybody"),
+        pytest.param(UserInfo("system:kube-controller-manager"), id="the system"),
+    ],
+)
+def test_148_nobody_may_turn_a_member_into_one_of_the_provider_or_back(user: UserInfo) -> None:
+    async def scenario(hub: Hub) -> None:
+        api = hub.cluster.api
+
+        async def mark(name: str, value: str | None) -> None:
+            patch = {"metadata": {"annotations": {"fleet.azure.com/x": value}}}
+            await api.patch(user, MEMBER_CLUSTERS, "", name, "merge", patch, WriteOptions())
+
+        root = UserInfo("root", ("system:masters",))
+        identity = {"kind": "User", "name": "theirs"}
+        marked = {"metadata": {"name": "theirs", "annotations": {"fleet.azure.com/x": "y"}}}
+        await api.create(root, MEMBER_CLUSTERS, "", {**marked, "spec": {"identity": identity}}, WriteOptions())
+        with pytest.raises(Forbidden, match="no user is allowed to add a fleet pre-fixed annotation"):
+            await mark("cluster-1", "y")
+        with pytest.raises(Forbidden, match="no user is allowed to remove all fleet pre-fixed annotations"):
+            await mark("theirs", None)
+
+    on_hub(scenario, members=ONE, settings=PlacementSettings(guard_rail=True, allowed_users=("friend",)))
+
+
+@pytest.mark.parametrize(
+    "kind", ["InternalServiceExport", "InternalServiceImport", "EndpointSliceExport", "EndpointSliceImport"]
+)
+def test_148_a_member_may_write_its_services_in_its_own_namespace_only(kind: str) -> None:
+    resource = Resource("networking.fleet.azure.com", "v1alpha1", f"{kind.lower()}s", kind)
+
+    async def scenario(hub: Hub) -> None:
+        guard = GuardRail(hub.client)
+        own, other = member_namespace("cluster-1"), member_namespace("cluster-2")
+
+        async def create(user: UserInfo, namespace: str) -> None:
+            body: Obj = {"metadata": {"name": "web", "namespace": namespace}}
+            request = AdmissionRequest("CREATE", resource, "", namespace, "web", user, body, None)
+            assert guard.handles(request)
+            await guard.validate(request)
+
+        await create(MEMBER, own)
+        for user, namespace in ((MEMBER, other), (MEMBER, "fleet-system"), (ANN, own)):
+            with pytest.raises(Forbidden, match=r"namespacedresources\.guardrail"):
+                await create(user, namespace)
+
+    on_hub(scenario)
 
 
 def test_148_without_it_the_role_is_all_there_is() -> None:

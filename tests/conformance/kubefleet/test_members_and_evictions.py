@@ -7,7 +7,8 @@ from hub import Hub, on_hub
 
 from corral.core.conditions import find
 from corral.core.errors import Forbidden, NotFound
-from corral.core.meta import Obj, status_of
+from corral.core.meta import Obj, finalizers_of, status_of, without_finalizer
+from corral.decide.placement.bindings import binding_of
 from corral.decide.placement.eviction import judge
 from corral.kinds.fleet import (
     CLUSTER_BINDINGS,
@@ -17,7 +18,7 @@ from corral.kinds.fleet import (
     INTERNAL_MEMBER_CLUSTERS,
     MEMBER_CLUSTERS,
 )
-from corral.kinds.fleet.names import member_namespace
+from corral.kinds.fleet.names import MEMBER_FINALIZER, member_namespace
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 
@@ -187,7 +188,8 @@ def test_140_evictions_that_make_no_sense_are_invalid() -> None:
 def test_140_what_got_past_admission_is_invalid(bindings: int, policy: Obj, expected: str) -> None:
     eviction = {"metadata": {"generation": 1}, "spec": {"placementName": "app", "clusterName": "cluster-1"}}
     placement = {"metadata": {"name": "app"}, "spec": {"policy": policy}}
-    here = [{"metadata": {"name": str(n)}, "spec": {"targetCluster": "cluster-1"}} for n in range(bindings)]
+    spec = {"targetCluster": "cluster-1"}
+    here = [binding_of({"metadata": {"name": str(n)}, "spec": spec}) for n in range(bindings)]
     verdict = judge(eviction, placement, here, None)
     assert verdict.evict is None
     assert verdict.conditions[0]["status"] == "False"
@@ -244,5 +246,19 @@ def test_146_and_147_versions_are_one_object_and_defaults_are_filled_in() -> Non
             "unavailablePeriodSeconds": 60,
         }
         assert find(found, "ClusterResourcePlacementScheduled") is not None
+
+    on_hub(scenario)
+
+
+def test_a_member_whose_finalizer_was_taken_off_is_gone_when_it_is_deleted() -> None:
+    async def scenario(hub: Hub) -> None:
+        hub.members.silent.add("cluster-1")
+        await hub.edit(MEMBER_CLUSTERS, "cluster-1", lambda one: without_finalizer(one, MEMBER_FINALIZER))
+        await hub.settle()
+        assert MEMBER_FINALIZER not in finalizers_of(await hub.client.get(MEMBER_CLUSTERS, "cluster-1"))
+        await hub.client.delete(MEMBER_CLUSTERS, "cluster-1")
+        await hub.settle()
+        with pytest.raises(NotFound):
+            await hub.client.get(MEMBER_CLUSTERS, "cluster-1")
 
     on_hub(scenario)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hub import Hub, on_hub
 
+from corral.configuration.placement import PlacementSettings
 from corral.core.conditions import find
 from corral.core.errors import Invalid
 from corral.core.meta import Obj, spec_of, status_of
@@ -368,3 +369,81 @@ def test_94_a_cluster_that_does_not_finish_makes_the_run_stuck() -> None:
         )
 
     on_hub(scenario)
+
+
+@pytest.mark.parametrize("settings", [PlacementSettings(), PlacementSettings.upstream()], ids=["default", "upstream"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_approval_of_a_stage_without_clusters_is_asked_for_and_waited_for(
+    when: str, settings: PlacementSettings
+) -> None:
+    async def scenario(hub: Hub) -> None:
+        await start(hub, strategy=EXTERNAL)
+        gate = stage("nobody", labelSelector={"matchLabels": {"env": "none"}})
+        gate[f"{when}StageTasks"] = [{"type": "Approval"}]
+        await strategy(hub, gate, stage("all", labelSelector={}, maxConcurrency=3))
+        await run(hub)
+        await hub.advance(60)
+        assert await said(hub, "Progressing") == (
+            "False",
+            "UpdateRunWaiting",
+            f"The updateRun is waiting for {when}-stage tasks in stage nobody to complete",
+        )
+        assert set((await versions(hub)).values()) == {""}
+        await approve(hub, f"run-{when}-nobody")
+        await hub.advance(60)
+        assert (await said(hub, "Succeeded"))[0] == "True"
+        assert set((await versions(hub)).values()) == {"1"}
+
+    on_hub(scenario, settings=settings)
+
+
+def test_a_stage_without_clusters_waits_as_long_as_its_strategy_says() -> None:
+    async def scenario(hub: Hub) -> None:
+        await start(hub, strategy=EXTERNAL)
+        gate = stage("nobody", labelSelector={"matchLabels": {"env": "none"}})
+        gate["afterStageTasks"] = [{"type": "TimedWait", "waitTime": "10m"}]
+        await strategy(hub, gate, stage("all", labelSelector={}, maxConcurrency=3))
+        await run(hub)
+        await hub.advance(500)
+        assert set((await versions(hub)).values()) == {""}
+        await hub.advance(120)
+        assert set((await versions(hub)).values()) == {"1"}
+
+    on_hub(scenario)
+
+
+def test_a_run_that_takes_its_time_ends_when_the_clusters_it_removes_are_gone() -> None:
+    async def scenario(hub: Hub) -> None:
+        policy = {"placementType": "PickFixed", "clusterNames": ["cluster-1", "cluster-2"]}
+        await start(hub, strategy=EXTERNAL, policy=policy)
+        await strategy(hub, stage("all", labelSelector={}))
+        await run(hub)
+        await hub.advance(120)
+        await hub.patch(
+            CLUSTER_RESOURCE_PLACEMENTS, "app", {"spec": {"policy": {**policy, "clusterNames": ["cluster-2"]}}}
+        )
+        await hub.settle()
+        await run(hub, "second")
+        await hub.advance(120)
+        assert await versions(hub) == {"cluster-1": "", "cluster-2": "1", "cluster-3": ""}
+        assert (await said(hub, "Succeeded", "second"))[0] == "True"
+
+    on_hub(scenario, settings=PlacementSettings.upstream())
+
+
+def test_a_run_that_takes_its_time_stops_when_the_clusters_under_way_are_done() -> None:
+    async def scenario(hub: Hub) -> None:
+        await start(hub, strategy=EXTERNAL)
+        await strategy(hub, stage("all", labelSelector={}))
+        everywhere = {"cluster-1", "cluster-2", "cluster-3"}
+        hub.members.deaf |= everywhere
+        await run(hub)
+        await hub.patch(CLUSTER_UPDATE_RUNS, "run", {"spec": {"state": "Stop"}})
+        await hub.advance(30)
+        assert (await said(hub, "Progressing"))[1] == "UpdateRunStopping"
+        hub.members.deaf -= everywhere
+        await hub.recheck()
+        await hub.advance(30)
+        assert (await said(hub, "Progressing"))[1] == "UpdateRunStopped"
+
+    on_hub(scenario, settings=PlacementSettings.upstream())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from corral.core.errors import ApiError
 from corral.core.meta import Key
-from corral.jobs.framework.registry import ADAPTERS, IMPLIED, adapters
+from corral.jobs.framework.registry import dispatched_adapters, known_frameworks
 from multikueue.answers import AT_ONCE, LATER, Answer, other_answers
 from multikueue.corrected import Expectation, expectation
 from multikueue.facts import Obj, State
@@ -67,8 +67,8 @@ def frameworks(recording: Obj) -> list[str]:
     """What Kueue was told to queue: what it was usually told, and what the recording has besides."""
     made = [step["manifest"] for step in recording["steps"] if isinstance(step.get("manifest"), dict)]
     kinds = {str(manifest.get("kind")) for manifest in made if str(manifest.get("metadata")).find("queue-name") > 0}
-    more = [one.framework for one in adapters(ADAPTERS) if one.resource.kind in kinds]
-    more += [name for name in IMPLIED if name.rpartition("/")[2] in {kind.lower() for kind in kinds}]
+    more = [one.framework for one in dispatched_adapters() if one.resource.kind in kinds]
+    more += [name for name in known_frameworks() if name.rpartition("/")[2] in {kind.lower() for kind in kinds}]
     return list(dict.fromkeys([*FRAMEWORKS, *more]))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from corral.jobs.framework.served_kinds import native_kinds
 from corral.kinds.machinery.definition import KindDef
-from corral.kinds.machinery.registry import native_kinds
 from multikueue.facts import Obj
 
 REMOVED = re.compile(r"\b(remove|delete|uninstall)[ds]?\b|\bloses\b")

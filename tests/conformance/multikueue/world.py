@@ -12,7 +12,7 @@ from corral.client.protocol import Client
 from corral.core.errors import ApiError, ConnectionFailed, NotFound
 from corral.core.meta import Key, name_of, namespace_of
 from corral.core.resource import Resource
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.runtime.controller import Manager
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import kubeconfig_data

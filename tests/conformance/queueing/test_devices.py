@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from corral.configuration.queueing import ConfigError, load_config
+from corral.configuration.part import ConfigurationError
+from corral.configuration.queueing import load_config
 from corral.core.meta import Key, Obj
 from corral.decide.queueing.model.settings import CounterSource, DeviceMapping, Features, QueueingSettings
 from corral.decide.queueing.state import QueueingState
@@ -389,6 +390,6 @@ def test_mappings_are_read() -> None:
     ],
 )
 def test_wrong_mappings_are_refused(mappings: list[Obj], text: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigurationError) as refusal:
         configured(*mappings)
     assert f"resources.deviceClassMappings{text}" in str(refusal.value)

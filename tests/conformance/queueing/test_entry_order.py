@@ -9,7 +9,7 @@ from corral.core.meta import Key, Obj
 from corral.decide.queueing.cycle.entry_processing import quota_due
 from corral.decide.queueing.model.settings import Features, QueueingSettings
 from corral.decide.queueing.model.values import FlavorResource
-from corral.decide.queueing.quota.fair_shares import Share
+from corral.decide.queueing.quota.fair_shares import DominantShare
 from corral.testing.queueing import EPOCH, make_workload
 
 TREE = """
@@ -225,20 +225,20 @@ ON_DEMAND, SPOT = FlavorResource("on-demand", "cpu"), FlavorResource("spot", "cp
 
 
 def test_borrowing_on_a_requested_flavor_counts() -> None:
-    assert Share(1.0, 1.0, "cpu", [ON_DEMAND]).borrows_on({ON_DEMAND: 1})
+    assert DominantShare(1.0, 1.0, "cpu", [ON_DEMAND]).borrows_on({ON_DEMAND: 1})
 
 
 def test_borrowing_on_an_unrequested_flavor_does_not_count() -> None:
-    assert not Share(1.0, 1.0, "cpu", [SPOT]).borrows_on({ON_DEMAND: 1})
+    assert not DominantShare(1.0, 1.0, "cpu", [SPOT]).borrows_on({ON_DEMAND: 1})
 
 
 def test_borrowing_on_both_flavors_counts_when_one_is_requested() -> None:
-    assert Share(1.0, 1.0, "cpu", [SPOT, ON_DEMAND]).borrows_on({ON_DEMAND: 1})
+    assert DominantShare(1.0, 1.0, "cpu", [SPOT, ON_DEMAND]).borrows_on({ON_DEMAND: 1})
 
 
 def test_no_borrowing_never_counts() -> None:
-    assert not Share(0.0, 1.0).borrows_on({ON_DEMAND: 1})
-    assert not Share(1.0, 1.0, "cpu", [SPOT]).borrows_on({})
+    assert not DominantShare(0.0, 1.0).borrows_on({ON_DEMAND: 1})
+    assert not DominantShare(1.0, 1.0, "cpu", [SPOT]).borrows_on({})
 
 
 RESERVING = {

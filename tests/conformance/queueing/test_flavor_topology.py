@@ -419,7 +419,7 @@ def test_flv_139_a_fragmented_topology_still_bookmarks_the_first_flavor() -> Non
     entry = nominate(built, make_workload("w", "lq", pods("main", cpu=3)))
     assert (entry.nominated.mode, entry.nominated.cursor.tried) == (Mode.PREEMPT, [{"cpu": 0}])
     built.state._cycle._return([entry])
-    built.state.world.stir("cq")
+    built.state.world.mark_dirty("cq")
     (admission,) = built.cycle().admissions
     assert admission.pod_sets[0].flavors == {"cpu": "tas-b"}
 

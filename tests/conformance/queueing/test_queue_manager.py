@@ -10,7 +10,7 @@ from corral.core.timestamps import format_time
 from corral.decide.queueing.cycle.assignment import Cursor
 from corral.decide.queueing.model.settings import AdmissionFairSharing, Features, QueueingSettings
 from corral.decide.queueing.model.workload import WorkloadDecoder
-from corral.decide.queueing.queue.pending import PendingQueue, Verdict
+from corral.decide.queueing.queue.pending import PendingQueue, WaitVerdict
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,
@@ -32,7 +32,7 @@ def refusal(world: QueueingWorld, name: str) -> tuple[str, str]:
 
 
 DECODER = WorkloadDecoder(QueueingSettings())
-NO_FIT = Verdict("NoFit", "Pending", "no fit")
+NO_FIT = WaitVerdict("NoFit", "Pending", "no fit")
 
 
 def info(name: str, cpu: int = 1, priority: int = 0, created: float = 0.0, queue: str = "lq"):  # type: ignore[no-untyped-def]
@@ -168,7 +168,7 @@ def test_a_verdict_is_remembered_for_equal_workloads(cause: str, remembered: boo
     queue.add(info("other", cpu=2, created=3))
     item = queue.pop()
     assert item is not None
-    queue.requeue(item, cause, Verdict(cause, "Pending", "why"))
+    queue.requeue(item, cause, WaitVerdict(cause, "Pending", "why"))
     queue.add(info("late twin", created=4))
     assert drain(queue) == (["other"] if remembered else ["twin", "other", "late twin"])
     if remembered:

@@ -11,7 +11,7 @@ from corral.core.meta import Key, Obj
 from corral.decide.queueing.cycle.assignment import Cursor
 from corral.decide.queueing.cycle.plan import Admit
 from corral.decide.queueing.model.settings import Features, QueueingSettings
-from corral.decide.queueing.queue.pending import PendingQueue, Verdict
+from corral.decide.queueing.queue.pending import PendingQueue, WaitVerdict
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,
@@ -27,7 +27,7 @@ from corral.testing.queueing import (
 )
 
 
-def park(queue: PendingQueue, cause: str = "Generic", verdict: Verdict | None = NO_FIT) -> str:
+def park(queue: PendingQueue, cause: str = "Generic", verdict: WaitVerdict | None = NO_FIT) -> str:
     """Try the head and put it aside; its name."""
     item = queue.pop()
     assert item is not None
@@ -105,7 +105,7 @@ def test_equals_know_why_they_are_not_tried(name: str) -> None:
     queue = PendingQueue()
     queue.add(info("w", created=1))
     queue.add(info("twin", created=2))
-    park(queue, cause, None if reason is None else Verdict(cause, reason, "failed"))
+    park(queue, cause, None if reason is None else WaitVerdict(cause, reason, "failed"))
     if gone:
         queue.delete(key("twin"))
     assert queue.no_fit_reason(key("twin")) == wanted

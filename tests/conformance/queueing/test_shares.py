@@ -8,7 +8,7 @@ import pytest
 
 from corral.decide.queueing.model.amounts import MAX_INT64
 from corral.decide.queueing.model.values import FlavorResource, ResourceQuota, Usage
-from corral.decide.queueing.quota.fair_shares import Share, lendable_by, share_of
+from corral.decide.queueing.quota.fair_shares import DominantShare, lendable_by, share_of
 from corral.decide.queueing.quota.tree import QuotaForest
 
 Quotas = dict[tuple[str, str], tuple[int | None, ...]]
@@ -133,13 +133,13 @@ def test_what_a_cohort_can_lend_is_the_sum_over_its_queues() -> None:
 
 
 def test_shares_of_zero_weight_are_infinite_once_they_borrow() -> None:
-    assert math.isinf(Share(3.0, 0.0).weighted)
-    assert Share(0.0, 0.0).weighted == 0.0
-    assert Share(10.0, 2.0).weighted == 5.0
-    assert Share(1.0, 0.3).weighted == pytest.approx(3.3333333)
+    assert math.isinf(DominantShare(3.0, 0.0).weighted)
+    assert DominantShare(0.0, 0.0).weighted == 0.0
+    assert DominantShare(10.0, 2.0).weighted == 5.0
+    assert DominantShare(1.0, 0.3).weighted == pytest.approx(3.3333333)
 
 
 def test_infinite_shares_compare_by_what_they_borrow() -> None:
-    assert Share(3.0, 0.0) > Share(2.0, 0.0)
-    assert Share(1.0, 0.0) > Share(1e9, 1.0)
-    assert Share(4.0, 2.0) == Share(2.0, 1.0)
+    assert DominantShare(3.0, 0.0) > DominantShare(2.0, 0.0)
+    assert DominantShare(1.0, 0.0) > DominantShare(1e9, 1.0)
+    assert DominantShare(4.0, 2.0) == DominantShare(2.0, 1.0)

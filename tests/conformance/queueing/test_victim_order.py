@@ -12,7 +12,7 @@ from corral.decide.queueing.cycle.preemption.fair_sharing import VictimOrder, _F
 from corral.decide.queueing.model.settings import FINAL_SHARE, INITIAL_SHARE, QueueingSettings
 from corral.decide.queueing.model.values import FlavorResource
 from corral.decide.queueing.quota.cluster_queue import Reservation
-from corral.decide.queueing.quota.fair_shares import Share
+from corral.decide.queueing.quota.fair_shares import DominantShare
 from corral.testing.queueing import EPOCH, make_workload
 
 CPU = FlavorResource("default", "cpu")
@@ -151,9 +151,9 @@ def test_a_hopeless_comparison_is_skipped_but_the_second_rule_gets_its_turn(weig
         run b2 @b: default cpu=1
     """
     preemptor, held, scenario = build(text, "a", "b")
-    calls: list[tuple[Share, Share, Share]] = []
+    calls: list[tuple[DominantShare, DominantShare, DominantShare]] = []
 
-    def strategy(mine: Share, before: Share, after: Share) -> bool:
+    def strategy(mine: DominantShare, before: DominantShare, after: DominantShare) -> bool:
         calls.append((mine, before, after))
         return mine <= after
 

@@ -9,10 +9,10 @@ from tests.simulation.dispatch.small_jobs import MULTIKUEUE, QUEUE, job, on_flee
 from corral.core import conditions
 from corral.core.meta import spec_of, status_of
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.served_kinds import native_kinds
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS
 from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES
-from corral.kinds.machinery.registry import native_kinds
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 

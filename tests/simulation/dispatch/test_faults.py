@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 from tests.dispatching import Script, run_on_fleet
+from tests.soaking import Tally, only_soaking
 
 from corral.core import conditions
 from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of, uid_of
@@ -31,16 +31,15 @@ def test_jobs_survive_random_faults(first: int) -> None:
         assert not story.broken, str(story)
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(os.environ.get("CORRAL_SOAK") != "1", reason="a long run; set CORRAL_SOAK=1")
-@pytest.mark.parametrize("first", range(SEEDS, SEEDS + SOAK_SEEDS, 20))
-def test_jobs_survive_many_random_faults(first: int) -> None:
-    for seed in range(first, first + 20):
+@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 20)
+def test_jobs_survive_many_random_faults(seeds: range, tally: Tally) -> None:
+    for seed in seeds:
         if seed % 4 == 3:
             story = run_with_faults(seed, max_jobs=50, kinds=FENCED, configuration={"corral": {"fencing": True}})
         else:
             story = run_with_faults(seed, max_jobs=50)
         assert not story.broken, str(story)
+    tally("seeds of dispatch faults", len(seeds))
 
 
 @pytest.mark.parametrize("first", range(0, 10, CHUNK))

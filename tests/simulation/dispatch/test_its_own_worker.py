@@ -13,6 +13,7 @@ from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.simulated import SimulatedKind
 from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
@@ -27,7 +28,7 @@ from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import kubeconfig_data, make_queue
-from corral.simulate.jobs import KINDS, SimulatedKind
+from corral.simulate.jobs import simulated_kinds
 
 CAPACITY = {"cpu": "8", "memory": "64Gi", "pods": "110"}
 
@@ -37,7 +38,7 @@ class Pair:
 
     def __init__(self, dispatcher: str) -> None:
         configuration = {
-            "integrations": {"frameworks": ["pod", *(kind.framework for kind in KINDS)]},
+            "integrations": {"frameworks": ["pod", *(kind.framework for kind in simulated_kinds())]},
             "multiKueue": {"dispatcherName": dispatcher, "gcInterval": "15s", "workerLostTimeout": "60s"},
         }
         nodes = [NodeSpec("node1", CAPACITY)]
@@ -97,7 +98,7 @@ async def all_of(cluster: SimulatedCluster, resource: Resource) -> dict[str, Obj
     return {name_of(obj): obj for obj in (await cluster.client.list(resource)).items}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.kind)
+@pytest.mark.parametrize("kind", simulated_kinds(), ids=lambda kind: kind.resource.kind)
 @pytest.mark.parametrize("dispatcher", [ALL_AT_ONCE, LATE_BINDING])
 def test_a_job_only_the_manager_has_room_for_runs_there_and_leaves_nothing(
     dispatcher: str, kind: SimulatedKind
@@ -127,7 +128,7 @@ def test_a_job_only_the_manager_has_room_for_runs_there_and_leaves_nothing(
 def test_jobs_are_shared_with_the_other_workers(dispatcher: str) -> None:
     async def check(pair: Pair) -> None:
         for number in range(8):
-            await pair.manager.client.create(JOBS, KINDS[0].make(f"j{number}", 2, 20))
+            await pair.manager.client.create(JOBS, simulated_kinds()[0].make(f"j{number}", 2, 20))
         await asyncio.sleep(10)
         placed = [status_of(held).get("clusterName") for held in (await all_of(pair.manager, WORKLOADS)).values()]
         assert sorted(filter(None, placed)) == ["manager"] * 4 + ["worker"] * 4
@@ -155,7 +156,7 @@ def test_pods_go_to_other_workers_only() -> None:
 
 def test_deleting_the_job_stops_what_runs_for_it() -> None:
     async def check(pair: Pair) -> None:
-        await pair.manager.client.create(JOBS, KINDS[0].make("a", 4, 100_000))
+        await pair.manager.client.create(JOBS, simulated_kinds()[0].make("a", 4, 100_000))
         await asyncio.sleep(5)
         assert "a-here" in await all_of(pair.manager, JOBS)
         await pair.manager.client.delete(JOBS, "a", "default", propagation="Background")

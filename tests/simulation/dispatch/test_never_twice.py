@@ -10,10 +10,11 @@ from tests.dispatching import run_on_fleet
 
 from corral.core.meta import Obj, status_of, uid_of
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.simulated import SimulatedKind
 from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.simulate.fleet import SimulatedFleet, kubeconfig_data
-from corral.simulate.jobs import KINDS, SimulatedKind
+from corral.simulate.jobs import simulated_kinds
 from corral.store.stored import Event
 
 LOST_S = 120
@@ -230,7 +231,7 @@ def test_a_restarted_manager_waits_for_pods_that_were_told_to_stop_before() -> N
     run_on_fleet(script, CONFIGURATION)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[kind.resource.kind for kind in KINDS])
+@pytest.mark.parametrize("kind", simulated_kinds(), ids=[kind.resource.kind for kind in simulated_kinds()])
 def test_a_job_that_is_deleted_on_its_worker_ends_there_before_it_starts_elsewhere(kind: SimulatedKind) -> None:
     async def script(fleet: SimulatedFleet) -> None:
         seen = Seen(fleet)
@@ -242,5 +243,5 @@ def test_a_job_that_is_deleted_on_its_worker_ends_there_before_it_starts_elsewhe
         assert seen.where == [await cluster_of_the_workload(fleet)]
         assert seen.together == []
 
-    frameworks = {"integrations": {"frameworks": [entry.framework for entry in KINDS]}}
+    frameworks = {"integrations": {"frameworks": [entry.framework for entry in simulated_kinds()]}}
     run_on_fleet(script, {**CONFIGURATION, **frameworks})

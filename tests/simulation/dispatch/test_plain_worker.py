@@ -10,9 +10,9 @@ from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.timestamps import format_time
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.served_kinds import builtin_registry, native_kinds
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kueue import WORKLOADS
-from corral.kinds.machinery.registry import builtin_registry, native_kinds
 from corral.runtime.clock import VirtualClock
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual

@@ -12,7 +12,7 @@ from corral.core.admission import AdmissionRequest
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, labels_of, status_of, uid_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, INCREMENTAL, LATE_BINDING
-from corral.inspect.explain import Surroundings, explain
+from corral.inspect.explain import Evidence, explain
 from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.kinds.kueue import WORKLOADS, names
@@ -172,7 +172,7 @@ def test_upstreams_dispatchers_wait_for_the_name_and_say_so() -> None:
         assert (state["state"], state["message"].startswith(why)) == ("Pending", True)
         events = (await fleet.manager.client.list(EVENTS)).items
         assert any(event["reason"] == "WaitingForWorker" and event["message"].startswith(why) for event in events)
-        said = explain(workload, Surroundings())
+        said = explain(workload, Evidence())
         assert "already exists there and was not created by this manager" in "\n".join([said.headline, *said.facts])
         await fleet.workers["worker1"].client.delete(JOBS, "a", "default", propagation="Background")
         await asyncio.sleep(20)

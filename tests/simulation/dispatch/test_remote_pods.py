@@ -16,12 +16,18 @@ from corral.core.meta import Obj, is_owned_by, key_of, labels_of, name_of, owner
 from corral.core.remote_pods import CLUSTER_LABEL
 from corral.core.resource import Resource
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.registry import ADAPTERS, adapters
+from corral.jobs.batch_job.simulated import batch_job
+from corral.jobs.framework.registry import dispatched_adapters
+from corral.jobs.framework.simulated import SimulatedKind
+from corral.jobs.jobset.kind import JOB_SETS
+from corral.jobs.jobset.simulated import job_set
+from corral.jobs.kubeflow.kind import PYTORCH_JOBS
+from corral.jobs.kubeflow.simulated import pytorch_job
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.fleet import SimulatedFleet
-from corral.simulate.jobs import KINDS, SimulatedKind, batch_job, job_set, pytorch_job
+from corral.simulate.jobs import simulated_kinds
 
 LONG = 100_000
 Script = Callable[[SimulatedFleet, RemotePods], Awaitable[None]]
@@ -29,7 +35,7 @@ Script = Callable[[SimulatedFleet, RemotePods], Awaitable[None]]
 
 def on_fleet(test: Script) -> None:
     configuration = {
-        "integrations": {"frameworks": [kind.framework for kind in KINDS]},
+        "integrations": {"frameworks": [kind.framework for kind in simulated_kinds()]},
         "multiKueue": {"workerLostTimeout": "60s", "gcInterval": "15s"},
     }
 
@@ -44,7 +50,7 @@ def on_fleet(test: Script) -> None:
                 fleet.manager.manager,
                 DispatchSettings(),
                 remotes,
-                adapters(ADAPTERS),
+                dispatched_adapters(),
                 lambda: fleet.manager.store.revision,
             )
             await test(fleet, pods)
@@ -55,9 +61,9 @@ def on_fleet(test: Script) -> None:
 @pytest.mark.parametrize(
     ("resource", "made", "label"),
     [
-        (KINDS[0].resource, batch_job("a", 1, LONG), "batch.kubernetes.io/controller-uid"),
-        (KINDS[1].resource, job_set("a", 1, LONG), "jobset.sigs.k8s.io/jobset-uid"),
-        (KINDS[2].resource, pytorch_job("a", 1, LONG), ""),
+        (JOBS, batch_job("a", 1, LONG), "batch.kubernetes.io/controller-uid"),
+        (JOB_SETS, job_set("a", 1, LONG), "jobset.sigs.k8s.io/jobset-uid"),
+        (PYTORCH_JOBS, pytorch_job("a", 1, LONG), ""),
     ],
     ids=["Job", "JobSet", "PyTorchJob"],
 )
@@ -167,10 +173,10 @@ def test_a_worker_that_does_not_answer_is_waited_for_once() -> None:
     on_fleet(check)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.kind)
+@pytest.mark.parametrize("kind", simulated_kinds(), ids=lambda kind: kind.resource.kind)
 def test_the_pods_of_a_finished_job_of_any_kind_are_kept(kind: SimulatedKind) -> None:
     configuration = {
-        "integrations": {"frameworks": [one.framework for one in KINDS]},
+        "integrations": {"frameworks": [one.framework for one in simulated_kinds()]},
         "corral": {"keepFinished": "60s"},
     }
 

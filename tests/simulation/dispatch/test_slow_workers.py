@@ -12,10 +12,10 @@ from corral.core import conditions
 from corral.core.meta import Obj, name_of, status_of
 from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.batch_job.simulated import batch_job
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 from corral.simulate.fleet import SimulatedFleet
-from corral.simulate.jobs import batch_job
 
 THREE = ("worker1", "worker2", "worker3")
 LONG = 100_000

@@ -12,7 +12,7 @@ from corral.clusters.operators import set_up_operators
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, namespace_of, status_of
 from corral.core.resource import Resource
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.node.agent import NodeAgent
 from corral.node.node import NodeSpec
 from corral.node.scheduler import Scheduler

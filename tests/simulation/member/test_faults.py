@@ -21,12 +21,12 @@ from corral.core.errors import ConnectionFailed
 from corral.core.meta import Obj, name_of, status_of
 from corral.core.timestamps import parse_time
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.served_kinds import full_registry
 from corral.kinds.fleet import APPLIED_WORKS, INTERNAL_MEMBER_CLUSTERS, WORKS
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SECRETS
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 from corral.testing import VirtualCluster
-from corral.testing.cluster import full_registry
 
 
 class Mortal:

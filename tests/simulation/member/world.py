@@ -14,13 +14,13 @@ from corral.controllers.member.discovery import in_registry
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, status_of
 from corral.core.resource import Resource
+from corral.jobs.framework.served_kinds import full_registry
 from corral.kinds.fleet import APPLIED_WORKS, INTERNAL_MEMBER_CLUSTERS, WORKS
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 from corral.runtime.controller import Manager
 from corral.runtime.virtual import run_virtual
 from corral.simulate.link import LinkClient, LinkState
 from corral.testing import VirtualCluster
-from corral.testing.cluster import full_registry
 
 MEMBER = "cluster-1"
 NAMESPACE = f"fleet-member-{MEMBER}"

@@ -16,6 +16,7 @@ from corral.controllers.member import set_up_member
 from corral.controllers.member.discovery import in_registry
 from corral.controllers.placement import set_up_placement
 from corral.core.meta import Obj, labels_of, name_of, status_of
+from corral.jobs.framework.served_kinds import full_registry
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RESOURCE_PLACEMENTS
 from corral.kinds.kubernetes.core.kinds import EVENTS
 from corral.node.node import NodeSpec
@@ -24,7 +25,7 @@ from corral.runtime.virtual import run_virtual
 from corral.server.lifecycle import set_up_lifecycle
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.link import LinkClient, LinkState
-from corral.testing.cluster import VirtualCluster, full_registry
+from corral.testing.cluster import VirtualCluster
 
 GUIDE = Path(__file__).parents[3] / "examples" / "fleet-kueue"
 SIZES = {"cluster-1": ("8", "32Gi"), "cluster-2": ("12", "24Gi"), "cluster-3": ("16", "64Gi")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.soaking import Tally, only_soaking
 
 from corral.core.conditions import find
 from corral.core.meta import Obj, generation_of, name_of
@@ -14,6 +15,9 @@ from corral.runtime.controller import Manager
 from corral.runtime.random import Random
 
 from .hub import Hub, on_hub
+
+SEEDS = 6
+SOAK_SEEDS = 1000
 
 MEMBERS = tuple(f"m{number}" for number in range(6))
 
@@ -47,8 +51,20 @@ class Watchman:
             self.worst = max(self.worst, sum(self.under_way.values()))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_never_more_than_the_budget_is_down_and_everything_converges(seed: int) -> None:
+    roll_out(seed)
+
+
+@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 20)
+def test_never_more_than_the_budget_is_down_for_many_seeds(seeds: range, tally: Tally) -> None:
+    for seed in seeds:
+        roll_out(seed)
+    tally("seeds of placement faults on a hub", len(seeds))
+
+
+def roll_out(seed: int) -> None:
+    """Changes while the hub restarts and members fall silent, with an eye on how many are down at once."""
     random = Random(f"faults-{seed}")
 
     async def scenario(hub: Hub) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.soaking import Tally, only_soaking
 
 from corral.core import conditions
 from corral.core.errors import NotFound
@@ -18,6 +19,8 @@ from corral.simulate.cluster import SimulatedCluster
 
 from .fleet import PlacementFleet, on_fleet
 
+SEEDS = 4
+SOAK_SEEDS = 400
 FAULTS = ("cut", "hung", "lose_replies", "refused")
 
 
@@ -42,8 +45,21 @@ async def value_on(member: SimulatedCluster, namespace: str) -> str | None:
     return str((found.get("data") or {}).get("v"))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_after_any_faults_every_member_has_the_latest_and_the_placement_says_so(seed: int) -> None:
+    suffer(seed)
+
+
+@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 10)
+def test_after_very_many_faults_every_member_has_the_latest(seeds: range, tally: Tally) -> None:
+    for seed in seeds:
+        suffer(seed)
+    tally("seeds of placement faults on a fleet", len(seeds))
+
+
+def suffer(seed: int) -> None:
+    """Eight changes, each while one member is cut off, silent or down; at the end everybody has the last of them."""
+
     async def scenario(fleet: PlacementFleet) -> None:
         random = Random(seed)
         foreign = {"metadata": {"name": "foreign", "namespace": "default"}, "data": {"mine": "1"}}

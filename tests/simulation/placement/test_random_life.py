@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.soaking import Tally, only_soaking
 
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, NotFound
@@ -19,6 +20,9 @@ from corral.runtime.random import Random
 from corral.simulate.cluster import SimulatedCluster
 
 from .fleet import PlacementFleet, on_fleet
+
+SEEDS = 6
+SOAK_SEEDS = 400
 
 LINK_FAULTS = ("cut", "hung", "lose_replies", "lose_requests", "lose_events", "refused")
 LIFE = {"corral.dev/run-seconds": "1000000", "corral.dev/start-seconds": "2"}
@@ -268,6 +272,13 @@ def live(seed: int) -> None:
     on_fleet(scenario)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_fleet_lives_through_everything_at_once(seed: int) -> None:
     live(seed)
+
+
+@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 10)
+def test_a_fleet_lives_many_lives(seeds: range, tally: Tally) -> None:
+    for seed in seeds:
+        live(seed)
+    tally("lives of a fleet with placements", len(seeds))

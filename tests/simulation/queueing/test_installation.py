@@ -188,11 +188,11 @@ def test_a_wrong_configuration_changes_nothing() -> None:
 
 
 def test_a_document_about_something_else_leaves_the_kinds_of_jobs_as_shipped() -> None:
-    def frameworks(document: Obj | None = None) -> tuple[str, ...]:
-        return tuple(Installation(VirtualCluster().manager, document).queueing.config.frameworks)
+    def queued(document: Obj | None = None) -> tuple[str, ...]:
+        return Installation(VirtualCluster().manager, document).queueing.config.frameworks
 
     async def main() -> None:
-        assert frameworks({"corral": {"propagateDependencies": True}}) == frameworks()
-        assert frameworks({"integrations": {"frameworks": ["batch/job"]}}) == ("batch/job",)
+        assert queued({"corral": {"propagateDependencies": True}}) == queued()
+        assert queued({"integrations": {"frameworks": ["batch/job"]}}) == ("batch/job",)
 
     run_virtual(main)

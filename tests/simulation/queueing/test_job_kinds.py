@@ -10,7 +10,7 @@ import pytest
 from corral.core import conditions
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.jobs.framework.registry import ADAPTERS, adapter
+from corral.jobs.framework.registry import adapter, frameworks
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES
 from corral.kinds.kueue import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS
 from corral.node.node import NodeSpec
@@ -197,4 +197,6 @@ def test_queued_evicted_resumed_finished(framework: str) -> None:
 
 
 def test_every_kind_has_a_row() -> None:
-    assert {*KINDS, "pod"} == set(ADAPTERS)  # pods have tests of their own: they cannot be stopped and started again
+    assert {*KINDS, "pod"} == set(
+        frameworks()
+    )  # pods have tests of their own: they cannot be stopped and started again

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from corral.core.errors import NotFound
-from corral.kinds.machinery.registry import Registry, builtin_registry, native_kinds
+from corral.jobs.framework.served_kinds import builtin_registry, full_registry, native_kinds
+from corral.kinds.machinery.registry import Registry
 from corral.runtime.virtual import run_virtual
-from corral.testing.cluster import full_registry
 
 from .test_devices import CONFIG, claiming, cluster_queue, device_class, template
 from .world import World, fill, flavor, job, local_queue

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from corral.configuration.queueing import QueueingConfig
-from corral.controllers.queueing.context import Context
+from corral.controllers.queueing.context import QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.topology.node_failures import NodeFailureController
 from corral.core.meta import Obj
@@ -207,7 +207,7 @@ def test_node(name: str) -> None:
 
     def set_up(manager: Manager) -> None:
         config = QueueingConfig(gates=FeatureGates(case.gates))
-        context = Context(manager, config)
+        context = QueueingContext(manager, config)
         NodeFailureController(context, QueueingMetrics(manager.metrics))
 
     async def main() -> None:

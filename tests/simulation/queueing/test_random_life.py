@@ -12,6 +12,7 @@ import random
 from typing import Any, NamedTuple
 
 import pytest
+from tests.soaking import Tally, only_soaking
 
 from corral.core import conditions
 from corral.core.errors import ApiError, Conflict, NotFound
@@ -26,6 +27,9 @@ from corral.testing.audit import Audit, holds_quota
 from corral.workload import workload as wl
 
 from .world import JOBS, flavor, job, local_queue
+
+SEEDS = 4
+SOAK_SEEDS = 400
 
 KINDS = (WORKLOADS, CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES)
 QUEUES = {"a": "team", "b": "team", "c": "root", "d": ""}
@@ -364,11 +368,19 @@ FAIR = {"fairSharing": {"enable": True}}
 
 
 @pytest.mark.parametrize("configuration", [{}, FAIR], ids=["priorities", "fair sharing"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_quota_holds_and_everything_ends(seed: int, configuration: Obj) -> None:
     problems, reservations = run_virtual(lambda: live(seed, configuration))
     assert problems == []
     assert reservations > 20, "a life in which little happens shows little"
+
+
+@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 10)
+def test_quota_holds_in_many_lives(seeds: range, tally: Tally) -> None:
+    for seed in seeds:
+        problems, _ = run_virtual(lambda seed=seed: live(seed, FAIR if seed % 2 else {}))  # type: ignore[misc]
+        assert problems == [], seed
+    tally("lives of a cluster with queues", len(seeds))
 
 
 def test_the_judge_notices() -> None:

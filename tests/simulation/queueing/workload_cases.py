@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.configuration.queueing import QueueingConfig
-from corral.controllers.queueing.context import Context
+from corral.controllers.queueing.context import QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.workloads.controller import WorkloadController
 from corral.core.errors import NotFound
@@ -96,7 +96,7 @@ class Harness:
 
     def _set_up(self, manager: Manager) -> None:
         case = self.case
-        context = Context(manager, case.config)
+        context = QueueingContext(manager, case.config)
         WorkloadController(context, QueueingMetrics(manager.metrics), case.state)
         context.caches.workloads.on_change(self._note)
 

@@ -40,7 +40,7 @@ def job(name: str, minute: int) -> Obj:
 
 def told(cluster: Cluster, of: Obj, capsys: pytest.CaptureFixture[str]) -> list[str]:
     client: Any = cluster
-    explain._tell_cron_job(client, of, "default")
+    explain._print_cron_job(client, of, "default")
     return capsys.readouterr().out.splitlines()
 
 

@@ -51,7 +51,7 @@ def test_a_failed_job_is_told_with_what_its_pods_died_of(capsys: pytest.CaptureF
     condition = {"type": "Finished", "status": "True", "reason": "Failed", "message": "too often"}
     workload = {"kind": "Workload", "metadata": {"name": "w"}, "spec": {}, "status": {"conditions": [condition]}}
     client: Any = Cluster(pod)
-    explain._tell(client, explain.JOBS, {"metadata": {"name": "train", "uid": "u"}}, workload, "default")
+    explain._print_explanation(client, explain.JOBS, {"metadata": {"name": "train", "uid": "u"}}, workload, "default")
     assert capsys.readouterr().out.splitlines() == [
         "Job train: Finished (Failed): too often",
         "  pod train-x, container main: Error, exit code 3",

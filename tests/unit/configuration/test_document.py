@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from corral.configuration import fleet as config
-from corral.configuration.document import MAPPINGS, OTHERS, PARTS
+from corral.configuration.document import OURS, read_all
 from corral.configuration.fleet import FleetError
+from corral.configuration.part import Part
 
-ROOMS = Path(config.__file__).parents[1] / "controllers"
+DOCUMENTATION = Path(__file__).parents[3] / "docs"
 
 
 def fleet_with(tmp_path: Path, text: str) -> None:
@@ -31,9 +32,13 @@ def fleet_with(tmp_path: Path, text: str) -> None:
         ("waitForPodsReady: {timeout: soon}", "waitForPodsReady.timeout: invalid duration 'soon'"),
         ("integrations: {frameworks: [batch/jbo]}", "Corral does not queue 'batch/jbo'; there are batch/job, deploy"),
         ("corral: {keepFinishd: 5m}", "corral: unknown field 'keepFinishd'; there are fencing"),
-        ("corral: {keepFinished: soon}", "multiKueue or corral: invalid duration 'soon'"),
-        ("placement: {pendingTimeout: soon}", "placement: invalid duration 'soon'"),
-        ("member: {concurrentWorkSyncs: many}", "member: invalid literal"),
+        ("corral: {sayWhy: often}", "corral.sayWhy: expected true or false, got 'often'"),
+        ("multiKueue: {gcInterval: soon}", "multiKueue.gcInterval: invalid duration 'soon'"),
+        ("placement: {reserv: true}", "placement: unknown field 'reserv'; there are clusterUnhealthyThreshold"),
+        ("member: {colectNamespaces: true}", "member: unknown field 'colectNamespaces'; there are collectNamespaces"),
+        ("corral: {keepFinished: soon}", "corral.keepFinished: invalid duration 'soon'"),
+        ("placement: {pendingTimeout: soon}", "placement.pendingTimeout: invalid duration 'soon'"),
+        ("member: {concurrentWorkSyncs: many}", "member.concurrentWorkSyncs: expected a whole number, got 'many'"),
     ],
 )
 def test_what_is_wrong_is_named_before_anything_starts(text: str, fault: str, tmp_path: Path) -> None:
@@ -46,14 +51,24 @@ def test_fields_that_mean_nothing_here_are_let_pass(tmp_path: Path) -> None:
     fleet_with(tmp_path, "queueVisibility: {}\nleaderElection: {leaderElect: true}\nmember:\nnamespace: kueue-system")
 
 
-def test_every_field_that_is_read_is_known() -> None:
-    text = "".join(path.read_text() for path in sorted(ROOMS.glob("*/settings.py")))
-    read = set(re.findall(r'own\.get\("(\w+)"|seconds\("(\w+)"', text))
-    known = {field for part in PARTS.values() for field in part}
-    assert {name for pair in read for name in pair if name} <= known
-    top = {
-        name
-        for path in (*ROOMS.glob("*/settings.py"), *ROOMS.glob("*/config.py"))
-        for name in re.findall(r'(?:configuration|document)\.get\("(\w+)"', path.read_text())
-    }
-    assert top <= {*MAPPINGS, *OTHERS}
+def test_a_field_that_has_no_effect_is_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fleet_with(
+        tmp_path,
+        "multiKueue: {origin: here}\n"
+        "waitForPodsReady: {enable: false, timeout: 5m, requeuingStrategy: {backoffJitter: 1}}\n"
+        "webhook: {port: 9443}\ncontroller: {cacheSyncTimeout: 1m}\nintegrations: {podOptions: {}}",
+    )
+    told = [record.message.split()[3] for record in caplog.records if "has no effect" in record.message]
+    assert told == [
+        "waitForPodsReady.requeuingStrategy.backoffJitter",
+        "integrations.podOptions",
+    ]
+
+
+def test_the_documented_fields_of_our_parts_are_the_ones_that_are_read() -> None:
+    document = Part({})
+    read_all(document)
+    described = "".join(page.read_text() for page in sorted(DOCUMENTATION.rglob("*.md")))
+    for name in OURS:
+        missing = [field for field in document.part(name).known() if not re.search(rf"\b{field}\b", described)]
+        assert missing == [], name

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from corral.configuration.queueing import ConfigError, load_config
+from corral.configuration.dispatch import dispatch_settings
+from corral.configuration.part import ConfigurationError
+from corral.configuration.queueing import load_config
 from corral.core.meta import Obj
 
 
@@ -16,7 +18,7 @@ def test_an_empty_file_means_upstreams_defaults() -> None:
     assert config.fair_sharing is None
     assert not config.managed_namespaces.matches({"kubernetes.io/metadata.name": "kube-system"})
     assert config.managed_namespaces.matches({"kubernetes.io/metadata.name": "team-a"})
-    assert config.multi_kueue.worker_lost_timeout_s == 900
+    assert dispatch_settings({}).worker_lost_timeout == 900
 
 
 def test_everything_that_can_be_said_is_read() -> None:
@@ -67,6 +69,6 @@ def test_everything_that_can_be_said_is_read() -> None:
     ],
 )
 def test_wrong_files_say_where(document: Obj, want: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         load_config(document)
     assert want in str(caught.value)

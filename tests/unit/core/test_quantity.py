@@ -53,8 +53,6 @@ def test_helpers_round_up() -> None:
     assert quantity.milli("-1500u") == -1
     assert quantity.value("1Gi") == 2**30
     assert quantity.value("100m") == 1
-    assert quantity.from_milli(1500) == "1500m"
-    assert quantity.from_value(2**31, "BinarySI") == "2Gi"
 
 
 def test_booleans_are_not_quantities() -> None:
@@ -69,9 +67,9 @@ def test_booleans_are_not_quantities() -> None:
 def test_arithmetic_keeps_the_family_of_the_left_operand() -> None:
     total = Quantity.parse("1Gi") + Quantity.parse("512Mi")
     assert str(total) == "1536Mi"
-    assert str(quantity.ZERO + Quantity.parse("1Gi")) == "1Gi"
+    assert str(Quantity.parse("0") + Quantity.parse("1Gi")) == "1Gi"
     assert str(Quantity.parse("1") - Quantity.parse("250m")) == "750m"
     assert str(3 * Quantity.parse("500m")) == "1500m"
     assert Quantity.parse("1000m") == Quantity.parse("1")
     assert Quantity.parse("1Ki") > Quantity.parse("1k")
-    assert not quantity.ZERO
+    assert not Quantity.parse("0")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from corral.node.environment import Facts, MissingError, Sources, command_line, container_environment, expand
+from corral.node.environment import MissingError, NodeFacts, Sources, command_line, container_environment, expand
 
-FACTS = Facts("127.64.0.1", "127.0.0.1", "node1", {"cpu": "8", "memory": "32Gi"}, "127.0.0.1", "6443")
+FACTS = NodeFacts("127.64.0.1", "127.0.0.1", "node1", {"cpu": "8", "memory": "32Gi"}, "127.0.0.1", "6443")
 POD = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"app": "x"}, "annotations": {"k": 'a"b'}},
     "spec": {"serviceAccountName": "robot", "enableServiceLinks": False, "containers": []},

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from corral.node.environment import Facts, MissingError, Sources
+from corral.node.environment import MissingError, NodeFacts, Sources
 from corral.node.images import Catalog
 from corral.node.process.allocation import Addresses, Devices, Exhausted
 from corral.node.process.compose import Setting, compose, rewrite_paths
 from corral.node.process.folder import Holding, PodFolder, RunId
 from corral.node.process.launch import Launch
-from corral.node.process.sockets import PodPorts, Verdict, judge
+from corral.node.process.sockets import CallVerdict, PodPorts, judge
 from corral.node.process.view import Mount, _entries
 from corral.node.process.volumes import VolumeContext, container_mounts, prepare_volumes
 
@@ -54,7 +54,7 @@ def v6(address: str, port: int) -> bytes:
     return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", port, 0) + socket.inet_pton(socket.AF_INET6, address)
 
 
-OWN, OWN6 = Verdict.RUN_ON_OWN_ADDRESS, Verdict.RUN_ON_OWN_ADDRESS_UNLESS_V6_ONLY
+OWN, OWN6 = CallVerdict.RUN_ON_OWN_ADDRESS, CallVerdict.RUN_ON_OWN_ADDRESS_UNLESS_V6_ONLY
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ OWN, OWN6 = Verdict.RUN_ON_OWN_ADDRESS, Verdict.RUN_ON_OWN_ADDRESS_UNLESS_V6_ONL
     [
         (v4("0.0.0.0", 80), True, OWN),
         (v4("127.0.0.1", 80), True, OWN),
-        (v4("127.64.0.9", 80), True, Verdict.RUN),
-        (v4("0.0.0.0", 0), True, Verdict.RUN),
+        (v4("127.64.0.9", 80), True, CallVerdict.RUN),
+        (v4("0.0.0.0", 0), True, CallVerdict.RUN),
         (v6("::", 80), True, OWN6),
         (v6("::1", 80), True, OWN6),
         (v4("127.0.0.1", 8080), False, OWN),
-        (v4("127.0.0.1", 9999), False, Verdict.RUN),
-        (v4("10.0.0.1", 8080), False, Verdict.RUN),
-        (b"\x01\x00/run/socket", False, Verdict.RUN),
+        (v4("127.0.0.1", 9999), False, CallVerdict.RUN),
+        (v4("10.0.0.1", 8080), False, CallVerdict.RUN),
+        (b"\x01\x00/run/socket", False, CallVerdict.RUN),
     ],
 )
-def test_socket_calls_of_a_pod(data: bytes, is_bind: bool, want: Verdict) -> None:
+def test_socket_calls_of_a_pod(data: bytes, is_bind: bool, want: CallVerdict) -> None:
     pod = PodPorts("127.64.0.9")
     pod.ports.add(8080)
     assert judge(data, is_bind, pod) is want
@@ -130,7 +130,7 @@ def setting(tmp_path: Path, pod: dict[str, Any], *, isolating: bool = True) -> S
         pod,
         PodFolder(tmp_path / "u"),
         Sources(),
-        Facts("127.64.0.1", "127.0.0.1", "node1"),
+        NodeFacts("127.64.0.1", "127.0.0.1", "node1"),
         {"data": tmp_path / "data"},
         (1, 2),
         True,
@@ -183,7 +183,7 @@ def volumes(tmp_path: Path, *entries: dict[str, Any]) -> VolumeContext:
     sources = Sources(
         {"cm": {"data": {"a": "1", "b": "2"}, "binaryData": {"z": "AAE="}}}, {"s": {"data": {"k": "dg=="}}}
     )
-    return VolumeContext(pod, tmp_path / "v", sources, Facts("ip", "host", "node"), no_token, tmp_path / "claims")
+    return VolumeContext(pod, tmp_path / "v", sources, NodeFacts("ip", "host", "node"), no_token, tmp_path / "claims")
 
 
 async def test_projected_volume_collects_its_parts(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 import yaml
@@ -17,14 +17,19 @@ import yaml
 from corral.clusters.kueue_installation.controller_pod import OwnPods
 from corral.clusters.kueue_installation.lease import OwnLease
 from corral.clusters.kueue_installation.objects import CONFIG_KEY, CONFIG_NAME, DEPLOYMENT_NAME, installed_objects
-from corral.configuration.queueing import SHIPPED_FRAMEWORKS, ConfigError, QueueingConfig, load_config
+from corral.configuration.part import ConfigurationError
+from corral.configuration.queueing import QueueingConfig, load_config
 from corral.controllers.queueing.metrics import QueueingMetrics
+from corral.controllers.queueing.queues.explanations import EXPLANATION
 from corral.controllers.queueing.queues.visibility import CLUSTER_QUEUE, LOCAL_QUEUE
 from corral.controllers.queueing.setup import Queueing
 from corral.core.admission import AdmissionPlugin, AdmissionRequest
 from corral.core.errors import AlreadyExists, NotFound
-from corral.core.meta import Key, Obj, annotations_of, name_of, namespace_of, spec_of
+from corral.core.meta import Key, Obj, annotations_of, key_of, name_of, namespace_of, spec_of
 from corral.core.resource import Resource
+from corral.decide.dispatch.reasons import WorkerAnswer
+from corral.decide.queueing.explanation import workers_to_obj
+from corral.jobs.framework.registry import shipped_frameworks
 from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.kinds.machinery.definition import KindDef
@@ -32,6 +37,8 @@ from corral.kinds.machinery.virtual_resources import ExtraRequest
 from corral.runtime.controller import Manager, Result, Watch
 
 log = logging.getLogger(__name__)
+
+AskWorkers = Callable[[Key], Awaitable[tuple[WorkerAnswer, ...]]]
 
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 MANAGER_NAME = "kueue-installation"
@@ -46,13 +53,14 @@ class Installation:
         """Run queueing beside the controllers of `manager`, and watch for a restart."""
         self._outer = manager
         # A document that does not speak of kinds of jobs leaves them as shipped; by itself it would mean batch/job alone.
-        self._document = {"integrations": {"frameworks": list(SHIPPED_FRAMEWORKS)}, **document} if document else {}
+        self._document = {"integrations": {"frameworks": list(shipped_frameworks())}, **document} if document else {}
         self._config = load_config(self._document) if self._document else QueueingConfig()
         # Where the objects are; a new configuration does not move them.
         self._namespace = self._config.namespace
         self.queueing = Queueing(self._config)
         self.plugins: list[AdmissionPlugin] = [_CurrentPlugins(self)]
         self.visibility = _CurrentVisibility(self)
+        self.explanations = _CurrentExplanations(self)
         self._restart = asyncio.Event()
         self._restarted_at: str | None = None
         self._recorder = manager.recorder.named(MANAGER_NAME)
@@ -82,7 +90,7 @@ class Installation:
             config_map = await self._outer.client.get(CONFIG_MAPS, CONFIG_NAME, self._namespace)
             document = yaml.safe_load((config_map.get("data") or {}).get(CONFIG_KEY, "")) or {}
             config = load_config(document) if document else QueueingConfig()
-        except (ConfigError, NotFound, yaml.YAMLError) as error:
+        except (ConfigurationError, NotFound, yaml.YAMLError) as error:
             # A wrong file must not stop what works.
             self._recorder.event(deployment, "Warning", "InvalidConfiguration", str(error))
             return
@@ -165,3 +173,25 @@ class _CurrentVisibility:
 
     async def list(self, request: ExtraRequest) -> list[Obj]:
         return await self._installation.queueing.visibility.list(request)
+
+
+class _CurrentExplanations:
+    """Why Workloads wait in whatever configuration is in force; of one Workload on a manager, what the workers say too."""
+
+    kinds: Sequence[KindDef] = (EXPLANATION,)
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self.ask_workers: AskWorkers | None = None
+
+    async def get(self, request: ExtraRequest) -> Obj:
+        return await self._with_workers(await self._installation.queueing.explanations.get(request))
+
+    async def list(self, request: ExtraRequest) -> list[Obj]:
+        found = await self._installation.queueing.explanations.list(request)
+        return [await self._with_workers(one) for one in found] if len(found) == 1 else found
+
+    async def _with_workers(self, explanation: Obj) -> Obj:
+        if self.ask_workers is None:
+            return explanation
+        return {**explanation, "workers": workers_to_obj(await self.ask_workers(key_of(explanation)))}

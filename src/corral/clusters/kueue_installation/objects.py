@@ -8,6 +8,7 @@ import yaml
 
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
+from corral.jobs.framework.roles import user_rules
 from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
@@ -39,7 +40,7 @@ def installed_objects(namespace: str, document: Obj) -> Iterator[tuple[Resource,
         SERVICES,
         _service(METRICS_SERVICE, namespace, {"name": "https", "port": 8443, "protocol": "TCP", "targetPort": 8443}),
     )
-    for name, rules in ROLES.items():
+    for name, rules in roles().items():
         yield CLUSTER_ROLES, {"metadata": {"name": name, "labels": LABELS}, "rules": rules}
 
 
@@ -97,29 +98,28 @@ def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Obj:
 
 _KUEUE = ["kueue.x-k8s.io"]
 _VISIBILITY = ["visibility.kueue.x-k8s.io"]
+_EXPLAINED = _rule(["visibility.corral.dev"], ["workloadexplanations"], ["get", "list"])
 _QUEUES = ["clusterqueues", "cohorts", "localqueues", "resourceflavors", "topologies", "workloadpriorityclasses"]
-_JOBS = [
-    _rule(["batch"], ["jobs", "jobs/status"], EDIT),
-    _rule(["jobset.x-k8s.io"], ["jobsets", "jobsets/status"], EDIT),
-    _rule(["kubeflow.org"], ["*"], EDIT),
-    _rule(["trainer.kubeflow.org"], ["trainjobs", "trainjobs/status"], EDIT),
-    _rule(["ray.io"], ["*"], EDIT),
-    _rule(["workload.codeflare.dev"], ["appwrappers", "appwrappers/status"], EDIT),
-]
 
-ROLES: dict[str, list[Obj]] = {
-    "kueue-batch-admin-role": [
-        _rule(_KUEUE, [*_QUEUES, "workloads", "admissionchecks", "multikueueconfigs", "multikueueclusters"], EDIT),
-        _rule(_KUEUE, ["clusterqueues/status", "localqueues/status", "workloads/status"], VIEW),
-        _rule(
-            _VISIBILITY, ["clusterqueues/pendingworkloads", "localqueues/pendingworkloads"], ["get", "list", "watch"]
-        ),
-        *_JOBS,
-    ],
-    "kueue-batch-user-role": [
-        _rule(_KUEUE, ["localqueues", "workloads", "localqueues/status", "workloads/status"], VIEW),
-        _rule(_VISIBILITY, ["localqueues/pendingworkloads"], ["get", "list", "watch"]),
-        *_JOBS,
-    ],
-    "kueue-metrics-reader": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-}
+
+def roles() -> dict[str, list[Obj]]:
+    """The ClusterRoles people get, by name."""
+    jobs = user_rules()
+    queues = [*_QUEUES, "workloads", "admissionchecks", "multikueueconfigs", "multikueueclusters"]
+    pending = ["clusterqueues/pendingworkloads", "localqueues/pendingworkloads"]
+    return {
+        "kueue-batch-admin-role": [
+            _rule(_KUEUE, queues, EDIT),
+            _rule(_KUEUE, ["clusterqueues/status", "localqueues/status", "workloads/status"], VIEW),
+            _rule(_VISIBILITY, pending, VIEW),
+            _EXPLAINED,
+            *jobs,
+        ],
+        "kueue-batch-user-role": [
+            _rule(_KUEUE, ["localqueues", "workloads", "localqueues/status", "workloads/status"], VIEW),
+            _rule(_VISIBILITY, ["localqueues/pendingworkloads"], VIEW),
+            _EXPLAINED,
+            *jobs,
+        ],
+        "kueue-metrics-reader": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    }

@@ -6,22 +6,18 @@ from collections.abc import Callable, Sequence
 
 from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch.copies.garbage import CollectGarbage
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.index import RemotePods
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.admission_checks import MultiKueueChecks
-from corral.controllers.dispatch.workers.clusters import Connect, Followers, MultiKueueClusters
+from corral.controllers.dispatch.workers.clusters import Connect, MultiKueueClusters, WorkerListeners
 from corral.controllers.dispatch.workers.quota_automation import QuotaAutomation
 from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.controllers.dispatch.workloads import DispatchWorkloads
 from corral.decide.dispatch.model import LATE_BINDING
 from corral.jobs.framework.adapter import JobAdapter
-from corral.jobs.leader_worker_set.adapter import LeaderWorkerSetJob
-from corral.jobs.stateful_set.adapter import StatefulSetJob
 from corral.runtime.controller import Manager
-
-SERVING: tuple[JobAdapter, ...] = (StatefulSetJob(), LeaderWorkerSetJob())
-"""Sets that queueing handles by their pods, and dispatch as a whole."""
 
 
 def set_up_dispatch(
@@ -30,17 +26,18 @@ def set_up_dispatch(
     connect: Connect,
     adapters: Sequence[JobAdapter],
     kept: KeptPods | None = None,
+    answers: WorkerAnswers | None = None,
 ) -> Remotes:
     """Register the dispatch controllers with a manager; returns the workers, to be closed when it stops.
 
-    `kept` is for a manager whose own API shows what is left of finished jobs.
+    `kept` is for a manager whose own API shows what is left of finished jobs, `answers` for one whose API says what workers
+    say about Workloads that wait.
     """
     remotes = Remotes()
     if not settings.enabled:
         return remotes
-    adapters = [*adapters, *SERVING]
     metrics = DispatchMetrics(manager.metrics)
-    workloads = DispatchWorkloads(manager, settings, remotes, adapters, metrics, kept)
+    workloads = DispatchWorkloads(manager, settings, remotes, adapters, metrics, kept, answers)
     kinds = [adapter.resource for adapter in adapters]
     followers = [workloads.queues_changed] if settings.dispatcher == LATE_BINDING else []
     if settings.automates_quota:
@@ -51,14 +48,14 @@ def set_up_dispatch(
         for follower in followers:
             follower(cluster)
 
-    told = Followers(
+    listeners = WorkerListeners(
         workloads.wake,
         workloads.cluster_connected,
         workloads.leave,
         workloads.cluster_left,
         queues_changed if followers else None,
     )
-    MultiKueueClusters(manager, settings, remotes, connect, kinds, told, metrics)
+    MultiKueueClusters(manager, settings, remotes, connect, kinds, listeners, metrics)
     MultiKueueChecks(manager)
     CollectGarbage(manager, settings, remotes)
     return remotes
@@ -73,5 +70,5 @@ def set_up_remote_pods(
     kept: KeptPods | None = None,
 ) -> RemotePods:
     """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
-    kinds = [adapter.resource for adapter in (*adapters, *SERVING)]
+    kinds = [adapter.resource for adapter in adapters]
     return RemotePods(manager, remotes, kinds, settings.origin, revision, kept)

@@ -1,4 +1,4 @@
-"""What the rooms of dispatching share: the manager's caches, the workers, and how a Workload's check is written."""
+"""What all parts of dispatch share: the manager's caches, the workers, and how a Workload's check is written."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from corral.configuration.dispatch import DispatchSettings
 from corral.controllers import workload_status
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
-from corral.controllers.dispatch.safety.possible_locations import Whereabouts
-from corral.controllers.dispatch.safety.worker_tasks import Errands
+from corral.controllers.dispatch.safety.possible_locations import PossibleLocations
+from corral.controllers.dispatch.safety.worker_tasks import WorkerTasks
 from corral.controllers.dispatch.workers.admission_checks import config_name
-from corral.controllers.dispatch.workers.rejections import Refusals, Unwelcome
+from corral.controllers.dispatch.workers.rejections import Refusals, WorkerRejection
 from corral.controllers.dispatch.workers.remotes import Remote, Remotes
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
 from corral.decide.dispatch import nominate
 from corral.decide.dispatch.machine import check_state
+from corral.decide.dispatch.reasons import WorkerAnswer
 from corral.jobs.framework.adapter import JobAdapter
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Manager
@@ -24,8 +25,8 @@ from corral.workload import statuses
 from corral.workload import workload as wl
 
 
-class Subject:
-    """A Workload with all that was found out about it."""
+class DispatchedWorkload:
+    """A Workload that is dispatched, with the check, the adapter and the job objects it belongs to."""
 
     __slots__ = ("adapter", "check", "job_key", "jobs", "rejected", "workload")
 
@@ -34,8 +35,8 @@ class Subject:
         self.rejected: Mapping[str, str] = {}
 
 
-class Context:
-    """One manager's dispatching."""
+class DispatchContext:
+    """The shared state of dispatch on one manager."""
 
     def __init__(
         self,
@@ -48,9 +49,11 @@ class Context:
     ) -> None:
         self.kept = kept
         self.manager, self.settings, self.remotes, self.metrics = manager, settings, remotes, metrics
-        self.errands = Errands(manager.clock, again)
+        self.worker_tasks = WorkerTasks(manager.clock, again)
         self.refusals = Refusals(manager.clock)
-        self.whereabouts = Whereabouts(manager.clock, remotes)
+        self.answers: dict[Key, tuple[WorkerAnswer, ...]] = {}
+        """What workers said last about Workloads that none of them has taken; a manager that was restarted asks them anew."""
+        self.possible_locations = PossibleLocations(manager.clock, remotes)
         self.recorder = manager.recorder.named("kueue-workload-controller")
         self.workloads = manager.informer(WORKLOADS)
         self.checks = manager.informer(ADMISSION_CHECKS)
@@ -65,7 +68,8 @@ class Context:
         return ""
 
     def clusters_of(self, check: str, workload: Obj) -> list[str]:
-        """The workers a Workload may go to: each by one name, for by two it would be taken from one for the other."""
+        """The workers a Workload may go to. A worker that is configured under two names is listed once: under both, the
+        copy made for one name would be removed as a stale copy of the other."""
         config = self._config(check)
         return self.distinct(spec_of(config).get("clusters") or [], workload) if config else []
 
@@ -87,12 +91,12 @@ class Context:
         return remote
 
     def current(self, workload: Obj) -> Obj:
-        """A Workload as it is now; others go on while we wait for a worker."""
+        """The Workload read again from the cache: it may have changed while we waited for a worker."""
         return self.workloads.get(key_of(workload)) or workload
 
-    def note_refusal(self, workload: Obj, cluster: str, problem: Unwelcome) -> None:
-        """Do not ask a worker for a while that cannot have what a Workload needs there, and tell why."""
-        self.refusals.note(key_of(workload), cluster, problem.why)
+    def note_refusal(self, workload: Obj, cluster: str, problem: WorkerRejection) -> None:
+        """A worker cannot hold an object this Workload needs there: record why, and do not ask it again for a while."""
+        self.refusals.note(key_of(workload), cluster, problem.why, problem.fields)
         self.metrics.redispatched(cluster, problem.reason)
         self.manager.recorder.event(workload, "Warning", "RefusedByWorker", str(problem))
 

@@ -11,18 +11,19 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from corral.configuration.dispatch import DispatchSettings
-from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
 from corral.controllers.dispatch.copies.deployment_siblings import Siblings
 from corral.controllers.dispatch.copies.late_binding import LateBinding
 from corral.controllers.dispatch.copies.multi_workload_jobs import Components
 from corral.controllers.dispatch.copies.nominations import Nominations
+from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.runs.remote_job import is_shared
 from corral.controllers.dispatch.runs.runs import Runs
-from corral.controllers.dispatch.safety.worker_tasks import Late
+from corral.controllers.dispatch.safety.worker_tasks import StillRunning
 from corral.controllers.dispatch.workers.admission_checks import activity_changed, config_name
-from corral.controllers.dispatch.workers.remotes import Remote, Remotes, is_news
+from corral.controllers.dispatch.workers.remotes import Remote, Remotes, workload_changed
 from corral.core import conditions
 from corral.core.meta import (
     Key,
@@ -69,12 +70,15 @@ class DispatchWorkloads:
         adapters: Sequence[JobAdapter],
         metrics: DispatchMetrics,
         kept: KeptPods | None = None,
+        answers: WorkerAnswers | None = None,
     ) -> None:
         self._known: set[Key] = set()
         """Workloads that this manager has, or had and may have left something of on a worker."""
         self._adapters = {(adapter.resource.group, adapter.resource.kind): adapter for adapter in adapters}
-        context = Context(manager, settings, remotes, metrics, self._again, kept)
+        context = DispatchContext(manager, settings, remotes, metrics, self._again, kept)
         self._context = context
+        if answers is not None:
+            answers.attach(context)
         self._jobs = {adapter.resource: manager.informer(adapter.resource) for adapter in adapters}
         siblings = Siblings(manager)
         self._components = Components(context)
@@ -85,7 +89,7 @@ class DispatchWorkloads:
         self.controller: Controller = manager.add(
             self,
             watches=[
-                Watch(WORKLOADS, when=is_news),
+                Watch(WORKLOADS, when=workload_changed),
                 Watch(WORKLOADS, map=siblings.keys, when=_cluster_changed),
                 Watch(WORKLOADS, map=self._components.keys, when=_matters_to_components),
                 Watch(ADMISSION_CHECKS, map=self._of_check),
@@ -96,7 +100,7 @@ class DispatchWorkloads:
         )
         for informer in self._jobs.values():
             informer.on_change(self._job_changed)
-        manager.run_task(context.errands.keep, "work on workers")
+        manager.run_task(context.worker_tasks.keep, "work on workers")
 
     def wake(self, key: Key, is_progress: bool = False) -> None:
         """Something about this Workload changed on a worker."""
@@ -112,7 +116,7 @@ class DispatchWorkloads:
 
     def cluster_left(self, name: str) -> None:
         """The way to a worker is gone. Who was woken when its description went may have looked before that."""
-        known = self._context.whereabouts.known_on(name)
+        known = self._context.possible_locations.known_on(name)
         for key in dict.fromkeys((*self._of_cluster({"metadata": {"name": name}}), *known)):
             self.wake(key)
 
@@ -169,19 +173,21 @@ class DispatchWorkloads:
         if workload is None or is_deleting(workload):
             self._late.forget(key)
             self._context.refusals.forget(key)
-            self._context.errands.forget(key)
+            self._context.answers.pop(key, None)
+            self._context.worker_tasks.forget(key)
             if await self._runs.remove_everywhere(key) and workload is None:
                 self._known.discard(key)
             return None
         try:
             return await self._reconcile(workload)
-        except Late:
+        except StillRunning:
             return None  # it is looked at again when the worker has answered
 
     async def _reconcile(self, workload: Obj) -> Result | None:
         key = key_of(workload)
         if status_of(workload).get("clusterName"):
             self._late.forget(key)
+            self._context.answers.pop(key, None)
         check = self._context.check_of(workload)
         if not check or check_state(workload, check).get("state") == names.REJECTED:
             return None
@@ -201,23 +207,23 @@ class DispatchWorkloads:
         clusters = self._clusters(workload, check)
         self._observe(workload, clusters)
         view = self._view(workload, check, clusters)
-        return await self._act(Subject(workload, check, adapter, job_key, jobs), next_step(view))
+        return await self._act(DispatchedWorkload(workload, check, adapter, job_key, jobs), next_step(view))
 
     def _is_new(self, state: Obj) -> bool:
         """Whether a check was asked for so lately that the queue, whose turn is before ours, may not have had it yet."""
         since = state.get("lastTransitionTime")
         return bool(since) and self._context.manager.clock.now() - parse_time(str(since)) < QUOTA_FIRST_S
 
-    async def _act(self, subject: Subject, step: model.Step) -> Result | None:
+    async def _act(self, subject: DispatchedWorkload, step: model.DispatchStep) -> Result | None:
         runs = self._runs
         match step:
-            case model.Nothing(why, again, is_told):
-                if is_told and self._context.settings.say_why:
+            case model.Nothing(why, again, is_reported):
+                if is_reported and self._context.settings.say_why:
                     await self._context.explain(subject.workload, subject.check, why)
                 return Result(again) if again is not None else None
             case model.CleanUp(clusters, again):
                 await runs.clean_up(subject, clusters)
-                is_late = any(self._context.errands.is_busy(name, key_of(subject.workload)) for name in clusters)
+                is_late = any(self._context.worker_tasks.is_busy(name, key_of(subject.workload)) for name in clusters)
                 return None if again is None or is_late else Result(again)
             case model.Finish(cluster, condition):
                 return await self._on(cluster, subject, runs.finish, condition)
@@ -232,7 +238,7 @@ class DispatchWorkloads:
             case model.UpdateSpec(cluster, spec):
                 return await self._on(cluster, subject, runs.update_spec, spec)
             case model.Mirror(cluster):
-                self._context.whereabouts.begin(key_of(subject.workload), cluster)
+                self._context.possible_locations.begin(key_of(subject.workload), cluster)
                 return await self._on(cluster, subject, runs.mirror)
             case model.Start() | model.Nominate():
                 return await self._begin(subject, step)
@@ -240,35 +246,35 @@ class DispatchWorkloads:
                 assert_never(step)
         return None
 
-    async def _begin(self, subject: Subject, step: model.Start | model.Nominate) -> Result | None:
+    async def _begin(self, subject: DispatchedWorkload, step: model.Start | model.Nominate) -> Result | None:
         """Give a Workload to a worker, once the job cannot be running on another one: it must not run twice."""
         key = key_of(subject.workload)
-        if self._context.errands.is_stopping(key):
+        if self._context.worker_tasks.is_stopping(key):
             return None  # it is looked at again when the worker that stops it has answered
         if (wait := await self._fence(subject)) is not None:
             return wait
         if isinstance(step, model.Nominate):
             return await self._nominations.nominate(subject)
         # Noted before anything is done: an answer that gets lost must not let the job start a second time elsewhere.
-        self._context.whereabouts.begin(key, step.cluster)
+        self._context.possible_locations.begin(key, step.cluster)
         return await self._on(step.cluster, subject, self._runs.start, step.drop)
 
-    async def _fence(self, subject: Subject) -> Result | None:
+    async def _fence(self, subject: DispatchedWorkload) -> Result | None:
         """With fencing, wait until no worker out of reach can be running the job any more."""
         settings = self._context.settings
         if not settings.fencing:
             return None
-        left = self._context.whereabouts.fenced_in(key_of(subject.workload), settings.worker_lost_timeout)
+        left = self._context.possible_locations.fenced_in(key_of(subject.workload), settings.worker_lost_timeout)
         if left <= 0:
             return None
         await self._context.explain(subject.workload, subject.check, "waits until a lost worker has stopped its copy")
         return Result(left)
 
     async def _on(
-        self, cluster: str, subject: Subject, work: Callable[..., Coroutine[None, None, T]], *more: object
+        self, cluster: str, subject: DispatchedWorkload, work: Callable[..., Coroutine[None, None, T]], *more: object
     ) -> T:
         """Do something about a Workload on one worker, without waiting for it for long."""
-        return await self._context.errands.run(
+        return await self._context.worker_tasks.run(
             cluster, key_of(subject.workload), partial(work, subject, cluster, *more)
         )
 
@@ -277,23 +283,25 @@ class DispatchWorkloads:
 
         A worker on which something is being done for the Workload right now has the last word when that is over.
         """
-        key, whereabouts = key_of(workload), self._context.whereabouts
+        key, possible_locations = key_of(workload), self._context.possible_locations
         given = [remote for name in clusters if (remote := self._context.remotes.get(name)) is not None]
         for remote in (*given, *self._unlisted(workload, clusters)):
             if not remote.connected:
                 continue
             if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.ending(key))):
-                whereabouts.begin(key, remote.name)
-            elif whereabouts.may_be(key, remote.name) and not self._context.errands.is_busy(remote.name, key):
-                whereabouts.gone(key, remote.name)
+                possible_locations.begin(key, remote.name)
+            elif possible_locations.may_be(key, remote.name) and not self._context.worker_tasks.is_busy(
+                remote.name, key
+            ):
+                possible_locations.gone(key, remote.name)
 
     def _view(self, workload: Obj, check: str, clusters: Sequence[str]) -> model.DispatchView:
         key, now = key_of(workload), self._context.manager.clock.now()
-        settings, whereabouts = self._context.settings, self._context.whereabouts
+        settings, possible_locations = self._context.settings, self._context.possible_locations
         strays = [
             remote.name
             for remote in self._unlisted(workload, clusters)
-            if remote.workload(key) is not None or whereabouts.may_be(key, remote.name)
+            if remote.workload(key) is not None or possible_locations.may_be(key, remote.name)
         ]
         return model.DispatchView(
             workload,
@@ -303,7 +311,7 @@ class DispatchWorkloads:
             settings.worker_lost_timeout,
             strays,
             settings.keep_finished,
-            whereabouts.away(workload),
+            possible_locations.away(workload),
         )
 
     def _remote_view(self, cluster: str, key: Key, now: float) -> model.RemoteView:
@@ -312,7 +320,7 @@ class DispatchWorkloads:
             return model.RemoteView(False, lost_since=self._context.remotes.missed_since(cluster, now))
         copy = remote.workload(key)
         seen = remote.admitted_at.get(uid_of(copy), 0.0) if copy else 0.0
-        has_job = remote.connected and self._context.whereabouts.may_be(key, cluster)
+        has_job = remote.connected and self._context.possible_locations.may_be(key, cluster)
         return model.RemoteView(remote.connected, copy, remote.lost_since, seen, has_job)
 
     def _unlisted(self, workload: Obj, configured: Collection[str]) -> list[Remote]:

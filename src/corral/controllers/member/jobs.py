@@ -23,7 +23,8 @@ from corral.core.resource import Resource
 from corral.decide.member.manifests import Manifest, hash_of, identity
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import is_applied_work
-from corral.decide.member.queue import JOB_KINDS, asks_for_peace, is_finished, is_queued, progress, remembered
+from corral.decide.member.queue import is_queued, progress, remembered, yields_to_queue
+from corral.jobs.framework.endings import ENDINGS
 from corral.kinds.fleet.names import SPEC_HASH
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.controller import Manager
@@ -50,11 +51,12 @@ class PlacedJobs:
     async def follow(self, work: str, manifests: Sequence[Manifest], *, prompt: bool) -> None:
         """Watch the kinds of these manifests from now on, when they are kinds of jobs.
 
-        `prompt` wakes the Work with every step its jobs make, as those do that ask for peace themselves."""
+        `prompt` wakes the Work with every step its jobs make, as jobs do that ask themselves to be left to the
+        queue."""
         (self._prompt.add if prompt else self._prompt.discard)(work)
         for manifest in manifests:
             resource = manifest.resource
-            if resource is None or resource in self._watched or f"{resource.group}/{resource.kind}" not in JOB_KINDS:
+            if resource is None or resource in self._watched or not ENDINGS.knows(resource.group, resource.kind):
                 continue
             if not self._remember and not self._wants_progress(manifest.obj, work):
                 continue
@@ -94,7 +96,7 @@ class PlacedJobs:
                 continue
             name = "/".join(identity(outcome.manifest.identifier))
             if outcome.live is not None:
-                entry = _entry(outcome.live) if is_finished(outcome.live) else None
+                entry = _entry(outcome.live) if ENDINGS.success(outcome.live) is not None else None
             else:
                 entry = known.get(name)
             if entry is not None and entry["hash"] == hash_of(outcome.manifest.obj):
@@ -104,10 +106,10 @@ class PlacedJobs:
     @staticmethod
     def _ends(outcome: Outcome) -> bool:
         resource = outcome.manifest.resource
-        return resource is not None and f"{resource.group}/{resource.kind}" in JOB_KINDS
+        return resource is not None and ENDINGS.knows(resource.group, resource.kind)
 
     def _wants_progress(self, obj: Obj, work: str) -> bool:
-        return self._friendly or work in self._prompt or asks_for_peace(obj)
+        return self._friendly or work in self._prompt or yields_to_queue(obj)
 
     def _changed(self, old: Obj | None, new: Obj | None) -> None:
         job = new or old
@@ -118,7 +120,7 @@ class PlacedJobs:
             else:
                 self._by_uid[uid_of(job)] = new
             name = _name(work, key_of(job), str(job.get("kind")))
-            if is_finished(job):
+            if ENDINGS.success(job) is not None:
                 if name not in self._ended or uid_of(self._ended[name]) != uid_of(job):
                     self.wake(work)
                 self._ended[name] = job

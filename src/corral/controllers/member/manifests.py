@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from corral.client.protocol import Client
@@ -11,6 +12,7 @@ from corral.configuration.member import MemberSettings
 from corral.core.errors import ApiError, Invalid, NotFound
 from corral.core.meta import Obj, annotations_of, metadata_of, owner_references_of, resource_version_of
 from corral.core.resource import Resource
+from corral.core.schema.structural import Schema, compile_schema
 from corral.decide.member.availability import NOT_TRACKABLE, availability
 from corral.decide.member.compare import WHOLE_OBJECT, compare
 from corral.decide.member.manifests import Manifest, clean, hash_of, identity, last_applied, to_apply
@@ -33,9 +35,10 @@ from corral.decide.member.ownership import (
     may_not_take_over,
     with_owner,
 )
-from corral.decide.member.queue import asks_for_peace, bend, ignored_paths, is_queued, progress
+from corral.decide.member.queue import bend, ignored_paths, is_queued, progress, yields_to_queue
 from corral.decide.member.strategy import Strategy
 from corral.decide.member.three_way import three_way
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.fleet import APPLIED_WORKS
 from corral.kinds.fleet.names import LAST_APPLIED, SPEC_HASH
 
@@ -57,7 +60,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Peace:
+class QueueTerms:
     """How much of a manifest is left to the queue and to users' exceptions."""
 
     tolerates_drift: bool
@@ -115,37 +118,37 @@ class Manifests:
 
     async def _converge(self, manifest: Manifest, resource: Resource, live: Obj | None, task: Task) -> Outcome:
         strategy, ours = task.strategy, task.ours
-        peace = self._peace(manifest.obj, live, task)
+        terms = self._queue_terms(manifest.obj, live, task)
         if live is not None and not is_owned(live, ours) and strategy.take_over != "Never":
-            live = await self._take_over(resource, peace.wanted, live, task)
+            live = await self._take_over(resource, terms.wanted, live, task)
         if strategy.reports_diff:
-            return await self._report_diff(manifest, resource, peace.wanted, live, task)
+            return await self._report_diff(manifest, resource, terms.wanted, live, task)
         if live is not None and not is_owned(live, ours):
             raise Failed("NotTakenOver", "no ownership of the object in the member cluster; takeover is needed")
         if live is not None and strategy.only_undrifted and _is_last_applied(manifest.obj, live):
-            drifts, degraded = await self._drifts(resource, peace.wanted, live, strategy)
-            if drifts and peace.tolerates_drift:
+            drifts, degraded = await self._drifts(resource, terms.wanted, live, strategy)
+            if drifts and terms.tolerates_drift:
                 return self._done(manifest, Outcome(manifest, DRIFT_TOLERATED, live=live, drifts=drifts), task)
             if drifts:
                 reason = "FoundDriftsInDegradedMode" if degraded else "FoundDrifts"
                 text = "cannot apply manifest: drifts are found between the manifest and the object from the member cluster"
                 return Outcome(manifest, reason, text + (DEGRADED if degraded else ""), live=live, drifts=drifts)
-        live = await self._apply(manifest.obj, resource, peace.wanted, live, task)
-        drifts = compare(clean(peace.wanted), live) if strategy.full_comparison else []
+        live = await self._apply(manifest.obj, resource, terms.wanted, live, task)
+        drifts = compare(clean(terms.wanted), live) if strategy.full_comparison else []
         return self._done(manifest, Outcome(manifest, APPLIED, live=live, drifts=drifts), task)
 
-    def _peace(self, manifest: Obj, live: Obj | None, task: Task) -> Peace:
+    def _queue_terms(self, manifest: Obj, live: Obj | None, task: Task) -> QueueTerms:
         queued = is_queued(manifest)
-        friendly = asks_for_peace(manifest) or asks_for_peace(task.work) or (self._settings.queue_friendly and queued)
+        friendly = yields_to_queue(manifest) or yields_to_queue(task.work) or (self._settings.queue_friendly and queued)
         if live is None:
-            return Peace(friendly, manifest)
+            return QueueTerms(friendly, manifest)
         marks = friendly or (self._settings.yield_to_queue and queued)
         yields = friendly or (marks and not task.strategy.only_undrifted)
         ignored = ignored_paths(manifest, task.work)
         if not marks and not ignored:
-            return Peace(friendly, manifest)
+            return QueueTerms(friendly, manifest)
         bent = bend(manifest, live, marks=marks, queue=yields, generated=friendly, ignored=ignored)
-        return Peace(friendly, bent)
+        return QueueTerms(friendly, bent)
 
     def _done(self, manifest: Manifest, outcome: Outcome, task: Task) -> Outcome:
         """The outcome of an applied manifest, with its availability and what is reported back."""
@@ -153,7 +156,7 @@ class Manifests:
         live = outcome.live
         reports = task.strategy.report_back or (
             is_queued(manifest.obj)
-            and (asks_for_peace(manifest.obj) or asks_for_peace(task.work) or self._settings.queue_friendly)
+            and (yields_to_queue(manifest.obj) or yields_to_queue(task.work) or self._settings.queue_friendly)
         )
         reported = progress(live, self._workload_of(live)) if reports else None
         return replace(outcome, availability=availability(live), reported=reported)
@@ -255,7 +258,9 @@ class Manifests:
         return await _sent("apply the manifest object: an error is", call)
 
     async def _merge(self, resource: Resource, body: Obj, live: Obj, strategy: Strategy) -> Obj:
-        patch = three_way(last_applied(live), body, live)
+        patch = three_way(
+            last_applied(live), body, live, _schema_of(str(body.get("apiVersion")), str(body.get("kind")))
+        )
         if not patch.body:
             return live
         change = patch.body
@@ -284,3 +289,10 @@ async def _sent(what: str, call: Awaitable[Obj]) -> Obj:
     except ApiError as error:
         text = f"failed to apply the manifest: failed to {what} returned by the API server: {error}"
         raise Failed("ManifestApplyFailed", text) from error
+
+
+@lru_cache(maxsize=256)
+def _schema_of(api_version: str, kind: str) -> Schema | None:
+    """The schema of one of Kubernetes' own kinds."""
+    found = builtin_registry().find(api_version, kind)
+    return compile_schema(found[1].schema) if found is not None else None

@@ -71,16 +71,16 @@ class Membership:
         now = self._hub.clock.timestamp()
         health = await self._health(generation_of(cluster))
         served = await self._discover(APPLIED_WORKS.group, APPLIED_WORKS.version, APPLIED_WORKS.kind)
-        self._tell_health(cluster, health)
+        self._report_health(cluster, health)
         if served is None:
             why = 'the member does not serve AppliedWork: no matches for kind "AppliedWork"'
             joined = condition("Joined", "Unknown", "InternalMemberClusterFailedToJoin", why, generation_of(cluster))
             self._metrics.joined(succeeded=False)
         else:
             joined = condition("Joined", True, "InternalMemberClusterJoined", "", generation_of(cluster))
-            self._tell(cluster, joined, "internal member cluster joined")
+            self._record(cluster, joined, "internal member cluster joined")
         found = await self._provider.collect(now)
-        self._tell_provider(cluster, found)
+        self._report_provider(cluster, found)
         agent = _with_conditions(cluster, [health, joined], now)
         status = {
             **_with_provider(cluster, found, now),
@@ -101,7 +101,7 @@ class Membership:
         left = condition("Joined", False, "InternalMemberClusterLeft", "", generation_of(cluster))
         if conditions.is_false(_agent(cluster).get("conditions") or [], "Joined"):
             return
-        self._tell(cluster, left, "internal member cluster left")
+        self._record(cluster, left, "internal member cluster left")
         self._metrics.left(succeeded=True)
         agent = _with_conditions(cluster, [left], self._hub.clock.timestamp())
         await self._write(cluster, {**status_of(cluster), "agentStatus": [agent]})
@@ -118,19 +118,19 @@ class Membership:
             return condition("Healthy", False, "InternalMemberClusterUnhealthy", text, generation)
         return condition("Healthy", True, "InternalMemberClusterHealthy", "", generation)
 
-    def _tell_health(self, cluster: Obj, health: Obj) -> None:
+    def _report_health(self, cluster: Obj, health: Obj) -> None:
         before = conditions.find(_agent(cluster).get("conditions") or [], "Healthy")
         if before is None or before["status"] != health["status"]:
             word = "healthy" if health["status"] == "True" else "unhealthy"
             kind = "Normal" if health["status"] == "True" else "Warning"
             self._recorder.event(cluster, kind, health["reason"], f"internal member cluster {word}")
 
-    def _tell_provider(self, cluster: Obj, found: Properties) -> None:
+    def _report_provider(self, cluster: Obj, found: Properties) -> None:
         for entry in found.conditions[:1]:
             if not conditions.is_true(cluster, entry["type"]):
                 self._recorder.event(cluster, "Normal", entry["reason"], entry["message"])
 
-    def _tell(self, cluster: Obj, joined: Obj, message: str) -> None:
+    def _record(self, cluster: Obj, joined: Obj, message: str) -> None:
         """An event for each generation that the agent has answered to."""
         before = conditions.find(_agent(cluster).get("conditions") or [], "Joined")
         changed = before is None or before["status"] != joined["status"]
@@ -145,25 +145,25 @@ def _agent(cluster: Obj) -> Obj:
 
 def _with_conditions(cluster: Obj, entries: list[Obj], now: str) -> Obj:
     agent = _agent(cluster)
-    told: list[Obj] = list(agent.get("conditions") or [])
+    reported: list[Obj] = list(agent.get("conditions") or [])
     for entry in entries:
-        told = set_condition(told, entry, now)
-    return {"type": AGENT_TYPE, **agent, "conditions": told}
+        reported = set_condition(reported, entry, now)
+    return {"type": AGENT_TYPE, **agent, "conditions": reported}
 
 
 def _with_provider(cluster: Obj, found: Properties, now: str) -> Obj:
     """The status with what the provider says of itself; what an earlier provider said goes with it."""
     status = {name: value for name, value in status_of(cluster).items() if name not in ("namespaces", "conditions")}
-    told: list[Obj] = list(conditions.conditions_of(cluster))
+    reported: list[Obj] = list(conditions.conditions_of(cluster))
     for kind in PROVIDER_CONDITIONS:
         entry = next((one for one in found.conditions if one["type"] == kind), None)
         if entry is None:
-            told = told if found.keep_conditions else conditions.without(told, kind)
+            reported = reported if found.keep_conditions else conditions.without(reported, kind)
         else:
-            told = set_condition(told, {**entry, "observedGeneration": generation_of(cluster)}, now)
+            reported = set_condition(reported, {**entry, "observedGeneration": generation_of(cluster)}, now)
     if found.namespaces is not None:
         status["namespaces"] = found.namespaces
-    return {**status, "conditions": told} if told else status
+    return {**status, "conditions": reported} if reported else status
 
 
 async def _nothing() -> None:

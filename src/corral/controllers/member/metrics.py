@@ -43,16 +43,18 @@ class MemberMetrics:
         """One look at a Work."""
         if not report_diff and (find(status.get("conditions") or [], "Applied") or {}).get("status") == "True":
             self._apply.labels(name).observe(max(0.0, seconds))
-        told = [_reason(status.get("conditions") or [], kind) for kind in ("Applied", "Available", "DiffReported")]
-        self._works.labels(*told).inc()
+        reasons = [_reason(status.get("conditions") or [], kind) for kind in ("Applied", "Available", "DiffReported")]
+        self._works.labels(*reasons).inc()
         by_ordinal = {
             entry.get("identifier", {}).get("ordinal"): entry for entry in status.get("manifestConditions") or ()
         }
         for outcome in outcomes:
             entry = by_ordinal.get(outcome.manifest.ordinal) or {}
-            told = [_reason(entry.get("conditions") or [], kind) for kind in ("Applied", "Available", "DiffReported")]
+            reasons = [
+                _reason(entry.get("conditions") or [], kind) for kind in ("Applied", "Available", "DiffReported")
+            ]
             drift, diff = ("Found" if found else "NotFound" for found in (outcome.drifts, outcome.diffs))
-            self._manifests.labels(*told, "Skipped" if report_diff else drift, diff).inc()
+            self._manifests.labels(*reasons, "Skipped" if report_diff else drift, diff).inc()
 
     def joined(self, *, succeeded: bool) -> None:
         self._joins.labels("success" if succeeded else "failure").inc()

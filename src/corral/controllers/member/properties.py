@@ -57,7 +57,7 @@ class PropertyProvider:
         own = self._settings.own_properties
         if own:
             values |= own_properties(nodes, pods, await self._cluster_queues())
-        told: list[Obj] = []
+        reported: list[Obj] = []
         namespaces: dict[str, str] | None = None
         settings = self._settings
         if settings.collect_namespaces:
@@ -66,25 +66,25 @@ class PropertyProvider:
             namespaces = placed_namespaces(found.list())
         if settings.collect_namespaces or settings.azure or settings.entrypoint:
             values |= await self._about_the_api()
-            told = provider_conditions(None if namespaces is None else len(self._manager.informer(NAMESPACES)))
+            reported = provider_conditions(None if namespaces is None else len(self._manager.informer(NAMESPACES)))
         if settings.azure:
             values |= azure_properties(nodes, costs=settings.azure_costs)
-            told += [cost_condition(nodes)] if settings.azure_costs else []
+            reported += [cost_condition(nodes)] if settings.azure_costs else []
         properties = {name: {"value": value, "observationTime": now} for name, value in values.items()}
         usage = usage_of(nodes, pods, extended=own)
         if not settings.azure:
             usage["observationTime"] = now
-        return Properties(properties, usage, namespaces, told, keep_conditions=settings.keep_defects)
+        return Properties(properties, usage, namespaces, reported, keep_conditions=settings.keep_defects)
 
     async def _about_the_api(self) -> dict[str, str]:
         """How others can reach the member's API, and its version."""
         settings = self._settings
-        told = {
+        reported = {
             K8S_VERSION: await self._server_version(),
             CLUSTER_ENTRYPOINT: settings.entrypoint,
             CLUSTER_AUTHORITY: settings.authority,
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in reported.items() if value}
 
     async def _server_version(self) -> str:
         """The version of the member's API, asked for every quarter of an hour."""

@@ -33,7 +33,7 @@ from corral.decide.member.backoff import Pace, next_pace
 from corral.decide.member.manifests import Manifest, group_version_kind, identify
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import reference_to
-from corral.decide.member.queue import ANNOTATIONS, FINISHED_JOBS, asks_for_peace, memory, remembered
+from corral.decide.member.queue import ANNOTATIONS, FINISHED_JOBS, memory, remembered, yields_to_queue
 from corral.decide.member.strategy import strategy_of
 from corral.decide.member.waves import waves
 from corral.decide.member.work_status import (
@@ -115,7 +115,7 @@ class WorkApplier:
             await self._remove_left_overs(work, planned(applied), manifests, ours)
             if not is_planned(applied, work, manifests):
                 work = await self._write_status(work, prepared(work, manifests, self._clock.timestamp()))
-        await self._jobs.follow(name_of(work), manifests, prompt=asks_for_peace(work) or strategy.report_back)
+        await self._jobs.follow(name_of(work), manifests, prompt=yields_to_queue(work) or strategy.report_back)
         task = Task(work, strategy, ours, self._memory(applied, manifests))
         outcomes = await self._process(manifests, task)
         status = refreshed(

@@ -45,20 +45,20 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
     overrides = OverrideRecords(manager, members)
     selections = Selections(manager, catalog, runs_workloads=settings.admit_workloads)
     reservations = Reservations(manager.clock, selections.remembered, enabled=settings.reserve)
-    MemberController(settings).setup(manager)
+    MemberController(manager, settings)
     if settings.inventory:
-        ProfileController(settings).setup(manager)
+        ProfileController(manager, settings)
     for pair in PAIRS:
-        OverrideController(pair).setup(manager)
+        OverrideController(manager, pair)
     for scope in SCOPES:
-        PlacementController(scope, settings, selections).setup(manager)
-        SchedulerController(scope, settings, members, overrides, reservations).setup(manager)
-        RolloutController(scope, overrides).setup(manager)
-        WorkController(scope, members, overrides, catalog, settings).setup(manager)
-        RunController(scope, settings, members, overrides, selections).setup(manager)
-    EvictionController().setup(manager)
-    TemplateController().setup(manager)
-    ReportController(catalog).setup(manager)
+        PlacementController(manager, scope, settings, selections)
+        SchedulerController(manager, scope, settings, members, overrides, reservations)
+        RolloutController(manager, scope, overrides)
+        WorkController(manager, scope, settings, members, overrides, catalog)
+        RunController(manager, scope, settings, members, overrides, selections)
+    EvictionController(manager)
+    TemplateController(manager)
+    ReportController(manager, catalog)
     plugins: list[AdmissionPlugin] = [
         PlacementAdmission(catalog, strict=settings.strict_admission),
         OverrideAdmission(manager.client),

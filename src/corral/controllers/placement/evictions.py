@@ -9,6 +9,7 @@ from corral.controllers.placement.writes import write_status
 from corral.core.conditions import conditions_of, set_condition
 from corral.core.errors import NotFound
 from corral.core.meta import Key, Obj, is_deleting, name_of, resource_version_of, spec_of, status_of
+from corral.decide.placement.bindings import binding_of
 from corral.decide.placement.eviction import is_over, judge
 from corral.kinds.fleet import CLUSTER_BINDINGS, DISRUPTION_BUDGETS, EVICTIONS
 from corral.runtime.controller import Manager, Watch
@@ -19,7 +20,7 @@ class EvictionController:
 
     name = "placement-eviction"
 
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, CLUSTER)
@@ -34,12 +35,11 @@ class EvictionController:
             return
         target = Key("", str(spec_of(eviction).get("placementName") or ""))
         # Bindings are read from the API itself: a budget counted on a cache could be spent twice.
-        bindings = (
-            await self._client.list(CLUSTER_BINDINGS, labels=f"kubernetes-fleet.io/parent-CRP={target.name}")
-        ).items
+        found = await self._client.list(CLUSTER_BINDINGS, labels=f"kubernetes-fleet.io/parent-CRP={target.name}")
+        bindings = [binding_of(obj) for obj in found.items]
         verdict = judge(eviction, self._records.placements.get(target), bindings, self._budgets.get(target))
         if verdict.evict is not None:
-            await self._delete(verdict.evict)
+            await self._delete(verdict.evict.obj)
         conditions = status_of(eviction).get("conditions") or []
         for entry in verdict.conditions:
             conditions = set_condition(conditions, entry, self._clock.timestamp())

@@ -1,8 +1,9 @@
 """The guard rail: who may touch what a fleet is made of. Opt-in, as it is upstream.
 
-Administrators may do everything. Workloads' own accounts, the system's controllers and nodes may change what is in the
-reserved namespaces; a member's identity may besides change the Works and the InternalMemberCluster of its own namespace.
-Everybody else is refused.
+Administrators may do nearly everything. Workloads' own accounts, the system's controllers and nodes may change what is in
+the reserved namespaces; a member's identity may besides change what the fleet keeps for it in its own namespace: Works, the
+InternalMemberCluster, exported and imported services. Everybody else is refused, and nobody at all may turn a member into one
+that the provider of the fleet marked as its own, or back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ from corral.kinds.fleet.names import CLUSTER_GROUP, PLACEMENT_GROUP, SYSTEM_NAME
 ADMINISTRATORS: Final = ("system:masters", "kubeadm:cluster-admins")
 _GROUPS: Final = ("system:serviceaccounts", "system:nodes")
 _USERS: Final = ("system:kube-scheduler", "system:kube-controller-manager", "aks-support")
-_FLEET_GROUPS: Final = (CLUSTER_GROUP, PLACEMENT_GROUP, INVENTORY_GROUP, "networking.fleet.azure.com")
+_NETWORKING: Final = "networking.fleet.azure.com"
+_FLEET_GROUPS: Final = (CLUSTER_GROUP, PLACEMENT_GROUP, INVENTORY_GROUP, _NETWORKING)
+_KEPT_FOR_MEMBERS: Final = (
+    (CLUSTER_GROUP, "InternalMemberCluster"),
+    (PLACEMENT_GROUP, "Work"),
+    (_NETWORKING, "EndpointSliceExport"),
+    (_NETWORKING, "EndpointSliceImport"),
+    (_NETWORKING, "InternalServiceExport"),
+    (_NETWORKING, "InternalServiceImport"),
+)
+"""Kinds that a member's own agents write in its namespace."""
 _MARK: Final = "fleet.azure.com"
 _MEMBERS: Final = "fleet-member-"
 _UNWATCHED: Final = (("coordination.k8s.io", "Lease"), ("", "Event"), ("events.k8s.io", "Event"))
@@ -45,15 +56,17 @@ class GuardRail:
         return request.obj
 
     async def validate(self, request: AdmissionRequest) -> None:
+        webhook = _webhook(request)
+        if request.resource.kind == "MemberCluster":
+            _check_marks(request, webhook)
         if self._is_administrator(request.user):
             return
-        webhook = _webhook(request)
         match request.resource.kind:
             case "CustomResourceDefinition":
                 allowed = name_of(request.old or request.obj or {}).partition(".")[2] not in _FLEET_GROUPS
             case "MemberCluster":
-                allowed = self._may_change_member(request, webhook)
-            case "InternalMemberCluster" | "Work" if request.namespace.startswith(_MEMBERS):
+                allowed = _may_change_member(request)
+            case _ if request.kind in _KEPT_FOR_MEMBERS and request.namespace.startswith(_MEMBERS):
                 allowed = _is_of_the_system(request.user) or await self._is_the_member(request)
             case _:
                 allowed = _is_of_the_system(request.user)
@@ -63,25 +76,6 @@ class GuardRail:
     def _is_administrator(self, user: UserInfo) -> bool:
         return user.name in self._allowed or any(group in ADMINISTRATORS for group in user.groups)
 
-    def _may_change_member(self, request: AdmissionRequest, webhook: str) -> bool:
-        """Anybody may bring, change and take away members, unless the provider of the fleet marked them as its own."""
-        before, after = _is_marked(request.old), _is_marked(request.obj)
-        if request.operation != "UPDATE" or request.old is None or request.obj is None:
-            return not (before or after) or _is_of_the_system(request.user)
-        if before and not after:
-            text = "no user is allowed to remove all fleet pre-fixed annotations from a fleet member cluster"
-            raise refuse(webhook, text)
-        if after and not before:
-            text = "no user is allowed to add a fleet pre-fixed annotation to an upstream member cluster"
-            raise refuse(webhook, text)
-        if before:
-            changed = _without_taints(request.old) != _without_taints(request.obj) or _marks(request.old) != _marks(
-                request.obj
-            )
-        else:
-            changed = status_of(request.old) != status_of(request.obj)
-        return not changed or _is_of_the_system(request.user)
-
     async def _is_the_member(self, request: AdmissionRequest) -> bool:
         """Whether the user is who the MemberCluster of this namespace says it is."""
         try:
@@ -90,6 +84,31 @@ class GuardRail:
             return True  # a guard that cannot see does not stand in the way
         identity = str((spec_of(member).get("identity") or {}).get("name") or "")
         return request.user.name in (identity, f"system:serviceaccount:{SYSTEM_NAMESPACE}:{identity}")
+
+
+def _check_marks(request: AdmissionRequest, webhook: str) -> None:
+    """Whether a member is the provider's is settled when it is made."""
+    if request.operation != "UPDATE" or request.old is None or request.obj is None:
+        return
+    before, after = _is_marked(request.old), _is_marked(request.obj)
+    if before and not after:
+        text = "no user is allowed to remove all fleet pre-fixed annotations from a fleet member cluster"
+        raise refuse(webhook, text)
+    if after and not before:
+        text = "no user is allowed to add a fleet pre-fixed annotation to an upstream member cluster"
+        raise refuse(webhook, text)
+
+
+def _may_change_member(request: AdmissionRequest) -> bool:
+    """Anybody may bring, change and take away members, unless the provider of the fleet marked them as its own."""
+    old, new = request.old, request.obj
+    if request.operation != "UPDATE" or old is None or new is None:
+        return not (_is_marked(old) or _is_marked(new)) or _is_of_the_system(request.user)
+    if _is_marked(old):
+        changed = _without_taints(old) != _without_taints(new) or _marks(old) != _marks(new)
+    else:
+        changed = status_of(old) != status_of(new)
+    return not changed or _is_of_the_system(request.user)
 
 
 def denial(request: AdmissionRequest) -> str:

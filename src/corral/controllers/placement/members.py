@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from corral.client.protocol import Client
 from corral.configuration.placement import PlacementSettings
-from corral.controllers.placement.writes import drop_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, remove, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists
 from corral.core.meta import (
@@ -40,7 +40,8 @@ from corral.kinds.fleet.names import (
 )
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.changes import changed
+from corral.runtime.controller import Manager, Result, Watch, run_all
 
 GONE_CHECK_S = 1.0
 RULES: list[Obj] = [
@@ -95,15 +96,17 @@ def _namespace_owner(obj: Obj) -> Iterable[Key]:
     return (Key("", name.removeprefix("fleet-member-")),) if name.startswith("fleet-member-") else ()
 
 
+def _is_agent_gone(member: Obj) -> bool:
+    return AGENT_GONE in annotations_of(member)
+
+
 class MemberController:
     """Takes members in and lets them go."""
 
     name = "member-cluster"
 
-    def __init__(self, settings: PlacementSettings) -> None:
+    def __init__(self, manager: Manager, settings: PlacementSettings) -> None:
         self._settings = settings
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("mcv1beta1")
@@ -116,7 +119,8 @@ class MemberController:
         manager.add(
             self,
             watches=[
-                Watch(MEMBER_CLUSTERS),
+                # Not for its metadata: an administrator who takes the finalizer off wants to get rid of the member.
+                Watch(MEMBER_CLUSTERS, when=changed(generation_of, is_deleting, _is_agent_gone)),
                 Watch(INTERNAL_MEMBER_CLUSTERS, map=_cluster_key),
                 Watch(NAMESPACES, map=_namespace_owner),
             ],
@@ -149,7 +153,7 @@ class MemberController:
             member = await self._client.update(MEMBER_CLUSTERS, with_labels(member, {MEMBER_NAME: name_of(member)}))
         return member
 
-    def _tell(self, member: Obj, reason: str, message: str, kind: str = "Normal") -> None:
+    def _record(self, member: Obj, reason: str, message: str, kind: str = "Normal") -> None:
         self._recorder.event(member, kind, reason, message)
 
     # What a member has on the hub
@@ -177,17 +181,17 @@ class MemberController:
             metadata = {**self._owned(member, name), "labels": {IS_FLEET_RESOURCE: "true"}}
             _, done = await self._ensure(NAMESPACES, None, {"metadata": metadata})
             if done:
-                self._tell(member, "NamespaceCreated", "Namespace was created")
+                self._record(member, "NamespaceCreated", "Namespace was created")
         elif labels_of(existing).get(IS_FLEET_RESOURCE) != "true":
             await self._client.update(NAMESPACES, with_labels(existing, {IS_FLEET_RESOURCE: "true"}))
-            self._tell(member, "NamespacePatched", "Namespace was patched")
+            self._record(member, "NamespacePatched", "Namespace was patched")
 
     async def _ensure_role(self, member: Obj) -> None:
         namespace, name = member_namespace(name_of(member)), f"fleet-role-{name_of(member)}"
         body = {"metadata": self._owned(member, name, namespace), "rules": RULES}
         _, done = await self._ensure(ROLES, self._roles.get(Key(namespace, name)), body)
         if done:
-            self._tell(member, f"Role{done.capitalize()}", f"role was {done}")
+            self._record(member, f"Role{done.capitalize()}", f"role was {done}")
 
     async def _ensure_role_binding(self, member: Obj) -> None:
         namespace, name = member_namespace(name_of(member)), f"fleet-rolebinding-{name_of(member)}"
@@ -200,7 +204,7 @@ class MemberController:
         body = {"metadata": self._owned(member, name, namespace), "subjects": [subject], "roleRef": reference}
         _, done = await self._ensure(ROLE_BINDINGS, self._role_bindings.get(Key(namespace, name)), body)
         if done:
-            self._tell(member, f"RoleBinding{done.capitalize()}", f"role binding was {done}")
+            self._record(member, f"RoleBinding{done.capitalize()}", f"role binding was {done}")
 
     async def _ensure_internal(self, member: Obj, state: str) -> Obj:
         namespace, name = member_namespace(name_of(member)), name_of(member)
@@ -208,9 +212,9 @@ class MemberController:
         body = {"metadata": self._owned(member, name, namespace), "spec": spec}
         internal, done = await self._ensure(INTERNAL_MEMBER_CLUSTERS, self._internal.get(Key(namespace, name)), body)
         if done == "created":
-            self._tell(member, "InternalMemberClusterCreated", "Internal member cluster was created")
+            self._record(member, "InternalMemberClusterCreated", "Internal member cluster was created")
         elif done:
-            self._tell(member, "InternalMemberClusterSpecUpdated", "internal member cluster spec updated")
+            self._record(member, "InternalMemberClusterSpecUpdated", "internal member cluster spec updated")
         return internal
 
     # Status
@@ -219,26 +223,26 @@ class MemberController:
         old = status_of(member)
         status = member_status(member, internal, self._clock.timestamp())
         if find(member, "ReadyToJoin") is None or (find(member, "ReadyToJoin") or {}).get("status") != "True":
-            self._tell(member, "MemberClusterReadyToJoin", "member cluster ready to join")
+            self._record(member, "MemberClusterReadyToJoin", "member cluster ready to join")
             first = set_condition(old.get("conditions") or [], ready_to_join(member), self._clock.timestamp())
             written = {**old, "conditions": first, "resourceUsage": old.get("resourceUsage") or {}}
             member = await write_status(self._client, MEMBER_CLUSTERS, member, written)
-        self._tell_joined(old, status, member)
+        self._report_joined(old, status, member)
         await write_status(self._client, MEMBER_CLUSTERS, member, status)
 
-    def _tell_joined(self, old: Obj, new: Obj, member: Obj) -> None:
+    def _report_joined(self, old: Obj, new: Obj, member: Obj) -> None:
         before = (find(old.get("conditions") or [], "Joined") or {}).get("status")
         after = (find(new.get("conditions") or [], "Joined") or {}).get("status")
         if before == after:
             return
         match after:
             case "True":
-                self._tell(member, "MemberClusterJoined", "member cluster joined")
+                self._record(member, "MemberClusterJoined", "member cluster joined")
             case "False":
-                self._tell(member, "MemberClusterJoined", "member cluster left")
+                self._record(member, "MemberClusterJoined", "member cluster left")
             case _:
                 text = "member cluster join state unknown"
-                self._tell(member, "MemberClusterJoinStateUnknown", text, "Warning")
+                self._record(member, "MemberClusterJoinStateUnknown", text, "Warning")
 
     # Leaving
 
@@ -271,7 +275,7 @@ class MemberController:
         return all(entry is not None and entry["status"] == "False" for entry in entries)
 
     def _patience(self, member: Obj) -> float:
-        if AGENT_GONE in annotations_of(member):
+        if _is_agent_gone(member):
             return 0.0
         since = parse_time(str(metadata_of(member)["deletionTimestamp"]))
         return since + self._settings.force_delete_after - self._clock.now()
@@ -279,7 +283,7 @@ class MemberController:
     async def _release_works(self, namespace: str) -> None:
         """Let go of Works whose agent will not answer any more."""
         works = [work for work in self._works.list(namespace) if WORK_CLEANUP in finalizers_of(work)]
-        await together(drop_finalizer(self._client, WORKS, work, WORK_CLEANUP) for work in works)
+        await run_all(drop_finalizer(self._client, WORKS, work, WORK_CLEANUP) for work in works)
 
     async def _report_left(self, member: Obj) -> None:
         old = status_of(member)
@@ -290,5 +294,5 @@ class MemberController:
         left = condition("Joined", False, "MemberClusterLeft", "Member cluster has left the fleet", generation)
         conditions = set_condition(conditions, left, now)
         status = {**old, "conditions": conditions}
-        self._tell_joined(old, status, member)
+        self._report_joined(old, status, member)
         await write_status(self._client, MEMBER_CLUSTERS, member, status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.core.conditions import find
 from corral.core.meta import Key, Obj, generation_of, key_of, spec_of, status_of
 from corral.decide.placement.eviction import is_over
-from corral.decide.placement.status_view import APPLY_STEPS, DIFF_STEPS
+from corral.decide.placement.strategy import strategy_of
 from corral.runtime.metrics import Metrics
 
 _CYCLE_MS = (10, 50, 100, 500, 1000, 5000, 10_000, 50_000)
@@ -56,8 +56,8 @@ class PlacementMetrics:
     def placement(self, prefix: str, placement: Obj, status: Obj, now: float) -> None:
         """How far a placement has come."""
         key, generation = key_of(placement), str(generation_of(placement))
-        told = first_open(prefix, placement, status)
-        self._show("placement", prefix, key, self._placements, (key.namespace, key.name, generation, *told), now)
+        condition = first_open(prefix, placement, status)
+        self._show("placement", prefix, key, self._placements, (key.namespace, key.name, generation, *condition), now)
 
     def forget_placement(self, prefix: str, key: Key) -> None:
         self._forget("placement", prefix, key, self._placements)
@@ -110,9 +110,7 @@ class PlacementMetrics:
 
 def first_open(prefix: str, placement: Obj, status: Obj) -> tuple[str, str, str]:
     """Type, status and reason of the first condition that is not True for this generation; `Completed` when all are."""
-    strategy = (spec_of(placement).get("strategy") or {}).get("applyStrategy") or {}
-    steps = DIFF_STEPS if strategy.get("type") == "ReportDiff" else APPLY_STEPS
-    for step in ("Scheduled", *steps):
+    for step in ("Scheduled", *strategy_of(placement).steps):
         entry = find(status.get("conditions") or [], prefix + step)
         if entry is None or entry.get("observedGeneration") != generation_of(placement):
             return step, "nil", "nil"

@@ -24,8 +24,8 @@ from corral.core.meta import (
     with_labels,
 )
 from corral.core.resource import Resource
+from corral.decide.placement.bindings import Overrides
 from corral.decide.placement.overrides import concerns_placement, for_cluster, matching
-from corral.decide.placement.rollout import Overrides
 from corral.decide.placement.snapshots import contents, index_of, latest, outdated, sha256_of
 from corral.kinds.fleet import CLUSTER_OVERRIDE_SNAPSHOTS, CLUSTER_OVERRIDES, OVERRIDE_SNAPSHOTS, OVERRIDES
 from corral.kinds.fleet.names import IS_LATEST, OVERRIDE_CLEANUP, OVERRIDE_INDEX, PARENT_OVERRIDE
@@ -52,11 +52,9 @@ def _parent(obj: Obj) -> Iterable[Key]:
 class OverrideController:
     """Freezes the overrides of one kind."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, manager: Manager, pair: Pair) -> None:
         self.name = f"override-{pair.overrides.plural}"
         self._pair = pair
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._overrides = manager.informer(self._pair.overrides)
         self._snapshots = manager.informer(self._pair.snapshots)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from corral.core.meta import Key, Obj, labels_of, name_of, namespace_of
 from corral.core.resource import Resource
+from corral.decide.placement.bindings import Binding, binding_of
 from corral.decide.placement.snapshots import latest
 from corral.kinds import fleet
 from corral.kinds.fleet.names import PARENT_PLACEMENT, POLICY_INDEX, RESOURCE_INDEX
@@ -109,11 +110,12 @@ class Records:
         master = self.snapshot(key)
         return [] if master is None else self.group(key, master)
 
-    def bindings(self, key: Key) -> list[Obj]:
-        return self._bindings.by_index("parent", str(key))
+    def bindings(self, key: Key) -> list[Binding]:
+        return [binding_of(obj) for obj in self._bindings.by_index("parent", str(key))]
 
-    def binding(self, key: Key) -> Obj | None:
-        return self._bindings.get(key)
+    def binding(self, key: Key) -> Binding | None:
+        obj = self._bindings.get(key)
+        return None if obj is None else binding_of(obj)
 
     def shows_binding(self, written: Obj) -> bool:
         """Whether the cache has come as far as this write of a binding."""

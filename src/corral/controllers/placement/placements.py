@@ -28,13 +28,13 @@ from corral.core.meta import (
 )
 from corral.core.notes import Notes
 from corral.decide.placement.announcements import CLEANED_UP, announcements, is_complete
+from corral.decide.placement.bindings import UNSCHEDULED
 from corral.decide.placement.first_write import adopted_placement
-from corral.decide.placement.rollout import is_external
-from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
 from corral.decide.placement.selection import SelectionError, identifier
 from corral.decide.placement.snapshots import contents
 from corral.decide.placement.status import invalid_selectors, placement_status
-from corral.decide.placement.status_view import View
+from corral.decide.placement.status_view import PlacementView
+from corral.decide.placement.strategy import strategy_of
 from corral.kinds.fleet.names import PLACEMENT_CLEANUP, RESOURCE_INDEX
 from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
@@ -43,14 +43,12 @@ from corral.runtime.controller import Manager, Result, Watch
 class PlacementController:
     """One per scope."""
 
-    def __init__(self, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
+    def __init__(self, manager: Manager, scope: Scope, settings: PlacementSettings, selections: Selections) -> None:
         self.name = f"placement-{scope.word}"
         self._scope = scope
         self._settings = settings
         self._selections = selections
         self._held = Notes[float]()
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._recorder = manager.recorder.named("placement-controller")
@@ -92,7 +90,7 @@ class PlacementController:
         except SelectionError as error:
             return await self._refuse(placement, str(error))
         master, wait = self._records.snapshot(key), None
-        if not is_external(placement):
+        if not strategy_of(placement).external:
             # Before the policy: the scheduler, which the policy wakes, writes first bindings with the snapshot in them.
             master, wait = await self.resources.ensure(placement, selected)
         policy = await self._policies.ensure(placement)
@@ -156,19 +154,17 @@ class PlacementController:
             self._held.put(placement, until)
         return until - now
 
-    def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> View:
+    def _view(self, placement: Obj, policy: Obj, master: Obj | None, selected: list[Obj]) -> PlacementView:
         key = key_of(placement)
         bindings = {
-            target_of(one): one
+            one.cluster: one
             for one in self._records.bindings(key)
-            if not is_deleting(one)
-            and state_of(one) != UNSCHEDULED
-            and spec_of(one).get("schedulingPolicySnapshotName") == name_of(policy)
+            if not one.deleting and one.state != UNSCHEDULED and one.policy == name_of(policy)
         }
-        external = is_external(placement)
+        external = strategy_of(placement).external
         snapshots = self._records.snapshots(key) if external else []
         shown = selected if external or master is None else self._contents(key, master)
-        return View(
+        return PlacementView(
             prefix=self._scope.prefix,
             placement=placement,
             policy_snapshot=policy,

@@ -26,18 +26,16 @@ class ProfileController:
 
     name = "cluster-profile"
 
-    def __init__(self, settings: PlacementSettings) -> None:
+    def __init__(self, manager: Manager, settings: PlacementSettings) -> None:
         self._threshold = settings.unhealthy_after
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._members = manager.informer(MEMBER_CLUSTERS)
         self._profiles = manager.informer(CLUSTER_PROFILES, namespace=SYSTEM_NAMESPACE)
-        controller = manager.add(self, watches=[Watch(MEMBER_CLUSTERS, when=self._has_news)])
-        self._profiles.on_change(controller.trigger(Watch(CLUSTER_PROFILES, map=_member_key, when=_concerns_us)))
+        controller = manager.add(self, watches=[Watch(MEMBER_CLUSTERS, when=self._member_changed)])
+        self._profiles.on_change(controller.trigger(Watch(CLUSTER_PROFILES, map=_member_key, when=_profile_changed)))
 
-    def _has_news(self, old: Obj | None, new: Obj | None) -> bool:
+    def _member_changed(self, old: Obj | None, new: Obj | None) -> bool:
         """Not a heartbeat that says what the last one said, unless it ends a silence."""
         if old is None or new is None or generation_of(old) != generation_of(new):
             return True
@@ -93,6 +91,6 @@ class ProfileController:
             pass
 
 
-def _concerns_us(old: Obj | None, new: Obj | None) -> bool:
+def _profile_changed(old: Obj | None, new: Obj | None) -> bool:
     """Profiles that are deleted or changed by somebody else are put right; our own writes are nothing new."""
     return new is None or (old is not None and generation_of(old) != generation_of(new))

@@ -48,7 +48,7 @@ def reports(work: Obj) -> Iterator[tuple[Obj, Obj]]:
             yield entry.get("identifier") or {}, observed["status"]
 
 
-def _has_news(old: Obj | None, new: Obj | None) -> bool:
+def _report_changed(old: Obj | None, new: Obj | None) -> bool:
     return new is not None and wants_reports(new) and (old is None or list(reports(old)) != list(reports(new)))
 
 
@@ -57,15 +57,13 @@ class ReportController:
 
     name = "placement-reports"
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, manager: Manager, catalog: Catalog) -> None:
         self._catalog = catalog
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._recorder = manager.recorder.named("placement-controller")
         self._works = manager.informer(WORKS)
         self._records = {scope.namespaced: Records(manager, scope) for scope in (CLUSTER, NAMESPACED)}
-        manager.add(self, watches=[Watch(WORKS, when=_has_news)], workers=4)
+        manager.add(self, watches=[Watch(WORKS, when=_report_changed)], workers=4)
 
     async def reconcile(self, key: Key) -> None:
         work = self._works.get(key)

@@ -119,8 +119,7 @@ class ResourceSnapshots:
 
     def _in_use(self, key: Key) -> frozenset[str]:
         """Snapshots that a binding still rolls out."""
-        names = (spec_of(binding).get("resourceSnapshotName") for binding in self._records.bindings(key))
-        return frozenset(name for name in names if name)
+        return frozenset(binding.snapshot for binding in self._records.bindings(key) if binding.snapshot)
 
     async def _create_rest(self, placement: Obj, index: int, groups: list[list[Obj]]) -> None:
         for sub, resources in enumerate(groups[1:]):

@@ -30,11 +30,10 @@ from corral.core.meta import (
     status_of,
     with_finalizer,
 )
-from corral.decide.placement.first_write import apply_strategy
-from corral.decide.placement.scheduling import target_of
 from corral.decide.placement.selection import SelectionError
 from corral.decide.placement.snapshots import index_of
 from corral.decide.placement.staged import RunError, deletion_stage, make_stages, split_bindings, user_error
+from corral.decide.placement.strategy import strategy_of
 from corral.kinds.fleet.names import POLICY_INDEX, RESOURCE_INDEX, RUN_FINALIZER, TARGET_RUN
 from corral.runtime.changes import changed
 from corral.runtime.controller import Manager, Result, Watch
@@ -50,6 +49,7 @@ class RunController:
 
     def __init__(
         self,
+        manager: Manager,
         scope: Scope,
         settings: PlacementSettings,
         members: Members,
@@ -62,8 +62,6 @@ class RunController:
         self._members = members
         self._overrides = overrides
         self._selections = selections
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)
@@ -143,9 +141,10 @@ class RunController:
         placement = self._records.placements.get(key)
         if placement is None:
             raise user_error("parent placement not found")
-        if (spec_of(placement).get("strategy") or {}).get("type") != "External":
+        rollout = strategy_of(placement)
+        if not rollout.external:
             raise user_error("parent placement does not have an external rollout strategy")
-        status["appliedStrategy"] = apply_strategy(placement)
+        status["appliedStrategy"] = rollout.apply
         policy = self._policy(key)
         update, delete = split_bindings(self._records.bindings(key), name_of(policy))
         status["policySnapshotIndexUsed"] = labels_of(policy).get(POLICY_INDEX, "")
@@ -160,7 +159,7 @@ class RunController:
         if strategy is None:
             raise user_error(f"referenced updateStrategy not found: `{strategy_key.namespace}/{strategy_key.name}`")
         status["stagedUpdateStrategySnapshot"] = spec_of(strategy)
-        members = {one: member for one in map(target_of, update) if (member := self._members.get(one)) is not None}
+        members = {one.cluster: member for one in update if (member := self._members.get(one.cluster)) is not None}
         status["stagesStatus"] = make_stages(name_of(run), strategy, update, members, {})
         status["deletionStageStatus"] = deletion_stage(delete)
         master = await self._snapshot(run, placement)
@@ -217,7 +216,7 @@ class RunController:
         placement = self._records.placements.get(key)
         if placement is None or is_deleting(placement):
             raise user_error("parent placement not found")
-        if apply_strategy(placement) != status.get("appliedStrategy"):
+        if strategy_of(placement).apply != status.get("appliedStrategy"):
             raise user_error("the applyStrategy in the updateRun is outdated")
         policy = self._policy(key)
         used = status.get("policySnapshotIndexUsed")

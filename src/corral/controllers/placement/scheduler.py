@@ -14,7 +14,7 @@ from corral.controllers.placement.metrics import PlacementMetrics
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.reservations import Reservations
-from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, write_status
 from corral.core.conditions import find, is_false, set_condition
 from corral.core.meta import (
     Key,
@@ -31,22 +31,19 @@ from corral.core.meta import (
     status_of,
     with_annotations,
 )
+from corral.decide.placement.bindings import UNSCHEDULED, Binding, Overrides
 from corral.decide.placement.clusters import SchedulingError, concerns_scheduling
 from corral.decide.placement.delivery import pending_limit
 from corral.decide.placement.first_write import BindingDraft, Release, may_release_at_once, new_binding
 from corral.decide.placement.progress import JOBS_STARTED, overdue
-from corral.decide.placement.rollout import Overrides
 from corral.decide.placement.scheduling import (
     PICK_N,
-    UNSCHEDULED,
     Cycle,
     Question,
     Reuse,
     classify,
     same_decisions,
     schedule,
-    state_of,
-    target_of,
 )
 from corral.kinds.fleet import MEMBER_CLUSTERS
 from corral.kinds.fleet.names import (
@@ -57,7 +54,7 @@ from corral.kinds.fleet.names import (
     PREVIOUS_STATE,
     SCHEDULER_CLEANUP,
 )
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Manager, Result, Watch, run_all
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +68,7 @@ class SchedulerController:
 
     def __init__(
         self,
+        manager: Manager,
         scope: Scope,
         settings: PlacementSettings,
         members: Members,
@@ -84,8 +82,6 @@ class SchedulerController:
         self._reservations = reservations
         self._overrides = overrides
         self._awaited: dict[Key, list[Obj]] = {}
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._random = manager.random
@@ -95,9 +91,9 @@ class SchedulerController:
         self._queue = manager.add(
             self,
             watches=[
-                Watch(self._scope.policies, map=parent_key, when=_policy_concerns),
+                Watch(self._scope.policies, map=parent_key, when=_policy_changed),
                 Watch(self._scope.placements, when=lambda old, new: new is not None and is_deleting(new)),
-                Watch(self._scope.bindings, map=parent_key, when=_binding_concerns),
+                Watch(self._scope.bindings, map=parent_key, when=_binding_changed),
             ],
             workers=4,
         ).queue
@@ -172,7 +168,7 @@ class SchedulerController:
             self._records.bindings(key), name_of(policy), {cluster.name: cluster for cluster in clusters}
         )
         for binding in classes.deleting:
-            await drop_finalizer(self._client, self._scope.bindings, binding, BINDING_CLEANUP)
+            await drop_finalizer(self._client, self._scope.bindings, binding.obj, BINDING_CLEANUP)
         frozen = spec_of(policy).get("policy")
         wanted = annotations_of(policy).get(NUMBER_OF_CLUSTERS)
         if (frozen or {}).get("placementType") == "PickN" and wanted is None:
@@ -186,7 +182,7 @@ class SchedulerController:
             namespace=key.namespace,
             avoid=frozenset(filter(None, annotations_of(policy).get(TRIED, "").split(","))),
         )
-        if any(target_of(binding) in question.avoid for binding in classes.deleting):
+        if any(binding.cluster in question.avoid for binding in classes.deleting):
             return None  # a job that is moved leaves its old cluster first; its end brings us back
         wait = None
         limit = pending_limit(placement, self._settings.pending_limit)
@@ -199,12 +195,12 @@ class SchedulerController:
         picked = [str(one["clusterName"]) for one in cycle.create]
         self._reservations.reserve(self._scope, key, picked)
         released = self._released_at_once(placement, picked) if picked else {}
-        await together(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
-        await together(
+        await run_all(self._withdraw(binding) for binding in (*classes.dangling, *cycle.withdraw))
+        await run_all(
             self._create(placement, policy, decision, released.get(decision["clusterName"]))
             for decision in cycle.create
         )
-        await together(self._reuse(key, policy, one) for one in cycle.reuse)
+        await run_all(self._reuse(key, policy, one) for one in cycle.reuse)
         await self._report(policy, cycle)
         return wait
 
@@ -217,16 +213,16 @@ class SchedulerController:
         chosen = self._overrides.for_clusters(self._scope, key, group, clusters)
         return {cluster: Release(name_of(group[0]), chosen.get(cluster, Overrides())) for cluster in clusters}
 
-    async def _move(self, placement: Obj, policy: Obj, binding: Obj, question: Question) -> bool:
+    async def _move(self, placement: Obj, policy: Obj, binding: Binding, question: Question) -> bool:
         """Take jobs that wait too long off their cluster, provided there is another one they have not tried."""
-        cluster = target_of(binding)
+        cluster = binding.cluster
         rest = replace(question.classes, bound=[one for one in question.classes.bound if one is not binding])
         avoid = question.avoid | {cluster}
         if not schedule(replace(question, classes=rest, avoid=avoid)).create:
             return False
         note = {"metadata": {"annotations": {TRIED: ",".join(sorted(avoid))}}}
         await self._client.patch(self._scope.policies, name_of(policy), namespace_of(policy), note)
-        await remove(self._client, self._scope.bindings, binding)
+        await remove(self._client, self._scope.bindings, binding.obj)
         text = f"Jobs have waited too long on cluster {cluster}; another cluster is picked"
         self._recorder.event(placement, "Normal", "JobsMoved", text)
         return True
@@ -242,16 +238,16 @@ class SchedulerController:
 
     async def _reuse(self, key: Key, policy: Obj, reuse: Reuse) -> None:
         spec = {
-            **spec_of(reuse.binding),
+            **spec_of(reuse.binding.obj),
             "state": reuse.state,
             "schedulingPolicySnapshotName": name_of(policy),
             "clusterDecision": reuse.decision,
         }
-        self._expect(key, await self._client.update(self._scope.bindings, {**reuse.binding, "spec": spec}))
+        self._expect(key, await self._client.update(self._scope.bindings, {**reuse.binding.obj, "spec": spec}))
 
-    async def _withdraw(self, binding: Obj) -> None:
-        marked = with_annotations(binding, {PREVIOUS_STATE: state_of(binding)})
-        spec = {**spec_of(binding), "state": UNSCHEDULED}
+    async def _withdraw(self, binding: Binding) -> None:
+        marked = with_annotations(binding.obj, {PREVIOUS_STATE: binding.state})
+        spec = {**spec_of(binding.obj), "state": UNSCHEDULED}
         await self._client.update(self._scope.bindings, {**marked, "spec": spec})
 
     async def _report(self, policy: Obj, cycle: Cycle) -> None:
@@ -272,7 +268,7 @@ class SchedulerController:
         if SCHEDULER_CLEANUP not in finalizers_of(placement):
             return
         for binding in self._records.bindings(key_of(placement)):
-            kept = await drop_finalizer(self._client, self._scope.bindings, binding, BINDING_CLEANUP)
+            kept = await drop_finalizer(self._client, self._scope.bindings, binding.obj, BINDING_CLEANUP)
             if kept is not None and not is_deleting(kept):
                 await remove(self._client, self._scope.bindings, kept)
         await drop_finalizer(self._client, self._scope.placements, placement, SCHEDULER_CLEANUP)
@@ -288,14 +284,14 @@ def _says(status: Obj, entry: Obj, policy: Obj) -> bool:
     )
 
 
-def _binding_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _binding_changed(old: Obj | None, new: Obj | None) -> bool:
     """A binding that goes, or whose jobs begin to wait."""
     if new is None or is_deleting(new):
         return True
     return is_false(new, JOBS_STARTED) and (old is None or not is_false(old, JOBS_STARTED))
 
 
-def _policy_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _policy_changed(old: Obj | None, new: Obj | None) -> bool:
     """A new snapshot, or one whose number, generation or being the latest has changed."""
     if new is None or old is None:
         return new is not None

@@ -1,4 +1,4 @@
-"""What placements select, kept current: informers of the kinds they name, and a memory that changes invalidate."""
+"""What placements select, kept current: informers of the kinds they name, and a cache that changes invalidate."""
 
 from __future__ import annotations
 

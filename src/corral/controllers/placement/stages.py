@@ -12,13 +12,12 @@ from corral.controllers.placement.placement_kinds import Scope
 from corral.controllers.placement.writes import remove, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists
-from corral.core.meta import Key, Obj, generation_of, is_deleting, key_of, name_of, namespace_of, spec_of, status_of
+from corral.core.meta import Key, Obj, generation_of, key_of, name_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import parse_time
-from corral.decide.placement.readiness import fresh
-from corral.decide.placement.rollout import STARTED, overrides_of
-from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
+from corral.decide.placement.bindings import BOUND, UNSCHEDULED, Binding, overrides_in
+from corral.decide.placement.rollout import STARTED
 from corral.decide.placement.selection import CLIENT_ERROR
-from corral.decide.placement.staged import RunError, concurrency, overrides_in, stuck_names, wait_of
+from corral.decide.placement.staged import RunError, concurrency, stuck_names, wait_of
 from corral.kinds.fleet.names import IS_LATEST_APPROVAL, TARGET_RUN, TARGET_STAGE, TASK_TYPE
 from corral.runtime.clock import Clock
 from corral.runtime.informer import Informer
@@ -71,6 +70,8 @@ class Execution:
         self._patient = tools.settings.patient_runs
         self._begun = 0
         """How many clusters this step began with."""
+        self._current: Obj | None = None
+        """The stage that this step has come to."""
 
     def _set(self, holder: Obj, kind: str, value: str | bool, reason: str, text: str) -> None:
         set_on(holder, condition(kind, value, reason, text, self._generation), self._now)
@@ -78,10 +79,10 @@ class Execution:
     def _progress(self, value: str | bool, reason: str, text: str) -> None:
         self._set(self._status, "Progressing", value, reason, text)
 
-    async def step(self, bindings: Sequence[Obj], placement: Obj, master: Obj) -> float | None:
+    async def step(self, bindings: Sequence[Binding], placement: Obj, master: Obj) -> float | None:
         """Go on as far as possible; the seconds after which to look again, if anything depends on time."""
         restamp(self._status, self._generation)
-        live = {target_of(one): one for one in bindings if state_of(one) != UNSCHEDULED and not is_deleting(one)}
+        live = {one.cluster: one for one in bindings if one.state != UNSCHEDULED and not one.deleting}
         plans = self._status["stagedUpdateStrategySnapshot"]["stages"]
         for plan, stage in zip(plans, self._status["stagesStatus"], strict=True):
             if is_done(stage):
@@ -97,12 +98,7 @@ class Execution:
 
     # One stage
 
-    async def _stage(self, plan: Obj, stage: Obj, live: dict[str, Obj], master: Obj) -> tuple[bool, float | None]:
-        if not stage.get("clusters"):
-            text = "Stage skipped because it has no clusters"
-            self._set(stage, "Succeeded", True, "StageUpdatingSkippedNoClusters", text)
-            stage["startTime"] = stage["endTime"] = self._now
-            return True, None
+    async def _stage(self, plan: Obj, stage: Obj, live: dict[str, Binding], master: Obj) -> tuple[bool, float | None]:
         if "startTime" not in stage:
             if self._stops:
                 return self._stopped(stage, [])
@@ -119,8 +115,11 @@ class Execution:
         if self._stops:
             return self._stopped(stage, under_way)
         self._set(stage, "Progressing", True, "StageUpdatingStarted", "Clusters in the stage started updating")
-        wait = self._watch_for_stuck(stage, under_way)
-        return False, self._tools.settings.run_cluster_wait if self._patient else wait
+        return False, self._next_look(self._watch_for_stuck(stage, under_way))
+
+    def _next_look(self, due: float | None = None) -> float | None:
+        """When to look at bindings again: `due`, their changes wake the run; a patient run has to look by itself."""
+        return self._tools.settings.run_cluster_wait if self._patient else due
 
     def _wait(self, stage: Obj, when: str) -> None:
         self._set(stage, "Progressing", False, "StageUpdatingWaiting", WAITING[when])
@@ -136,10 +135,10 @@ class Execution:
                 " updating before completing the stop process"
             )
             self._progress("Unknown", "UpdateRunStopping", text)
-        else:
-            text = "All the updating clusters have finished updating, the stage is now stopped, waiting to be resumed"
-            self._set(stage, "Progressing", False, "StageUpdatingStopped", text)
-            self._progress(False, "UpdateRunStopped", "The update run has been stopped")
+            return False, self._next_look()
+        text = "All the updating clusters have finished updating, the stage is now stopped, waiting to be resumed"
+        self._set(stage, "Progressing", False, "StageUpdatingStopped", text)
+        self._progress(False, "UpdateRunStopped", "The update run has been stopped")
         return False, None
 
     def _watch_for_stuck(self, stage: Obj, under_way: list[Obj]) -> float | None:
@@ -158,7 +157,7 @@ class Execution:
         self._progress(True, "UpdateRunProgressing", "The update run is making progress")
         return min((limit - age for age in ages.values()), default=None)
 
-    async def _clusters(self, plan: Obj, stage: Obj, live: dict[str, Obj], master: Obj) -> list[Obj]:
+    async def _clusters(self, plan: Obj, stage: Obj, live: dict[str, Binding], master: Obj) -> list[Obj]:
         """Start and finish clusters; returns those under way."""
         room = concurrency(plan, len(stage["clusters"]))
         under_way: list[Obj] = []
@@ -183,20 +182,20 @@ class Execution:
                 under_way.append(cluster)
         return under_way
 
-    async def _start(self, cluster: Obj, binding: Obj, master: Obj) -> None:
-        if self._is_ours(cluster, binding, master) and fresh(binding, "RolloutStarted") is not None:
+    async def _start(self, cluster: Obj, binding: Binding, master: Obj) -> None:
+        if self._is_ours(cluster, binding, master) and binding.fresh("RolloutStarted") is not None:
             if _is_ready(binding):
                 self._finish(cluster)
             self._set(cluster, "Started", True, "ClusterUpdatingStarted", "Cluster update started")
             return
         spec = {
-            **spec_of(binding),
+            **spec_of(binding.obj),
             "state": BOUND,
             "resourceSnapshotName": name_of(master),
             "applyStrategy": self._status["appliedStrategy"],
         }
         bindings = self._tools.scope.bindings
-        body = {**binding, "spec": overrides_in(cluster).put(spec)}
+        body = {**binding.obj, "spec": overrides_in(cluster).put(spec)}
         written = await self._tools.client.update(bindings, body)
         index = spec_of(self._run).get("resourceSnapshotIndex") or ""
         text = f"{STARTED}, resourceSnapshotIndex: {index}, updateRun: {name_of(self._run)}"
@@ -209,20 +208,19 @@ class Execution:
     def _finish(self, cluster: Obj) -> None:
         self._set(cluster, "Succeeded", True, "ClusterUpdatingSucceeded", "Cluster update completed successfully")
 
-    def _is_ours(self, cluster: Obj, binding: Obj, master: Obj) -> bool:
-        spec = spec_of(binding)
+    def _is_ours(self, cluster: Obj, binding: Binding, master: Obj) -> bool:
         return (
-            state_of(binding) == BOUND
-            and spec.get("resourceSnapshotName") == name_of(master)
-            and spec.get("applyStrategy") == self._status["appliedStrategy"]
-            and overrides_of(binding) == overrides_in(cluster)
+            binding.state == BOUND
+            and binding.snapshot == name_of(master)
+            and binding.apply_strategy == self._status["appliedStrategy"]
+            and binding.overrides == overrides_in(cluster)
         )
 
-    def _preempted(self, cluster: Obj, stage: Obj, binding: Obj) -> str:
+    def _preempted(self, cluster: Obj, stage: Obj, binding: Binding) -> str:
         return (
             f"{ABORTED}{CLIENT_ERROR}the binding of the updating cluster `{cluster['clusterName']}` in the stage"
             f" `{stage['stageName']}` is not up-to-date with the desired status, please check the status of binding"
-            f" `{namespace_of(binding)}/{name_of(binding)}` and see if there is a concurrent updateRun referencing the"
+            f" `{namespace_of(binding.obj)}/{binding.name}` and see if there is a concurrent updateRun referencing the"
             " same placement and updating the same cluster: preempted"
         )
 
@@ -306,7 +304,8 @@ class Execution:
         """Whether a request is approved; an approval that was accepted once cannot be taken back."""
         if (find(request, "ApprovalAccepted") or {}).get("status") == "True":
             return True
-        if (fresh(request, "Approved") or {}).get("status") != "True":
+        approved = find(request, "Approved") or {}
+        if approved.get("status") != "True" or approved.get("observedGeneration", 0) < generation_of(request):
             return False
         text = "The approval request has been approved and cannot be reverted"
         entry = condition("ApprovalAccepted", True, "ApprovalRequestApprovalAccepted", text, generation_of(request))
@@ -317,7 +316,7 @@ class Execution:
 
     # The end
 
-    async def _delete(self, bindings: Sequence[Obj]) -> float | None:
+    async def _delete(self, bindings: Sequence[Binding]) -> float | None:
         stage = self._status["deletionStageStatus"]
         stage.setdefault("startTime", self._now)
         self._current = stage
@@ -329,8 +328,8 @@ class Execution:
             doomed = [
                 one
                 for one in bindings
-                if target_of(one) == cluster["clusterName"]
-                and (state_of(one) == UNSCHEDULED or cluster["clusterName"] not in kept)
+                if one.cluster == cluster["clusterName"]
+                and (one.state == UNSCHEDULED or cluster["clusterName"] not in kept)
             ]
             if not doomed:
                 self._finish(cluster)
@@ -338,12 +337,12 @@ class Execution:
             left = True
             self._set(cluster, "Started", True, "ClusterUpdatingStarted", "Cluster update started")
             for binding in doomed:
-                if not is_deleting(binding):
-                    await remove(self._tools.client, self._tools.scope.bindings, binding)
+                if not binding.deleting:
+                    await remove(self._tools.client, self._tools.scope.bindings, binding.obj)
         if left:
             self._set(stage, "Progressing", True, "StageUpdatingStarted", "Clusters in the stage started updating")
             self._progress(True, "UpdateRunProgressing", "The update run is making progress")
-            return None
+            return self._next_look()
         text = "All clusters in the stage are updated and after-stage tasks are completed"
         self._set(stage, "Progressing", False, "StageUpdatingSucceeded", text)
         self._set(stage, "Succeeded", True, "StageUpdatingSucceeded", "Stage update completed successfully")
@@ -354,7 +353,7 @@ class Execution:
 
     def abort(self, message: str) -> None:
         """End the run: what it planned is no longer possible."""
-        stage = getattr(self, "_current", None)
+        stage = self._current
         if stage is not None:
             text = "Stage update aborted due to a non-recoverable error"
             self._set(stage, "Progressing", False, "StageUpdatingFailed", text)
@@ -368,5 +367,5 @@ def _since(holder: Obj, kind: str) -> str:
     return str((find(holder.get("conditions") or [], kind) or {})["lastTransitionTime"])
 
 
-def _is_ready(binding: Obj) -> bool:
-    return any((fresh(binding, kind) or {}).get("status") == "True" for kind in ("Available", "DiffReported"))
+def _is_ready(binding: Binding) -> bool:
+    return any(binding.is_fresh(kind, "True") for kind in ("Available", "DiffReported"))

@@ -81,20 +81,20 @@ class TemplateController:
 
     name = "placement-template"
 
-    def setup(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._jobs = manager.informer(JOBS)
         self._jobs.add_index("template", _template_of)
         self._placements = manager.informer(RESOURCE_PLACEMENTS)
         self._placements.add_index("job", lambda obj: map(str, _job_of(obj)))
-        self._queue = manager.add(
+        manager.add(
             self,
             watches=[
                 Watch(JOBS, when=_is_streamed),
                 Watch(RESOURCE_PLACEMENTS, map=self._jobs_of, when=changed(spec_of, annotations_of, is_deleting)),
             ],
             workers=4,
-        ).queue
+        )
 
     def _jobs_of(self, placement: Obj) -> Iterable[Key]:
         yield from _job_of(placement)

@@ -10,7 +10,7 @@ from corral.controllers.placement.catalog import Catalog
 from corral.controllers.placement.members import Members
 from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
-from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, together, write_status
+from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, write_status
 from corral.core.conditions import condition, find, set_condition
 from corral.core.errors import AlreadyExists, ApiError, Conflict, NotFound
 from corral.core.meta import (
@@ -29,25 +29,24 @@ from corral.core.meta import (
     with_annotations,
     with_labels,
 )
+from corral.decide.placement.bindings import BOUND, UNSCHEDULED, Binding, Overrides, binding_of
 from corral.decide.placement.delivery import ABANDON, PASSED_ON, Delivery, delivery_of
 from corral.decide.placement.envelopes import EnvelopeError, Order, make_works
 from corral.decide.placement.first_write import is_released, new_work
 from corral.decide.placement.overrides import OverrideError
-from corral.decide.placement.readiness import fresh
-from corral.decide.placement.rollout import STARTED, overrides_of
-from corral.decide.placement.scheduling import BOUND, UNSCHEDULED, state_of, target_of
+from corral.decide.placement.rollout import STARTED
 from corral.decide.placement.works import (
     DIFF_IN_PROGRESS,
     IN_PROGRESS,
-    REPORT_DIFF,
     is_answered,
     nothing_reported,
     summarize,
 )
+from corral.jobs.framework.endings import ENDINGS
 from corral.kinds.fleet import WORKS
 from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
 from corral.runtime.changes import changed
-from corral.runtime.controller import Manager, Result, Watch
+from corral.runtime.controller import Manager, Result, Watch, run_all
 
 DELETION_CHECK_S = 30.0
 RELEASED = condition("RolloutStarted", True, "RolloutStarted", STARTED)
@@ -71,7 +70,13 @@ class WorkController:
     """One per scope; its keys are bindings."""
 
     def __init__(
-        self, scope: Scope, members: Members, overrides: OverrideRecords, catalog: Catalog, settings: PlacementSettings
+        self,
+        manager: Manager,
+        scope: Scope,
+        settings: PlacementSettings,
+        members: Members,
+        overrides: OverrideRecords,
+        catalog: Catalog,
     ) -> None:
         self.name = f"work-generator-{scope.word}"
         self._scope = scope
@@ -80,8 +85,6 @@ class WorkController:
         self._catalog = catalog
         self._settings = settings
         self._held: dict[Key, float] = {}
-
-    def setup(self, manager: Manager) -> None:
         self._client: Client = manager.client
         self._clock = manager.clock
         self._records = Records(manager, self._scope)
@@ -91,7 +94,7 @@ class WorkController:
             self,
             watches=[
                 Watch(self._scope.bindings, when=changed(generation_of, is_deleting, finalizers_of, _rollout_started)),
-                Watch(WORKS, map=self._own_binding, when=_work_concerns),
+                Watch(WORKS, map=self._own_binding, when=_work_changed),
                 Watch(self._scope.placements, map=self._bindings_of, when=self._delivers_otherwise),
             ],
             workers=8,
@@ -101,7 +104,7 @@ class WorkController:
         return (key for key in _binding_key(work) if bool(key.namespace) == self._scope.namespaced)
 
     def _bindings_of(self, placement: Obj) -> Iterable[Key]:
-        return [key_of(binding) for binding in self._records.bindings(key_of(placement))]
+        return [key_of(binding.obj) for binding in self._records.bindings(key_of(placement))]
 
     def _delivers_otherwise(self, old: Obj | None, new: Obj | None) -> bool:
         return old is not None and new is not None and self._delivery(old) != self._delivery(new)
@@ -115,44 +118,44 @@ class WorkController:
             self._held.pop(key, None)
             return None
         works = self._works.by_index("binding", str(key))
-        if is_deleting(binding):
+        if binding.deleting:
             return await self._clean_up(binding, works)
-        if state_of(binding) == UNSCHEDULED:
+        if binding.state == UNSCHEDULED:
             return await self._report(binding, [], works) if works else None
-        if state_of(binding) != BOUND:
+        if binding.state != BOUND:
             return None
-        binding = await ensure_finalizer(self._client, self._scope.bindings, binding, WORK_CLEANUP)
+        binding = binding_of(await ensure_finalizer(self._client, self._scope.bindings, binding.obj, WORK_CLEANUP))
         return await self._generate(binding, works) if self._is_released(binding) else None
 
-    def _is_released(self, binding: Obj) -> bool:
+    def _is_released(self, binding: Binding) -> bool:
         return any(
             is_released(binding, self._records.placements.get(key), self._records.snapshot(key))
-            for key in parent_key(binding)
+            for key in parent_key(binding.obj)
         )
 
-    async def _clean_up(self, binding: Obj, works: list[Obj]) -> Result | None:
-        if WORK_CLEANUP not in finalizers_of(binding):
+    async def _clean_up(self, binding: Binding, works: list[Obj]) -> Result | None:
+        if WORK_CLEANUP not in finalizers_of(binding.obj):
             return None
         if not works:
-            await drop_finalizer(self._client, self._scope.bindings, binding, WORK_CLEANUP)
+            await drop_finalizer(self._client, self._scope.bindings, binding.obj, WORK_CLEANUP)
             return None
         works = [work for work in works if not is_deleting(work)]
         if any(ABANDON in annotations_of(work) for work in works) and await self._outlived(binding):
             works = [await self._client.update(WORKS, with_annotations(work, {ABANDON: None})) for work in works]
-        await together(remove(self._client, WORKS, work) for work in works)
+        await run_all(remove(self._client, WORKS, work) for work in works)
         return Result(requeue_after=DELETION_CHECK_S)
 
-    async def _outlived(self, binding: Obj) -> bool:
+    async def _outlived(self, binding: Binding) -> bool:
         """Whether the placement is still there and only gave up this cluster. The API is asked, for nothing that should
         stay may be deleted because a cache is behind."""
-        for key in parent_key(binding):
+        for key in parent_key(binding.obj):
             try:
                 return not is_deleting(await self._client.get(self._scope.placements, key.name, key.namespace))
             except NotFound:
                 return False
         return False
 
-    async def _generate(self, binding: Obj, works: list[Obj]) -> Result | None:
+    async def _generate(self, binding: Binding, works: list[Obj]) -> Result | None:
         try:
             order = self._order(binding)
         except LookupError as error:
@@ -162,7 +165,7 @@ class WorkController:
             return Result(requeue_after=5.0)
         if order is None:
             return None
-        overridden = OVERRIDDEN if overrides_of(binding) != ((), ()) else NO_OVERRIDE
+        overridden = OVERRIDDEN if binding.overrides != Overrides() else NO_OVERRIDE
         try:
             wanted = make_works(order)
         except OverrideError as error:
@@ -182,23 +185,23 @@ class WorkController:
             await self._fail(binding, "WorkSynchronized", "SyncWorkFailed", text, overridden)
             raise
         hold = self._settings.status_hold_s
-        if changed and hold and find(binding, "Applied") is None:
+        if changed and hold and "Applied" not in binding.conditions:
             # The first answers are awaited. Later this state is written: it starts the times of the next anew.
-            self._held[key_of(binding)] = self._clock.now() + hold
+            self._held[key_of(binding.obj)] = self._clock.now() + hold
             return Result(requeue_after=hold)
         if changed:
-            report_diff = (spec_of(binding).get("applyStrategy") or {}).get("type") == REPORT_DIFF
-            await self._write(binding, [overridden, SYNCED, DIFF_IN_PROGRESS if report_diff else IN_PROGRESS], {})
+            under_way = DIFF_IN_PROGRESS if binding.reports_diff else IN_PROGRESS
+            await self._write(binding, [overridden, SYNCED, under_way], {})
             return None
         names = {name_of(work) for work in wanted}
         return await self._report(binding, [overridden, SYNCED], [w for w in works if name_of(w) in names])
 
-    def _order(self, binding: Obj) -> Order | None:
-        key = next(iter(parent_key(binding)), None)
-        member = self._members.get(target_of(binding))
+    def _order(self, binding: Binding) -> Order | None:
+        key = next(iter(parent_key(binding.obj)), None)
+        member = self._members.get(binding.cluster)
         if key is None:
             return None
-        master = self._records.named_snapshot(key, str(spec_of(binding).get("resourceSnapshotName") or ""))
+        master = self._records.named_snapshot(key, binding.snapshot)
         if master is None or member is None:
             return None
         return Order(
@@ -206,7 +209,7 @@ class WorkController:
             placement=key,
             member=member,
             snapshots=self._records.group(key, master),
-            overrides=self._overrides.named(spec_of(binding)),
+            overrides=self._overrides.named(spec_of(binding.obj)),
             is_namespaced=self._catalog.is_namespaced,
             delivery=self._delivery(self._records.placements.get(key)),
         )
@@ -250,36 +253,36 @@ class WorkController:
 
     # Status
 
-    async def _fail(self, binding: Obj, kind: str, reason: str, text: str, *before: Obj) -> None:
+    async def _fail(self, binding: Binding, kind: str, reason: str, text: str, *before: Obj) -> None:
         await self._write(binding, [*before, condition(kind, False, reason, text)], {})
 
-    async def _report(self, binding: Obj, first: list[Obj], works: list[Obj]) -> Result | None:
-        report_diff = (spec_of(binding).get("applyStrategy") or {}).get("type") == REPORT_DIFF
-        wait = self._held.get(key_of(binding), 0.0) - self._clock.now()
+    async def _report(self, binding: Binding, first: list[Obj], works: list[Obj]) -> Result | None:
+        report_diff = binding.reports_diff
+        wait = self._held.get(key_of(binding.obj), 0.0) - self._clock.now()
         if wait > 0 and not is_answered(works, report_diff=report_diff):
             return Result(requeue_after=wait)
-        self._held.pop(key_of(binding), None)
+        self._held.pop(key_of(binding.obj), None)
         if not first:
-            first = [entry for entry in status_of(binding).get("conditions") or () if entry["type"] in _EARLY]
+            first = [binding.conditions[kind] for kind in _EARLY if kind in binding.conditions]
         if not report_diff and nothing_reported(works):
             await self._write(binding, [*first, IN_PROGRESS], {})
             return None
-        summary = summarize(works, report_diff=report_diff)
+        summary = summarize(works, ENDINGS, report_diff=report_diff)
         lists = dict(zip(_LISTS, (summary.failed, summary.drifted, summary.diffed), strict=True))
         await self._write(binding, [*first, *summary.conditions], lists)
         return None
 
-    async def _write(self, binding: Obj, entries: list[Obj], lists: dict[str, list[Obj]]) -> None:
-        old = status_of(binding).get("conditions") or ()
-        conditions = [entry for entry in old if entry["type"] == "RolloutStarted"]
-        if state_of(binding) == BOUND and fresh(binding, "RolloutStarted") is None:
+    async def _write(self, binding: Binding, entries: list[Obj], lists: dict[str, list[Obj]]) -> None:
+        old = binding.conditions
+        conditions = [old["RolloutStarted"]] if "RolloutStarted" in old else []
+        if binding.state == BOUND and binding.fresh("RolloutStarted") is None:
             conditions, entries = [], [RELEASED, *entries]
         now = self._clock.timestamp()
         for entry in entries:
-            before = [one for one in old if one["type"] == entry["type"]]
-            conditions += set_condition(before, {**entry, "observedGeneration": generation_of(binding)}, now)
+            before = [old[entry["type"]]] if entry["type"] in old else []
+            conditions += set_condition(before, {**entry, "observedGeneration": binding.generation}, now)
         status: Obj = {"conditions": conditions, **{name: found for name, found in lists.items() if found}}
-        await write_status(self._client, self._scope.bindings, binding, status)
+        await write_status(self._client, self._scope.bindings, binding.obj, status)
 
 
 _EARLY = ("Overridden", "WorkSynchronized")
@@ -289,7 +292,7 @@ def _rollout_started(binding: Obj) -> Obj | None:
     return find(binding, "RolloutStarted")
 
 
-def _work_concerns(old: Obj | None, new: Obj | None) -> bool:
+def _work_changed(old: Obj | None, new: Obj | None) -> bool:
     """Not the Work that we just made, and not the member's own marks on it."""
     if old is None or new is None:
         return new is None or bool(status_of(new))

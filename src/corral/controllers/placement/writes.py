@@ -1,9 +1,6 @@
-"""Small writes that every placement controller makes: finalizers, status, and several of them at once."""
+"""Small writes that every placement controller makes: finalizers and status."""
 
 from __future__ import annotations
-
-import asyncio
-from collections.abc import Awaitable, Iterable
 
 from corral.client.protocol import Client
 from corral.core.errors import AlreadyExists, NotFound, conflict
@@ -50,11 +47,3 @@ async def remove(client: Client, resource: Resource, obj: Obj) -> None:
         await client.delete(resource, name_of(obj), namespace_of(obj))
     except NotFound:
         pass
-
-
-async def together(writes: Iterable[Awaitable[object]]) -> None:
-    """Run writes side by side; the first error is raised when all are done."""
-    results = await asyncio.gather(*writes, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result

@@ -147,7 +147,7 @@ class Caches:
         return self.cluster_queues.get(Key("", name)) if name else None
 
 
-class Context:
+class QueueingContext:
     """The manager, the configuration and the caches of one cluster's queueing."""
 
     def __init__(self, manager: Manager, config: QueueingConfig) -> None:

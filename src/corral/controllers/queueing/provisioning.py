@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from corral.controllers.queueing.context import FIELD_MANAGER, Context
+from corral.controllers.queueing.context import FIELD_MANAGER, QueueingContext
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, ApiError, NotFound
 from corral.core.meta import (
@@ -55,7 +55,7 @@ class ProvisioningChecks:
 
     name = "provisioning_admissioncheck"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: QueueingContext) -> None:
         self.context = context
         self.checks = context.caches.checks
         self._started = False
@@ -94,7 +94,7 @@ class ProvisioningController:
 
     name = "provisioning_workload"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: QueueingContext) -> None:
         self.context = context
         self.workloads = context.caches.workloads
         self.checks = context.caches.checks
@@ -106,7 +106,7 @@ class ProvisioningController:
         context.manager.add(
             self,
             watches=[
-                Watch(WORKLOADS, when=self._concerns),
+                Watch(WORKLOADS, when=self._workload_changed),
                 Watch(PROVISIONING_REQUESTS, map=_workload_of),
                 Watch(ADMISSION_CHECKS, map=self._workloads_of_check),
                 Watch(PROVISIONING_REQUEST_CONFIGS, map=self._workloads_of_config),
@@ -114,7 +114,7 @@ class ProvisioningController:
             workers=4,
         )
 
-    def _concerns(self, old: Obj | None, new: Obj | None) -> bool:
+    def _workload_changed(self, old: Obj | None, new: Obj | None) -> bool:
         """Whether a workload has a check of ours, or requests that may have to go."""
         for workload in (new, old):
             if workload is not None and any(self._ours(workload)):
@@ -175,7 +175,7 @@ class ProvisioningController:
     # Check states
 
     async def _write_states(self, workload: Obj, current: dict[str, tuple[Obj | None, Obj | None]]) -> Obj:
-        now, told = self.context.now(), []
+        now, messages = self.context.now(), []
         states = []
         for state in wl.check_states_of(workload):
             new = state
@@ -183,14 +183,14 @@ class ProvisioningController:
                 new = self._judge(workload, state, *current[state["name"]])
             if new.get("state") != state.get("state"):
                 new = {**new, "lastTransitionTime": now}
-                told.append(_described(state, new))
+                messages.append(_described(state, new))
             states.append(new)
         if states == wl.check_states_of(workload):
             return workload
         changed = with_status(workload, {**status_of(workload), "admissionChecks": states})
         mine = [state for state in states if state["name"] in current]
         written = await self.context.write_part(changed, MANAGER, {"admissionChecks": mine})
-        for message in told:
+        for message in messages:
             self.recorder.event(workload, "Normal", "AdmissionCheckUpdated", message)
         return written
 
@@ -223,7 +223,7 @@ class ProvisioningController:
             try:
                 request = await self._create(workload, new, wanted)
             except CannotCreate as error:
-                await self._tell_failure(workload, state, str(error))
+                await self._report_failure(workload, state, str(error))
                 raise
             self.recorder.event(
                 workload,
@@ -234,7 +234,7 @@ class ProvisioningController:
         if request is not None:
             await self._adopt_templates(workload, request, wanted)
 
-    async def _create(self, workload: Obj, request: Obj, wanted: Sequence[decide.Share]) -> Obj:
+    async def _create(self, workload: Obj, request: Obj, wanted: Sequence[decide.TemplatePods]) -> Obj:
         """Templates first: an autoscaler must find them when it sees the request."""
         for share in wanted:
             name = decide.template_name(name_of(request), share.name)
@@ -256,7 +256,7 @@ class ProvisioningController:
         except ApiError as error:
             raise CannotCreate(f'Error creating ProvisioningRequest "{name_of(request)}": {error}') from error
 
-    def _template(self, workload: Obj, name: str, share: decide.Share) -> Obj:
+    def _template(self, workload: Obj, name: str, share: decide.TemplatePods) -> Obj:
         """The pods as they will run: with what their flavors add, and requests where only limits were given."""
         info = PodSetInfo(name=share.name)
         for flavor in dict.fromkeys((share.assignment.get("flavors") or {}).values()):
@@ -268,7 +268,7 @@ class ProvisioningController:
             "template": {**template, "spec": decide.with_requests(spec_of(template))},
         }
 
-    async def _adopt_templates(self, workload: Obj, request: Obj, wanted: Sequence[decide.Share]) -> None:
+    async def _adopt_templates(self, workload: Obj, request: Obj, wanted: Sequence[decide.TemplatePods]) -> None:
         """Templates belong to their request as soon as there is one, and go with it."""
         by_name = {decide.template_name(name_of(request), share.name): share for share in wanted}
         for entry in spec_of(request).get("podSets") or ():
@@ -287,7 +287,7 @@ class ProvisioningController:
             adopted = with_metadata(template, ownerReferences=[*others, owner_ref(request)])
             await self.context.client.update(POD_TEMPLATES, adopted, manager=FIELD_MANAGER)
 
-    async def _tell_failure(self, workload: Obj, state: Obj, message: str) -> None:
+    async def _report_failure(self, workload: Obj, state: Obj, message: str) -> None:
         self.recorder.event(workload, "Warning", "FailedCreate", message)
         message = wl.truncated(message)
         if state.get("message") == message:

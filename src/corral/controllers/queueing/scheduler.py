@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from corral.controllers.queueing.context import ADMISSION_MANAGER, Context
+from corral.controllers.queueing.context import ADMISSION_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
 from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Key, Obj, is_deleting, status_of, uid_of, with_status
@@ -30,14 +30,14 @@ ATTEMPTS = 4
 RETRY_S = 0.1
 """Pause after a write that failed; whoever caused that needs a moment too."""
 
-Change = Callable[[Obj], Obj | None]
+StatusChange = Callable[[Obj], Obj | None]
 """Makes the new Workload from the current one; None when there is nothing (left) to do."""
 
 
 class Scheduler:
     """Plans and writes admissions, preemptions and the reasons for waiting."""
 
-    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: QueueingContext, state: QueueingState, metrics: QueueingMetrics) -> None:
         self.name = ADMISSION_MANAGER
         self.context = context
         self.state = state
@@ -103,7 +103,7 @@ class Scheduler:
 
     # Writing
 
-    async def _write(self, key: Key, change: Change, *, narrow: bool = False) -> Obj | None:
+    async def _write(self, key: Key, change: StatusChange, *, narrow: bool = False) -> Obj | None:
         """Apply `change` to a Workload, again on fresh data when it changed meanwhile; None when it did not apply.
 
         The state learns of the result at once, before the caches do.
@@ -158,11 +158,11 @@ class Scheduler:
             self.wake(RETRY_S)
             return
         if not decision.second_pass:
-            self._tell_reserved(written, decision)
+            self._report_reserved(written, decision)
         if decision.replaces is not None:
             await self._replace(decision.replaces, written)
 
-    def _tell_reserved(self, workload: Obj, decision: Admit) -> None:
+    def _report_reserved(self, workload: Obj, decision: Admit) -> None:
         now = self.context.clock.now()
         queued = queued_since(workload)
         message = (
@@ -237,7 +237,7 @@ class Scheduler:
         self.metrics.preempted(queue, victim.reason)
         return True
 
-    def _tell_not_placed(self, key: Key, message: str) -> None:
+    def _report_not_placed(self, key: Key, message: str) -> None:
         """A workload keeps its quota, but there is no place on nodes for it."""
         workload = self.context.caches.workloads.get(key)
         if workload is not None:
@@ -245,7 +245,7 @@ class Scheduler:
 
     async def _wait(self, decision: Wait) -> None:
         if decision.second_pass:
-            self._tell_not_placed(decision.key, decision.message)
+            self._report_not_placed(decision.key, decision.message)
             return
 
         def change(workload: Obj) -> Obj | None:
@@ -281,7 +281,7 @@ class Scheduler:
         written, exists = await self._tried(decision.key, self._write(decision.key, change))
         if written is None and wanted and exists:
             if decision.detail:
-                self._tell_not_placed(decision.key, decision.detail)
+                self._report_not_placed(decision.key, decision.detail)
             self.state.eviction_failed(decision.key)
             self.wake(RETRY_S)
         if written is not None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from corral.configuration.queueing import QueueingConfig, load_config
-from corral.controllers.queueing.admission.lookups import Lookups
+from corral.controllers.queueing.admission.lookups import ClusterReader
 from corral.controllers.queueing.admission.plugins import QueuedJobs, QueueObjects
 from corral.controllers.queueing.admission.pods import QueuedPods
-from corral.controllers.queueing.context import Context
+from corral.controllers.queueing.context import QueueingContext
 from corral.controllers.queueing.jobs.controller import JobController
 from corral.controllers.queueing.jobs.elastic import ElasticUngater
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.pods.controller import PodController
-from corral.controllers.queueing.pods.serving_sets import LeaderWorkerSetController, StatefulSetController
+from corral.controllers.queueing.pods.serving_sets import ServingController
 from corral.controllers.queueing.provisioning import ProvisioningChecks
+from corral.controllers.queueing.queues.explanations import Explanations
 from corral.controllers.queueing.queues.references import PriorityClassController, in_use_controllers
 from corral.controllers.queueing.queues.status import (
     ClusterQueueController,
@@ -23,7 +24,7 @@ from corral.controllers.queueing.queues.status import (
 )
 from corral.controllers.queueing.queues.visibility import Visibility
 from corral.controllers.queueing.scheduler import Scheduler
-from corral.controllers.queueing.state_feed import DeviceCaches, Feed
+from corral.controllers.queueing.state_feed import DeviceCaches, StateFeed
 from corral.controllers.queueing.topology.controller import TopologyUngater
 from corral.controllers.queueing.topology.node_failures import NodeFailureController
 from corral.controllers.queueing.workloads.controller import WorkloadController
@@ -34,7 +35,7 @@ from corral.core.admission import AdmissionPlugin
 from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
-from corral.jobs.framework.registry import adapters, with_implied
+from corral.jobs.framework.registry import POD, queued_sets, with_implied
 from corral.kinds.kubernetes.core.kinds import LIMIT_RANGES, NODES, PODS
 from corral.kinds.kubernetes.dynamic_resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from corral.kinds.kubernetes.node import RUNTIME_CLASSES
@@ -56,21 +57,23 @@ class Queueing:
     def __init__(self, config: QueueingConfig | None = None) -> None:
         self.config = config or QueueingConfig()
         self.state = QueueingState(self.config.settings())
-        self._lookups = Lookups()
+        self._reader = ClusterReader()
         self._workloads: Reader | None = None
         self.visibility = Visibility(self.state, self._find_workload)
         """The virtual API that shows who waits; mount it on the API server."""
+        self.explanations = Explanations(self.state)
+        """The virtual API that says why."""
         self.plugins: list[AdmissionPlugin] = [
             QueueObjects(self.config),
-            QueuedJobs(self.config, self._lookups),
-            QueuedPods(self.config, self._lookups),
+            QueuedJobs(self.config, self._reader),
+            QueuedPods(self.config, self._reader),
         ]
 
     def setup(self, manager: Manager, metrics: QueueingMetrics | None = None) -> None:
         """Register all controllers with `manager` and let the plug-ins read through its client."""
         manager.do_without(may_be_missing)
-        self._lookups.attach(manager.client)
-        context = Context(manager, self.config)
+        self._reader.attach(manager.client)
+        context = QueueingContext(manager, self.config)
         self._workloads = context.caches.workloads
         if metrics is None:
             metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
@@ -80,7 +83,7 @@ class Queueing:
             UnadmittedCounts(context.caches, metrics).connect()
         scheduler = Scheduler(context, self.state, metrics)
         topology = self.config.gates["TopologyAwareScheduling"]
-        Feed(self.state, scheduler.look).connect(
+        StateFeed(self.state, scheduler.look).connect(
             context.caches,
             limits=manager.informer(LIMIT_RANGES),
             classes=manager.informer(RUNTIME_CLASSES),
@@ -116,19 +119,18 @@ class Queueing:
     def _find_workload(self, key: Key) -> Obj | None:
         return self._workloads.get(key) if self._workloads is not None else None
 
-    def _set_up_jobs(self, context: Context, metrics: QueueingMetrics) -> None:
+    def _set_up_jobs(self, context: QueueingContext, metrics: QueueingMetrics) -> None:
         managed = ManagedJobs(self.config, context.caches.namespaces)
         frameworks = with_implied(self.config.frameworks)
         owners = WorkloadOwners()
-        for adapter in adapters(frameworks):
-            if adapter.framework != "pod":
+        for adapter in self.config.job_adapters():
+            if adapter.framework != POD:
                 JobController(context, adapter, managed, metrics, owners)
-        if "pod" in frameworks:
+        if POD in frameworks:
             PodController(context, managed, metrics, owners)
-        if "statefulset" in frameworks:
-            StatefulSetController(context, managed, metrics, owners)
-        if "leaderworkerset.x-k8s.io/leaderworkerset" in frameworks:
-            LeaderWorkerSetController(context, managed, metrics, owners)
+        for queued in queued_sets(frameworks):
+            if queued.holds_pods:
+                ServingController(context, queued, managed, metrics, owners)
         context.caches.workloads.on_change(owners.changed)
 
 

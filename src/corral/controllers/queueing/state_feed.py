@@ -22,7 +22,7 @@ class DeviceCaches(NamedTuple):
     slices: Informer
 
 
-class Feed:
+class StateFeed:
     """Passes every change on to the state and wakes whoever plans."""
 
     def __init__(self, state: QueueingState, wake: Wake) -> None:

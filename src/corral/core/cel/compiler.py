@@ -1,6 +1,6 @@
 """From the tree of an expression to nested closures.
 
-Every closure takes the frame, a flat list: slot 0 is what is left of the iteration budget, then come the variables the
+Every closure takes the frame, a flat list: slot 0 is what is left of the budget (`cost.py`), then come the variables the
 program was compiled for, then one slot per macro variable. Where a schema is known for a value, it follows selections,
 so that date-times arrive as timestamps and lists that are sets compare as sets; elsewhere values are taken as they are.
 """
@@ -27,14 +27,12 @@ from corral.core.cel.access import (
     try_index,
     unescape_name,
 )
+from corral.core.cel.cost import BUDGET, PER_CALL, CostExceeded, ObjectBudget, call_price, spend, weight
 from corral.core.cel.macros import MACROS, variable_name
 from corral.core.cel.syntax import Node, parse
 from corral.core.cel.values import CelError, Optional, UInt, no_overload, some
 from corral.core.regex import RegexError, search
 from corral.core.schema.structural import Schema
-
-BUDGET: Final = 300_000
-"""How many elements all macros of one evaluation may visit together."""
 
 
 class Program:
@@ -52,9 +50,19 @@ class Program:
         self._temporaries = [None] * size
         self._convert = [(slot, found) for slot, found in enumerate(convert, 1) if found is not None]
 
-    def evaluate(self, *arguments: Any) -> Any:
-        """The value of the expression for the variables, in the order they were declared; raises CelError."""
-        frame: Frame = [BUDGET, *arguments, *self._temporaries]
+    def evaluate(self, *arguments: Any, budget: ObjectBudget | None = None) -> Any:
+        """The value of the expression for the variables, in the order they were declared; raises CelError. What it costs
+        is taken from `budget`, if one is given."""
+        if budget is None:
+            return self._evaluate([BUDGET, *arguments, *self._temporaries])
+        granted = min(BUDGET, budget.left)
+        frame = [granted, *arguments, *self._temporaries]
+        try:
+            return self._evaluate(frame)
+        finally:
+            budget.left -= granted - frame[0] + PER_CALL
+
+    def _evaluate(self, frame: Frame) -> Any:
         for slot, convert in self._convert:
             frame[slot] = convert(frame[slot])
         try:
@@ -78,6 +86,8 @@ def compile_expression(text: str, variables: Mapping[str, Schema | None]) -> Pro
     return Program(text, part.run, compiler.temporaries, frozenset(compiler.mentioned), convert)
 
 
+_SIZED: Final = frozenset({str, bytes, list, dict})
+_CHEAP: Final = frozenset({"size"})
 _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": values.add, "-": values.subtract, "*": values.multiply, "/": values.divide, "%": values.modulo,
     "<": values.less, "<=": values.less_or_equal, ">": values.greater, ">=": values.greater_or_equal,
@@ -215,9 +225,8 @@ class Compiler:
         run_a, run_b = a.run, b.run
         if operator in ("==", "!="):
             same = values.equals_unordered if is_unordered(a) or is_unordered(b) else values.equals
-            if operator == "==":
-                return Part(lambda frame: same(run_a(frame), run_b(frame)))
-            return Part(lambda frame: not same(run_a(frame), run_b(frame)))
+            compare = _charged(same, run_a, run_b)
+            return Part(compare if operator == "==" else lambda frame: not compare(frame))
         if operator == "in" and right[0] == "list" and all(is_text_literal(element) for element in right[1]):
             choices = frozenset(element[0][1] for element in right[1])
 
@@ -228,9 +237,8 @@ class Compiler:
             return Part(run_in)
         if operator == "+" and a.schema is not None and is_unordered(a):
             join, schema = join_unordered(a.schema), a.schema
-            return Part(lambda frame: join(run_a(frame), run_b(frame)), schema)
-        apply = _BINARY[operator]
-        return Part(lambda frame: apply(run_a(frame), run_b(frame)))
+            return Part(_charged(join, run_a, run_b), schema)
+        return Part(_charged(_BINARY[operator], run_a, run_b))
 
     def _and(self, left: Node, right: Node) -> Part:
         return Part(_short_circuit(self.run(left), self.run(right), stop=False))
@@ -337,6 +345,8 @@ def _short_circuit(left: Run, right: Run, *, stop: bool) -> Run:
     def run(frame: Frame) -> Any:
         try:
             first = left(frame)
+        except CostExceeded:
+            raise
         except CelError as error:
             try:
                 second = right(frame)
@@ -363,13 +373,30 @@ def _invoke(function: Callable[..., Any], name: str, runs: list[Run]) -> Run:
         signature(function).bind(*runs)
     except TypeError:
         raise CelError(f"found no matching overload for '{name}'") from None
-    if len(runs) == 1:
+    if len(runs) == 1 and name in _CHEAP:
         only = runs[0]
         return lambda frame: function(only(frame))
-    if len(runs) == 2:
-        first, second = runs
-        return lambda frame: function(first(frame), second(frame))
-    return lambda frame: function(*[run(frame) for run in runs])
+
+    def run_call(frame: Frame) -> Any:
+        arguments = [run(frame) for run in runs]
+        price = call_price(name, arguments)
+        if price:
+            spend(frame, price)
+        return function(*arguments)
+
+    return run_call
+
+
+def _charged(apply: Callable[[Any, Any], Any], run_a: Run, run_b: Run) -> Run:
+    """An operator on two values, at the price of looking at both: sums of texts and lists copy them."""
+
+    def run(frame: Frame) -> Any:
+        a, b = run_a(frame), run_b(frame)
+        if type(a) in _SIZED or type(b) in _SIZED:
+            spend(frame, weight(a) + weight(b))
+        return apply(a, b)
+
+    return run
 
 
 def _matcher(run: Run, pattern: Any) -> Run:
@@ -385,6 +412,7 @@ def _matcher(run: Run, pattern: Any) -> Run:
         text = run(frame)
         if type(text) is not str:
             raise no_overload("matches")
+        spend(frame, weight(text))
         return search(pattern, text)
 
     return run_matches

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from corral.core.cel import library, values
 from corral.core.cel.access import Converter, Frame, Part, Run, converter_of
+from corral.core.cel.cost import CostExceeded, spend
 from corral.core.cel.syntax import Node
 from corral.core.cel.values import NONE, CelError, Optional, no_overload, some
 from corral.core.schema.structural import Schema
@@ -31,9 +32,7 @@ class Loop:
         kind = type(source)
         if kind is not list and kind is not dict:
             raise no_overload("comprehension")
-        frame[0] -= len(source)
-        if frame[0] < 0:
-            raise CelError("operation cancelled: actual cost limit exceeded")
+        spend(frame, len(source))
         if len(self.slots) == 2:
             pairs = list(enumerate(source) if kind is list else source.items())
             return [(key, self.convert(value)) for key, value in pairs] if self.convert is not None else pairs
@@ -85,6 +84,8 @@ def _quantifier(compiler: Compiler, target: Node, arguments: list[Node], *, stop
             put(frame, item)
             try:
                 found = test(frame)
+            except CostExceeded:
+                raise
             except CelError as problem:
                 error = problem
                 continue

@@ -105,11 +105,14 @@ def merge(
     none of its fields change. Raises Conflict naming every field and its owner, and TypedObjectError for a malformed
     `config`.
     """
+    # Invariants. Only the entry of `manager` for Apply and this subresource can gain fields; other entries can only lose
+    # some. What is equal is the same object, so "nothing changed" is an identity test and a repeated apply writes nothing.
     config = _applicable(config, reset)
     applied = _owned(_declared_fields(config, schema))
     before: Obj = live or {}
     entries = managed_fields_of(before)
     if live is not None and not entries:
+        # Without an owner for what is there, the first apply would silently overrule whoever wrote it.
         entries = _entries_before_first_apply(before, schema, now)
     mine = _find(entries, manager, "Apply", subresource)
     others = [entry for entry in entries if entry is not mine]
@@ -119,6 +122,7 @@ def merge(
         for entry in others:
             kept = fieldset.union(kept, entry["fieldsV1"])
         merged = _drop_abandoned(merged, mine["fieldsV1"], kept, schema)
+    # Conflicts come from what changes, not from what is declared: declaring the value that is there means sharing it.
     changes = _compare(before, merged, schema)
     if not force:
         _refuse_conflicts(others, changes.touched)
@@ -127,7 +131,7 @@ def merge(
         version = str(config.get("apiVersion") or "")
         entry = _entry(manager, "Apply", version, subresource, now, applied)
         if not changes and mine is not None and _same_but_time(mine, entry):
-            entry = mine
+            entry = mine  # a new time alone would be a new revision for every repeated apply
         left = [*left, entry]
     return merged, _sorted(left)
 

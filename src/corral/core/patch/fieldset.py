@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final
 
+from corral.core.remembering import remembered
 from corral.core.schema.structural import ANYTHING, Merge, Schema
 
 FieldSet = dict[str, Any]
@@ -167,7 +167,7 @@ class FieldSetError(ValueError):
         return f"{self.path}: {self.problem}"
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def _value_step(value: str) -> str:
     return "v:" + json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
@@ -195,7 +195,7 @@ def element_step(element: Any, schema: Schema) -> str | None:
     return "k:" + json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def _key_step(key: str, value: str) -> str:
     return "k:" + json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))
 

@@ -11,11 +11,11 @@ import ipaddress
 import re
 from collections.abc import Callable
 from datetime import date
-from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
 from corral.core import names, regex
+from corral.core.remembering import remembered
 
 Check = Callable[[str], bool]
 
@@ -42,7 +42,7 @@ _DATE_TIME: Final = re.compile(
 _DATE: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 
 
-@lru_cache(maxsize=1024)  # everything written within a second carries the same few
+@remembered(1024)  # everything written within a second carries the same few
 def is_date_time(text: str) -> bool:
     """RFC 3339 with the few liberties the API server takes: fractions, and a time zone that may be missing."""
     if not text:

@@ -13,7 +13,7 @@ from corral.core.errors import Cause
 from corral.core.meta import Obj
 from corral.core.schema.defaults import apply_defaults, fill
 from corral.core.schema.gate import gate_of
-from corral.core.schema.prune import prune, unknown_fields
+from corral.core.schema.prune import prune
 from corral.core.schema.structural import RawSchema, Schema, compile_resource
 from corral.core.schema.validate import ABSENT, check_embedded, check_uniqueness, validate
 
@@ -56,10 +56,6 @@ class ResourceSchema:
         """`obj` with defaults filled in and stray nulls dropped."""
         filled: Obj = apply_defaults(obj, self.root)
         return filled
-
-    def unknown_fields(self, obj: Obj) -> list[str]:
-        """Paths of unknown fields in document order; none when the strict gate passes."""
-        return [] if self.is_clean(obj) else unknown_fields(obj, self.root)
 
     def validate(self, obj: Obj, old: Obj | None = None) -> list[Cause]:
         """Everything wrong with `obj` as a new object, or as a change of `old`."""

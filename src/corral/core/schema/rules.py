@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from corral.core import validation
 from corral.core.cel import CelError, Program, compile_expression
+from corral.core.cel.cost import ObjectBudget
 from corral.core.cel.values import NONE, some
 from corral.core.errors import Cause
 from corral.core.schema.structural import RawSchema, Schema
@@ -20,6 +21,11 @@ NOT_CHECKED: Final = Cause(
     "FieldValueInvalid",
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
+    "<nil>",
+)
+OUT_OF_BUDGET: Final = Cause(
+    "FieldValueInvalid",
+    "Invalid value: null: validation failed due to running out of cost budget, no further validation rules will be run",
     "<nil>",
 )
 _BLOCKING: Final = frozenset(
@@ -35,22 +41,11 @@ def is_blocked_by(causes: Sequence[Cause]) -> bool:
 def check_rules(value: Any, schema: Schema, old: Any = None, path: str = "") -> list[Cause]:
     """What the rules of `schema` and everything below say about `value`, which replaces `old`."""
     causes: list[Cause] = []
-    _walk(value, old, schema, path, causes, unchanged=False)
+    budget = ObjectBudget()
+    _walk(value, old, schema, path, causes, budget, unchanged=False)
+    if budget.is_spent:
+        causes.append(OUT_OF_BUDGET)
     return causes
-
-
-def compile_errors(schema: Schema) -> list[str]:
-    """What is wrong with the rules of `schema` and everything below: the checks of a new definition."""
-    found: list[str] = []
-    seen: set[int] = set()
-    pending = [schema]
-    while pending:
-        node = pending.pop()
-        if id(node) not in seen and "rules" in node.reaches:
-            seen.add(id(node))
-            found += [rule.error for rule in _rules_of(node) if rule.error]
-            pending.extend(node.children())
-    return found
 
 
 class Rule:
@@ -100,15 +95,17 @@ def _rules_of(schema: Schema) -> list[Rule]:
     return rules
 
 
-def _walk(value: Any, old: Any, schema: Schema, path: str, causes: list[Cause], *, unchanged: bool) -> None:
-    if value is None:
+def _walk(
+    value: Any, old: Any, schema: Schema, path: str, causes: list[Cause], budget: ObjectBudget, *, unchanged: bool
+) -> None:
+    if value is None or budget.is_spent:
         return
     if old is not None:
         unchanged = value is old or value == old
     if unchanged and "transition" not in schema.reaches:
         return
     if schema.rules:
-        _check(value, old, schema, path, causes, unchanged=unchanged)
+        _check(value, old, schema, path, causes, budget, unchanged=unchanged)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for name, item in value.items():
@@ -116,13 +113,13 @@ def _walk(value: Any, old: Any, schema: Schema, path: str, causes: list[Cause], 
             if field is not None:
                 if "rules" in field.reaches:
                     here = f"{path}.{name}" if path else name
-                    _walk(item, before.get(name), field, here, causes, unchanged=unchanged)
+                    _walk(item, before.get(name), field, here, causes, budget, unchanged=unchanged)
             elif schema.additional is not None and "rules" in schema.additional.reaches:
-                _walk(item, before.get(name), schema.additional, f"{path}[{name}]", causes, unchanged=unchanged)
+                _walk(item, before.get(name), schema.additional, f"{path}[{name}]", causes, budget, unchanged=unchanged)
     elif isinstance(value, list) and schema.items is not None and "rules" in schema.items.reaches:
         find = _correlation(schema, old)
         for position, item in enumerate(value):
-            _walk(item, find(item), schema.items, f"{path}[{position}]", causes, unchanged=unchanged)
+            _walk(item, find(item), schema.items, f"{path}[{position}]", causes, budget, unchanged=unchanged)
 
 
 def _correlation(schema: Schema, old: Any) -> Callable[[Any], Any]:
@@ -134,9 +131,13 @@ def _correlation(schema: Schema, old: Any) -> Callable[[Any], Any]:
     return lambda item: known.get(str([item.get(key) for key in keys])) if isinstance(item, dict) else None
 
 
-def _check(value: Any, old: Any, schema: Schema, path: str, causes: list[Cause], *, unchanged: bool) -> None:
+def _check(
+    value: Any, old: Any, schema: Schema, path: str, causes: list[Cause], budget: ObjectBudget, *, unchanged: bool
+) -> None:
     field = path or "<nil>"
     for rule in _rules_of(schema):
+        if budget.is_spent:
+            return
         if rule.program is None:
             causes.append(validation.invalid(field, schema.type, f"rule compile error: {rule.error}"))
             continue
@@ -147,7 +148,7 @@ def _check(value: Any, old: Any, schema: Schema, path: str, causes: list[Cause],
             continue
         before = (NONE if old is None else some(old)) if rule.optional_old else old
         try:
-            passed = rule.program.evaluate(value, before)
+            passed = rule.program.evaluate(value, before, budget=budget)
         except CelError as error:
             causes.append(validation.invalid(field, schema.type, _failure(str(error), rule.title)))
             continue

@@ -110,13 +110,6 @@ def compile_schema(raw: RawSchema, definitions: Mapping[str, RawSchema] | None =
     return node
 
 
-def compile_definition(name: str, definitions: Mapping[str, RawSchema]) -> Schema:
-    """The compiled form of the definition `name`."""
-    node = _Compiler(definitions).definition(name)
-    _spread_traits(node)
-    return node
-
-
 def compile_resource(raw: RawSchema, definitions: Mapping[str, RawSchema] | None = None) -> Schema:
     """The compiled schema of a whole custom object, which has apiVersion, kind and metadata even if `raw` has not.
 

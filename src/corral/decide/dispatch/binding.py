@@ -12,7 +12,18 @@ from typing import NamedTuple
 
 from corral.core.meta import Obj, annotations_of, labels_of
 from corral.core.selectors import Selector, parse_label_selector
-from corral.decide.dispatch.room import Ask, Group, asks_of, lacking, most, now, own, summed, total, unsuitable
+from corral.decide.dispatch.room import (
+    Group,
+    PodSetDemand,
+    demands_of,
+    lacking,
+    most,
+    now,
+    own,
+    summed,
+    total,
+    unsuitable,
+)
 
 AFFINITY = "corral.dev/cluster-affinity"
 ANTI_AFFINITY = "corral.dev/cluster-anti-affinity"
@@ -65,7 +76,7 @@ class Choice(NamedTuple):
 
 def choose(workload: Obj, job: Obj | None, workers: Sequence[WorkerView]) -> Choice:
     """Rank the workers for a Workload."""
-    wish = _Wish.of(workload, job)
+    wish = _PlacementWish.of(workload, job)
     rejected: dict[str, str] = {}
     ranked: list[Ranked] = []
     for worker in workers:
@@ -81,7 +92,11 @@ def choose(workload: Obj, job: Obj | None, workers: Sequence[WorkerView]) -> Cho
 
 
 def rebind(choice: Choice, current: str) -> str:
-    """The worker to be bound to, given the one it is bound to now: another only when it starts at once and this one does not."""
+    """The worker to be bound to, given the one it is bound to now: another only when it starts at once and this one does not.
+
+    The best score alone is no reason to move. Scores change with every change of usage anywhere, and a Workload that
+    followed them would have its copy made and removed all the time and never be admitted.
+    """
     best = choice.best
     if best is None:
         return ""
@@ -92,8 +107,8 @@ def rebind(choice: Choice, current: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    asks: tuple[Ask, ...]
+class _PlacementWish:
+    demands: tuple[PodSetDemand, ...]
     affinity: Selector | None
     anti_affinity: Selector | None
     data: tuple[str, ...]
@@ -103,7 +118,7 @@ class _Wish:
     """What each worker has too little of right now; several scores ask."""
 
     @classmethod
-    def of(cls, workload: Obj, job: Obj | None) -> _Wish:
+    def of(cls, workload: Obj, job: Obj | None) -> _PlacementWish:
         notes = {**labels_of(workload), **annotations_of(workload), **(annotations_of(job) if job else {})}
         data = tuple(part.strip() for part in notes.get(DATA, "").split(",") if part.strip())
         selectors: dict[str, Selector] = {}
@@ -112,30 +127,30 @@ class _Wish:
                 if notes.get(annotation):
                     selectors[annotation] = parse_label_selector(notes[annotation])
             except ValueError as error:
-                return cls(asks_of(workload), None, None, data, f"cannot be judged: {annotation}: {error}")
-        return cls(asks_of(workload), selectors.get(AFFINITY), selectors.get(ANTI_AFFINITY), data)
+                return cls(demands_of(workload), None, None, data, f"cannot be judged: {annotation}: {error}")
+        return cls(demands_of(workload), selectors.get(AFFINITY), selectors.get(ANTI_AFFINITY), data)
 
 
 # Filters: a reason why not, or empty
 
 
-def _reachable(wish: _Wish, worker: WorkerView) -> str:
+def _reachable(wish: _PlacementWish, worker: WorkerView) -> str:
     if not worker.connected:
         return "cannot be reached"
     return "" if worker.answers else "does not answer"
 
 
-def _serves(wish: _Wish, worker: WorkerView) -> str:
+def _serves(wish: _PlacementWish, worker: WorkerView) -> str:
     return "" if worker.serves_kind else "does not serve this kind of job"
 
 
-def _has_queue(wish: _Wish, worker: WorkerView) -> str:
+def _has_queue(wish: _PlacementWish, worker: WorkerView) -> str:
     if not worker.queue_found:
         return "has no queue of that name in this namespace"
     return "" if worker.queue_active else "its queue is not active"
 
 
-def _wanted(wish: _Wish, worker: WorkerView) -> str:
+def _wanted(wish: _PlacementWish, worker: WorkerView) -> str:
     if wish.problem:
         return wish.problem
     if wish.affinity is not None and not wish.affinity.matches(dict(worker.labels)):
@@ -145,63 +160,70 @@ def _wanted(wish: _Wish, worker: WorkerView) -> str:
     return ""
 
 
-def _large_enough(wish: _Wish, worker: WorkerView) -> str:
-    return unsuitable(wish.asks, worker.groups)
+def _large_enough(wish: _PlacementWish, worker: WorkerView) -> str:
+    return unsuitable(wish.demands, worker.groups)
 
 
-FILTERS: tuple[Callable[[_Wish, WorkerView], str], ...] = (_reachable, _serves, _has_queue, _wanted, _large_enough)
+FILTERS: tuple[Callable[[_PlacementWish, WorkerView], str], ...] = (
+    _reachable,
+    _serves,
+    _has_queue,
+    _wanted,
+    _large_enough,
+)
 
 
 # Scores: smaller is better
 
 
-def starts_now(wish: _Wish, worker: WorkerView) -> bool:
+def starts_now(wish: _PlacementWish, worker: WorkerView) -> bool:
     """Whether the unused quota, with what may be borrowed, covers the Workload without preempting anybody."""
     return not worker.refused and not _short(wish, worker)
 
 
-def _short(wish: _Wish, worker: WorkerView) -> list[str]:
+def _short(wish: _PlacementWish, worker: WorkerView) -> list[str]:
     if worker.name not in wish.short:
-        wish.short[worker.name] = lacking(wish.asks, worker.groups, now, worker.promised)
+        wish.short[worker.name] = lacking(wish.demands, worker.groups, now, worker.promised)
     return wish.short[worker.name]
 
 
-def _waits(wish: _Wish, worker: WorkerView) -> float:
+def _waits(wish: _PlacementWish, worker: WorkerView) -> float:
     return 0.0 if starts_now(wish, worker) else 1.0
 
 
-def _tier(wish: _Wish, worker: WorkerView) -> float:
+def _tier(wish: _PlacementWish, worker: WorkerView) -> float:
     return _number(worker.labels.get(TIER_LABEL))
 
 
-def _far_from_data(wish: _Wish, worker: WorkerView) -> float:
+def _far_from_data(wish: _PlacementWish, worker: WorkerView) -> float:
     return float(sum(1 for name in wish.data if DATA_LABEL_PREFIX + name not in worker.labels))
 
 
-def _price(wish: _Wish, worker: WorkerView) -> float:
+def _price(wish: _PlacementWish, worker: WorkerView) -> float:
     return _number(worker.labels.get(PRICE_LABEL))
 
 
-def _borrows(wish: _Wish, worker: WorkerView) -> float:
-    return 1.0 if lacking(wish.asks, worker.groups, own, worker.promised) else 0.0
+def _borrows(wish: _PlacementWish, worker: WorkerView) -> float:
+    return 1.0 if lacking(wish.demands, worker.groups, own, worker.promised) else 0.0
 
 
-def _queue_length(wish: _Wish, worker: WorkerView) -> float:
+def _queue_length(wish: _PlacementWish, worker: WorkerView) -> float:
     return 0.0 if starts_now(wish, worker) else float(worker.waiting)
 
 
-def _fullness(wish: _Wish, worker: WorkerView) -> float:
+def _fullness(wish: _PlacementWish, worker: WorkerView) -> float:
     """How full the fullest wanted resource would be afterwards: spreads jobs over equal workers."""
     left, most_of = summed(worker.groups, now), summed(worker.groups, most)
     shares = [
         1.0 - (left[resource] - worker.promised.get(resource, 0) - amount) / most_of[resource]
-        for resource, amount in total(wish.asks).items()
+        for resource, amount in total(wish.demands).items()
         if most_of.get(resource)
     ]
     return max(shares, default=0.0)
 
 
-SCORES: tuple[Callable[[_Wish, WorkerView], float], ...] = (
+# Compared from left to right, so whether it starts now outweighs everything else, and price outweighs an even load.
+SCORES: tuple[Callable[[_PlacementWish, WorkerView], float], ...] = (
     _waits,
     _tier,
     _far_from_data,
@@ -219,7 +241,7 @@ def _number(text: str | None) -> float:
         return 0.0
 
 
-def _why(wish: _Wish, worker: WorkerView, is_now: bool) -> str:
+def _why(wish: _PlacementWish, worker: WorkerView, is_now: bool) -> str:
     if is_now:
         return "has room now"
     if worker.refused:

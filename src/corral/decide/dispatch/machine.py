@@ -13,8 +13,10 @@ from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, spec_of, status_of
 from corral.core.timestamps import parse_time
 from corral.decide.dispatch.model import (
+    EVICTED_ON_WORKER,
     CleanUp,
     Deactivate,
+    DispatchStep,
     DispatchView,
     Finish,
     Mirror,
@@ -23,7 +25,6 @@ from corral.decide.dispatch.model import (
     SendBack,
     Settle,
     Start,
-    Step,
     SyncStatus,
     UpdateSpec,
 )
@@ -34,7 +35,7 @@ ELASTIC = "kueue.x-k8s.io/elastic-job"
 FOLLOWED_FIELDS = ("priority", "priorityClassRef")
 
 
-def next_step(view: DispatchView) -> Step:
+def next_step(view: DispatchView) -> DispatchStep:
     """The next thing to do about this Workload."""
     local = view.workload
     if (conditions.find(local, "Finished") or {}).get("reason") == SLICE_REPLACED:
@@ -69,7 +70,7 @@ def check_state(workload: Obj, check: str) -> Obj:
     return next((state for state in states if state.get("name") == check), {})
 
 
-def _clean_up(view: DispatchView) -> Step:
+def _clean_up(view: DispatchView) -> DispatchStep:
     holding = tuple(name for name, remote in view.remotes.items() if remote.workload is not None or remote.has_job)
     away = any(not remote.connected for remote in view.remotes.values())
     again = view.worker_lost_timeout if away else None
@@ -113,7 +114,7 @@ def _copy(view: DispatchView, cluster: str) -> Obj:
     return view.remotes[cluster].workload or {}
 
 
-def _finished(view: DispatchView, cluster: str) -> Step:
+def _finished(view: DispatchView, cluster: str) -> DispatchStep:
     condition = conditions.find(_copy(view, cluster), "Finished") or {}
     if condition.get("reason") != OUT_OF_SYNC:
         return Finish(cluster, condition)
@@ -125,12 +126,12 @@ def _finished(view: DispatchView, cluster: str) -> Step:
     return SendBack(OUT_OF_SYNC, message + _previously(view), "Warning", message)
 
 
-def _evicted(view: DispatchView, cluster: str) -> Step | None:
+def _evicted(view: DispatchView, cluster: str) -> DispatchStep | None:
     if conditions.is_true(view.workload, "Evicted"):
         return SyncStatus(cluster)
     if check_state(view.workload, view.check).get("state") == "Ready":
         message = f'Workload evicted on worker cluster: "{cluster}", resetting for re-admission. Previously: "Ready"'
-        return SendBack("EvictedOnWorker", message, "Normal", message)
+        return SendBack(EVICTED_ON_WORKER, message, "Normal", message)
     return None
 
 
@@ -138,7 +139,7 @@ def _previously(view: DispatchView) -> str:
     return f', Previously: "{check_state(view.workload, view.check).get("state")}"'
 
 
-def _differing_spec(view: DispatchView) -> Step | None:
+def _differing_spec(view: DispatchView) -> DispatchStep | None:
     wanted = _comparable(spec_of(view.workload))
     for name, remote in view.remotes.items():
         if remote.workload is None:
@@ -172,7 +173,7 @@ def _without(spec: Obj, fields: tuple[str, ...]) -> Obj:
     return {name: value for name, value in spec.items() if name not in fields}
 
 
-def _placed(view: DispatchView) -> Step | None:
+def _placed(view: DispatchView) -> DispatchStep | None:
     """What to do when a worker has admitted its copy, or should have."""
     cluster = _winner(view)
     if cluster:
@@ -185,26 +186,26 @@ def _placed(view: DispatchView) -> Step | None:
     return _lost(view)
 
 
-def _run(view: DispatchView, cluster: str) -> Step:
+def _run(view: DispatchView, cluster: str) -> DispatchStep:
     """Let the Workload run on `cluster`, unless its job may be running elsewhere."""
     if status_of(view.workload).get("clusterName") == cluster:
         return Mirror(cluster)
     others = {name: remote for name, remote in view.remotes.items() if name != cluster}
-    elsewhere = tuple(name for name, remote in others.items() if remote.has_job)
-    if elsewhere:
-        return CleanUp(elsewhere, again_after=0.0)
+    running_on = tuple(name for name, remote in others.items() if remote.has_job)
+    if running_on:
+        return CleanUp(running_on, again_after=0.0)
     if (wait := _wait_for_the_lost(view)) is not None:
         return wait
     return Start(cluster, tuple(name for name, remote in others.items() if remote.workload is not None))
 
 
-def _wait_for_the_lost(view: DispatchView) -> Step | None:
+def _wait_for_the_lost(view: DispatchView) -> DispatchStep | None:
     """A job that may be running on a worker out of reach is not started again before that worker is given up."""
     left = {name: since + view.worker_lost_timeout - view.now for name, since in view.away.items()}
     waiting = [name for name in left if left[name] > 0]
     if not waiting:
         return None
-    return Nothing(f"may be running on {', '.join(waiting)}, out of reach", max(left.values()), is_told=True)
+    return Nothing(f"may be running on {', '.join(waiting)}, out of reach", max(left.values()), is_reported=True)
 
 
 def _winner(view: DispatchView) -> str:
@@ -217,7 +218,7 @@ def _winner(view: DispatchView) -> str:
     return _first_with(view, "Admitted", with_job=True) or _first_with(view, "Admitted")
 
 
-def _lost(view: DispatchView) -> Step:
+def _lost(view: DispatchView) -> DispatchStep:
     """The check is Ready, but no worker holds an admitted copy."""
     if conditions.is_true(view.workload, "Evicted"):
         return _settle(view)
@@ -242,12 +243,12 @@ def _away_since(view: DispatchView, cluster: str) -> float | None:
     return view.away.get(cluster)
 
 
-def _settle(view: DispatchView) -> Step:
+def _settle(view: DispatchView) -> DispatchStep:
     """End an eviction that no worker will end, unless the job's worker may come back and do so."""
     return _wait_for_the_lost(view) or Settle()
 
 
-def _unplaced(view: DispatchView) -> Step:
+def _unplaced(view: DispatchView) -> DispatchStep:
     if conditions.is_true(view.workload, "Evicted"):
         return _settle(view)
     state = check_state(view.workload, view.check)

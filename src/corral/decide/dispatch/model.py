@@ -10,6 +10,7 @@ from corral.core.meta import Obj
 ALL_AT_ONCE = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
 INCREMENTAL = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
 LATE_BINDING = "corral.dev/late-binding"
+EVICTED_ON_WORKER = "EvictedOnWorker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class Nothing:
 
     why: str
     again_after: float | None = None
-    is_told: bool = False
-    """Whether the one who waits should know why."""
+    is_reported: bool = False
+    """Whether `why` is written where users see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ class Deactivate:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The Workload is evicted and no reachable worker has a copy: nobody else will say that the job has stopped."""
+    """The Workload is evicted and no reachable worker has a copy, so no worker will report that the job has stopped: the
+    manager declares it stopped, which ends the eviction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +131,7 @@ class Nominate:
     """No worker has it yet: let the dispatcher name workers, and make the copies follow."""
 
 
-Step = Nothing | CleanUp | Finish | SendBack | SyncStatus | Deactivate | Settle | UpdateSpec | Start | Mirror | Nominate
+DispatchStep = (
+    Nothing | CleanUp | Finish | SendBack | SyncStatus | Deactivate | Settle | UpdateSpec | Start | Mirror | Nominate
+)
 """What to do next: one of these."""

@@ -7,7 +7,7 @@ somebody else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from corral.core.meta import Key, Obj, annotations_of, key_of, metadata_of, status_of
@@ -62,14 +62,3 @@ def round_started(workload: Obj) -> float | None:
         return parse_time(text) if text else None
     except ValueError:
         return None
-
-
-def told(reasons: Mapping[str, str]) -> str:
-    """Why workers do not take a Workload, in one line, those with the same reason together.
-
-    `worker1, worker2: why; worker3: another`; the empty name is for a reason that is no worker's.
-    """
-    workers: dict[str, list[str]] = {}
-    for cluster in sorted(reasons):
-        workers.setdefault(reasons[cluster], []).append(cluster)
-    return "; ".join(f"{', '.join(names)}: {why}" if any(names) else why for why, names in workers.items())

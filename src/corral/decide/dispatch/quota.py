@@ -16,7 +16,7 @@ _ONE_FLAVOR = "Quota automation requires that the manager-side ClusterQueue has 
 _NOT_COVERED = "manager-side coveredResources is missing resources configured on workers: [{}]"
 
 
-class Verdict(NamedTuple):
+class QuotaVerdict(NamedTuple):
     """What the condition says, and the ClusterQueue's spec as it should be (None: leave it)."""
 
     ok: bool
@@ -25,24 +25,24 @@ class Verdict(NamedTuple):
     spec: Obj | None = None
 
 
-def automated(queue: Obj, config: Obj | None, worker_queues: Iterable[Obj]) -> Verdict:
+def automated(queue: Obj, config: Obj | None, worker_queues: Iterable[Obj]) -> QuotaVerdict:
     """The quota of the manager's `queue`, from the ClusterQueues that stand behind the same LocalQueues on workers."""
     if config is None:
-        return Verdict(False, "UnsupportedConfiguration", _NO_CONFIG)
+        return QuotaVerdict(False, "UnsupportedConfiguration", _NO_CONFIG)
     if spec_of(config).get("quotaManagement") != "Automated":
-        return Verdict(False, "NotRequested", _NOT_REQUESTED)
+        return QuotaVerdict(False, "NotRequested", _NOT_REQUESTED)
     groups = spec_of(queue).get("resourceGroups") or []
     if [len(group.get("flavors") or []) for group in groups] != [1]:
-        return Verdict(False, "UnsupportedConfiguration", _ONE_FLAVOR)
+        return QuotaVerdict(False, "UnsupportedConfiguration", _ONE_FLAVOR)
     quota = _together(worker_queues)
     covered = groups[0].get("coveredResources") or []
     missing = sorted(set(quota) - set(covered))
     if missing:
-        return Verdict(False, "UnsupportedConfiguration", _NOT_COVERED.format(" ".join(missing)))
+        return QuotaVerdict(False, "UnsupportedConfiguration", _NOT_COVERED.format(" ".join(missing)))
     (flavor,) = groups[0]["flavors"]
     resources = [{"name": name, "nominalQuota": str(quota.get(name, Quantity.parse("0")))} for name in covered]
     group = {**groups[0], "flavors": [{"name": flavor["name"], "resources": resources}]}
-    return Verdict(True, "QuotaAutomated", _AUTOMATED, {**spec_of(queue), "resourceGroups": [group]})
+    return QuotaVerdict(True, "QuotaAutomated", _AUTOMATED, {**spec_of(queue), "resourceGroups": [group]})
 
 
 def _together(queues: Iterable[Obj]) -> dict[str, Quantity]:

@@ -1,26 +1,15 @@
-"""Pods of dispatched jobs: where to look for them on a worker, how the manager shows them, and the logs it keeps of them."""
+"""Pods of dispatched jobs: how the manager shows them, and the logs it keeps of those that are gone."""
 
 from __future__ import annotations
 
 import re
 
-from corral.core.meta import Obj, labels_of, metadata_of, name_of, owner_ref, uid_of
+from corral.core.meta import Obj, labels_of, metadata_of, owner_ref, uid_of
 from corral.core.remote_pods import CLUSTER_LABEL
-from corral.core.resource import Resource
 from corral.core.streams import LogOptions
 from corral.core.timestamps import format_micro
 
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) ")
-_KUBEFLOW = ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
-
-
-def pod_selector(resource: Resource, job: Obj) -> str:
-    """Labels that all pods of a job have; empty where they have none in common. Pods of others may have them too."""
-    if resource.kind == "Job":
-        return f"batch.kubernetes.io/controller-uid={uid_of(job)}"
-    if resource.kind in ("JobSet", "TrainJob"):
-        return f"jobset.sigs.k8s.io/jobset-name={name_of(job)}"
-    return f"training.kubeflow.org/job-name={name_of(job)}" if resource.kind in _KUBEFLOW else ""
 
 
 def shown_pod(pod: Obj, remote_job: Obj, local_job: Obj, cluster: str) -> Obj:

@@ -16,7 +16,7 @@ from corral.decide.queueing.model.requests import pod_requests
 from corral.decide.queueing.model.values import Amounts, FlavorSpec, PodConstraints
 
 
-class Ask(NamedTuple):
+class PodSetDemand(NamedTuple):
     """What one pod set wants: amounts for all its pods, nodes it may use, and the topology levels it names."""
 
     requests: Amounts
@@ -59,7 +59,7 @@ def most(flavor: FlavorRoom, resource: str) -> int:
     return flavor.most.get(resource, 0)
 
 
-def asks_of(workload: Obj) -> tuple[Ask, ...]:
+def demands_of(workload: Obj) -> tuple[PodSetDemand, ...]:
     """What the pod sets of a Workload want."""
     found = []
     for pod_set in spec_of(workload).get("podSets") or []:
@@ -71,44 +71,47 @@ def asks_of(workload: Obj) -> tuple[Ask, ...]:
         if topology is not None:
             named = (topology.required, topology.preferred, *(layer.topology for layer in topology.slices))
             levels = tuple(filter(None, named))
-        found.append(Ask({**requests, "pods": count}, constraints_from(spec), has_topology, levels))
+        found.append(PodSetDemand({**requests, "pods": count}, constraints_from(spec), has_topology, levels))
     return tuple(found)
 
 
-def total(asks: Iterable[Ask]) -> Amounts:
+def total(demands: Iterable[PodSetDemand]) -> Amounts:
     """What all pod sets want together."""
     amounts: Amounts = {}
-    for ask in asks:
-        for resource, amount in ask.requests.items():
+    for demand in demands:
+        for resource, amount in demand.requests.items():
             amounts[resource] = amounts.get(resource, 0) + amount
     return amounts
 
 
-def unsuitable(asks: Sequence[Ask], groups: Sequence[Group]) -> str:
+def unsuitable(demands: Sequence[PodSetDemand], groups: Sequence[Group]) -> str:
     """Why a queue can never take the pod sets, however empty it is; empty when it can."""
     covered = {resource for group in groups for resource in _covers(group)}
-    for ask in asks:
-        for resource, amount in ask.requests.items():
+    for demand in demands:
+        for resource, amount in demand.requests.items():
             if amount and resource not in covered and resource != "pods":
                 return f"has no quota for {resource}"
         for group in groups:
-            if _wanted(ask, group) and not any(_suits(ask, flavor) for flavor in group):
-                topology = ask.has_topology and any(_allows(ask, flavor) for flavor in group)
+            if _wanted(demand, group) and not any(_suits(demand, flavor) for flavor in group):
+                topology = demand.has_topology and any(_allows(demand, flavor) for flavor in group)
                 return f"has no flavor with {'the topology' if topology else 'nodes'} its pods ask for"
-    short = lacking(asks, groups, most)
+    short = lacking(demands, groups, most)
     return f"can never give so much {short[0]}" if short else ""
 
 
 def lacking(
-    asks: Sequence[Ask], groups: Sequence[Group], measure: Measure, promised: Mapping[str, int] | None = None
+    demands: Sequence[PodSetDemand],
+    groups: Sequence[Group],
+    measure: Measure,
+    promised: Mapping[str, int] | None = None,
 ) -> list[str]:
     """The resources there is too little of for all pod sets at once, when `promised` is taken off first; none when all fit."""
     for group in groups:
         left = [{resource: measure(flavor, resource) for resource in _covers(group)} for flavor in group]
         _take(left, promised or {})
-        for ask in asks:
-            wanted = _wanted(ask, group)
-            suited = [rest for flavor, rest in zip(group, left, strict=True) if _suits(ask, flavor)]
+        for demand in demands:
+            wanted = _wanted(demand, group)
+            suited = [rest for flavor, rest in zip(group, left, strict=True) if _suits(demand, flavor)]
             chosen = next(
                 (rest for rest in suited if all(rest[name] >= amount for name, amount in wanted.items())), None
             )
@@ -144,18 +147,20 @@ def _covers(group: Group) -> list[str]:
     return list(dict.fromkeys(resource for flavor in group for resource in flavor.nominal))
 
 
-def _wanted(ask: Ask, group: Group) -> Amounts:
-    return {name: ask.requests[name] for name in _covers(group) if ask.requests.get(name)}
+def _wanted(demand: PodSetDemand, group: Group) -> Amounts:
+    return {name: demand.requests[name] for name in _covers(group) if demand.requests.get(name)}
 
 
-def _suits(ask: Ask, flavor: FlavorRoom) -> bool:
-    if not _allows(ask, flavor):
+def _suits(demand: PodSetDemand, flavor: FlavorRoom) -> bool:
+    if not _allows(demand, flavor):
         return False
-    if not ask.has_topology:
+    if not demand.has_topology:
         return True
-    return flavor.levels is not None and all(level in flavor.levels for level in ask.levels)
+    return flavor.levels is not None and all(level in flavor.levels for level in demand.levels)
 
 
-def _allows(ask: Ask, flavor: FlavorRoom) -> bool:
-    tolerations = (*ask.constraints.tolerations, *flavor.spec.tolerations)
-    return untolerated_taint(flavor.spec.taints, tolerations) is None and flavor_matches(ask.constraints, flavor.spec)
+def _allows(demand: PodSetDemand, flavor: FlavorRoom) -> bool:
+    tolerations = (*demand.constraints.tolerations, *flavor.spec.tolerations)
+    return untolerated_taint(flavor.spec.taints, tolerations) is None and flavor_matches(
+        demand.constraints, flavor.spec
+    )

@@ -49,7 +49,7 @@ def remote_workload(workload: Obj, origin: str) -> Obj:
     }
 
 
-def is_ours(obj: Obj, origin: str) -> bool:
+def has_origin(obj: Obj, origin: str) -> bool:
     """Whether an object on a worker was made by this manager; nothing else on a worker is ever touched."""
     return labels_of(obj).get(names.MULTIKUEUE_ORIGIN) == origin
 

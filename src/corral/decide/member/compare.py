@@ -108,13 +108,18 @@ def compare(wanted: Obj, live: Obj, *, null_timestamps: bool = False) -> list[Ob
     """How `live` differs from `wanted`, as a Work's status lists it; the first hundred differences.
 
     `null_timestamps` shows pod templates as API servers used to store them, with a creationTimestamp of null."""
-    theirs = trimmed(live)
+    theirs = _with_maps(trimmed(live))
     if null_timestamps:
         for path in _TEMPLATES:
             theirs = _with_null(theirs, (*path, "metadata"))
-    found = differences(trimmed(wanted), theirs)[:MAX_DIFFERENCES]
+    found = differences(_with_maps(trimmed(wanted)), theirs)[:MAX_DIFFERENCES]
     is_secret = live.get("kind") == "Secret" and live.get("apiVersion") == "v1"
     return [_listed(difference, is_secret) for difference in found]
+
+
+def _with_maps(obj: Obj) -> Obj:
+    """The trimmed object with labels and annotations, empty ones too, so that they differ key by key."""
+    return {**obj, "metadata": {"annotations": {}, "labels": {}, **obj["metadata"]}}
 
 
 def _with_null(value: Json, path: tuple[str, ...]) -> Json:

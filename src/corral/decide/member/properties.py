@@ -60,7 +60,7 @@ def placed_namespaces(namespaces: Sequence[Obj]) -> dict[str, str]:
 def provider_conditions(namespaces: int | None) -> list[Obj]:
     """What a provider says about itself; `namespaces` is how many there are, None when they are not collected."""
     started, collected, counted, _ = PROVIDER_CONDITIONS
-    told = [
+    reported = [
         condition(started, True, "Started", "The property provider has started successfully"),
         condition(
             collected, True, "PropertiesCollected", "The property provider has returned the latest cluster properties"
@@ -68,10 +68,10 @@ def provider_conditions(namespaces: int | None) -> list[Obj]:
     ]
     if namespaces is not None and namespaces > MAX_NAMESPACES:
         text = "Namespaces are collected in a degraded mode since the number of namespaces reaches the track limit"
-        told.append(condition(counted, False, "Degraded", text))
+        reported.append(condition(counted, False, "Degraded", text))
     elif namespaces is not None:
-        told.append(condition(counted, True, "Succeeded", "All namespaces have been collected successfully"))
-    return told
+        reported.append(condition(counted, True, "Succeeded", "All namespaces have been collected successfully"))
+    return reported
 
 
 def azure_properties(nodes: Sequence[Obj], *, costs: bool) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Peace with the queue: what of a job belongs to the queue on the member, and what of it the hub should hear about.
+"""Sharing jobs with the queue: what of a job belongs to the queue on the member, and what of it the hub should hear about.
 
 A queue starts a job by writing to it: it turns `suspend` off, adds node selectors, tolerations, labels and annotations to
 pod templates, and may lower the parallelism. The API server adds a selector and labels of its own. None of that is the
@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
-from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, labels_of, name_of, spec_of, status_of
 from corral.core.patch.json import json_patch
 from corral.decide.member.compare import Difference, differences
@@ -33,24 +32,18 @@ _MARKS: Final = re.compile(rf"{_TEMPLATE}/metadata/(?:labels|annotations)")
 _GENERATED: Final = re.compile(
     r"/spec/selector(?:/.*)?|/spec/template/metadata/labels/(?:batch\.kubernetes\.io~1)?(?:controller-uid|job-name)"
 )
-JOB_KINDS: Final = frozenset(
-    (
-        "batch/Job",
-        "jobset.x-k8s.io/JobSet",
-        "trainer.kubeflow.org/TrainJob",
-        "kubeflow.org/PyTorchJob",
-        "kubeflow.org/TFJob",
-        "kubeflow.org/XGBoostJob",
-        "kubeflow.org/PaddleJob",
-        "kubeflow.org/JAXJob",
-        "kubeflow.org/MPIJob",
-        "ray.io/RayJob",
-        "workload.codeflare.dev/AppWrapper",
-    )
-)
-"""Kinds that end, as group/kind."""
-_FINAL: Final = ("Complete", "Completed", "Succeeded", "Failed", "Finished")
-_FINAL_STATES: Final = ("SUCCEEDED", "FAILED", "STOPPED", "Succeeded", "Failed")
+
+
+class JobEndings(Protocol):
+    """What is known about the ends of jobs, of whatever kind; the adapters of `corral.jobs` say it."""
+
+    def knows(self, group: str, kind: str) -> bool:
+        """Whether jobs of this kind run to an end."""
+        ...
+
+    def success(self, job: Obj) -> bool | None:
+        """Whether a job ended well; None while it has not ended, or is none."""
+        ...
 
 
 def is_queued(obj: Obj) -> bool:
@@ -58,7 +51,7 @@ def is_queued(obj: Obj) -> bool:
     return _QUEUE_NAME in labels_of(obj) or _QUEUE_NAME in annotations_of(obj)
 
 
-def asks_for_peace(obj: Obj) -> bool:
+def yields_to_queue(obj: Obj) -> bool:
     """Whether an object, or the Work that carries it, is annotated to be left to the queue."""
     return annotations_of(obj).get(QUEUE_FRIENDLY) == "true"
 
@@ -115,36 +108,20 @@ def _is_mark(difference: Difference) -> bool:
     return _MARK.fullmatch(pointer) is not None
 
 
-def is_finished(obj: Obj) -> bool:
-    """Whether a job will never run again."""
-    if any(conditions.is_true(obj, kind) for kind in _FINAL):
-        return True
-    status = status_of(obj)
-    return any(status.get(name) in _FINAL_STATES for name in ("jobStatus", "phase"))
-
-
-def has_failed(obj: Obj) -> bool:
-    """Whether a finished job ended badly."""
-    status = status_of(obj)
-    return conditions.is_true(obj, "Failed") or any(
-        str(status.get(name)).upper() in ("FAILED", "STOPPED") for name in ("jobStatus", "phase")
-    )
-
-
 def progress(live: Obj, workload: Obj | None) -> Obj | None:
     """What the hub hears about a job: its status, and where it stands in the queue."""
     status = status_of(live)
     if not status and workload is None:
         return None
-    told: Obj = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "status": status}
+    reported: Obj = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "status": status}
     if workload is not None:
         queue = {
             "name": name_of(workload),
             "clusterQueue": (status_of(workload).get("admission") or {}).get("clusterQueue"),
             "conditions": status_of(workload).get("conditions"),
         }
-        told["workload"] = {name: value for name, value in queue.items() if value}
-    return told
+        reported["workload"] = {name: value for name, value in queue.items() if value}
+    return reported
 
 
 def remembered(applied_work: Obj) -> dict[str, Obj]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from corral.core.meta import Obj
 from corral.core.patch.json import merge_diff, merge_patch
 from corral.core.patch.strategic import strategic_diff, strategic_merge
-from corral.core.schema.structural import Schema, compile_schema
-from corral.kinds.machinery.registry import builtin_registry
+from corral.core.schema.structural import Schema
 
 
 class ThreeWayPatch(NamedTuple):
@@ -19,20 +17,14 @@ class ThreeWayPatch(NamedTuple):
     body: Obj
 
 
-def three_way(original: Obj, modified: Obj, current: Obj) -> ThreeWayPatch:
+def three_way(original: Obj, modified: Obj, current: Obj, schema: Schema | None = None) -> ThreeWayPatch:
     """The patch from `current` to `modified`, given that `original` was applied before.
 
-    Kubernetes' own kinds merge lists by key, others replace them. Fields that neither manifest names stay as they are."""
-    schema = _schema_of(str(modified.get("apiVersion")), str(modified.get("kind")))
+    `schema` is that of one of Kubernetes' own kinds, which merge lists by key; others have none and replace them. Fields
+    that neither manifest names stay as they are."""
     if schema is None:
         wanted = merge_patch(merge_patch(current, merge_diff(original, modified)), modified)
         return ThreeWayPatch("merge", merge_diff(current, wanted))
     without_old = strategic_merge(current, strategic_diff(original, modified, schema), schema)
     wanted = strategic_merge(without_old, modified, schema)
     return ThreeWayPatch("strategic", strategic_diff(current, wanted, schema))
-
-
-@lru_cache(maxsize=256)
-def _schema_of(api_version: str, kind: str) -> Schema | None:
-    found = builtin_registry().find(api_version, kind)
-    return compile_schema(found[1].schema) if found is not None else None

@@ -26,14 +26,14 @@ def prepared(work: Obj, manifests: Sequence[Manifest], now: str) -> Obj:
     entry = condition(
         "Applied", False, PREPARING, "The manifest is being prepared for processing.", generation_of(work)
     )
-    told = [
+    entries = [
         {"identifier": manifest.identifier, "conditions": set_condition([], entry, now)}
         if (before := known.get(identity(manifest.identifier))) is None
         else {**before, "identifier": manifest.identifier}
         for manifest in manifests
     ]
     status = status_of(work)
-    return {**status, "conditions": status.get("conditions") or [], "manifestConditions": told}
+    return {**status, "conditions": status.get("conditions") or [], "manifestConditions": entries}
 
 
 def refreshed(
@@ -43,13 +43,15 @@ def refreshed(
 
     `count_degraded` counts manifests compared in degraded mode as reported on, which they are; upstream does not."""
     known = _known(work)
-    told = [
+    entries = [
         _manifest(outcome, known.get(identity(outcome.manifest.identifier)), now, report_diff) for outcome in outcomes
     ]
     conditions = list(status_of(work).get("conditions") or [])
     for kind, entry in _work_conditions(outcomes, report_diff, count_degraded, generation_of(work)).items():
         conditions = without(conditions, kind) if entry is None else set_condition(conditions, entry, now)
-    return _fitting({**status_of(work), "conditions": conditions, "manifestConditions": told}, generation_of(work), now)
+    return _fitting(
+        {**status_of(work), "conditions": conditions, "manifestConditions": entries}, generation_of(work), now
+    )
 
 
 def applied_resources(outcomes: Sequence[Outcome]) -> Obj:
@@ -121,13 +123,13 @@ def _known(work: Obj) -> dict[tuple[str, ...], Obj]:
 
 
 def _manifest(outcome: Outcome, before: Obj | None, now: str, report_diff: bool) -> Obj:
-    told: dict[str, Obj | None] = dict.fromkeys(_KINDS)
+    entries: dict[str, Obj | None] = dict.fromkeys(_KINDS)
     if report_diff:
-        told["DiffReported"] = diff_condition(outcome)
+        entries["DiffReported"] = diff_condition(outcome)
     else:
-        told["Applied"], told["Available"] = applied_condition(outcome), available_condition(outcome)
+        entries["Applied"], entries["Available"] = applied_condition(outcome), available_condition(outcome)
     conditions: list[Obj] = list((before or {}).get("conditions") or [])
-    for kind, entry in told.items():
+    for kind, entry in entries.items():
         conditions = without(conditions, kind) if entry is None else set_condition(conditions, entry, now)
     result: Obj = {"identifier": outcome.manifest.identifier, "conditions": conditions}
     if outcome.drifts:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from corral.core.conditions import find
 from corral.core.meta import Obj, generation_of, spec_of, status_of
 from corral.decide.placement.scheduling import PICK_FIXED, PICK_N
-from corral.decide.placement.status_view import View
+from corral.decide.placement.status_view import PlacementView
 
 
 class Announcement(NamedTuple):
@@ -32,7 +32,7 @@ CLEANED_UP: Final = Announcement(
 )
 
 
-def is_complete(view: View, status: Obj) -> bool:
+def is_complete(view: PlacementView, status: Obj) -> bool:
     """Whether every expected condition is True for the placement's generation."""
     policy = spec_of(view.placement).get("policy") or {}
     steps = ("Scheduled", *view.steps)
@@ -56,7 +56,7 @@ def _is_current(status: Obj, kind: str, placement: Obj) -> bool:
     )
 
 
-def announcements(view: View, new: Obj) -> list[Announcement]:
+def announcements(view: PlacementView, new: Obj) -> list[Announcement]:
     """The events a change of status is worth."""
     old = status_of(view.placement)
     result = [

@@ -7,16 +7,16 @@ from typing import Final
 
 from corral.core.conditions import condition, set_condition
 from corral.core.meta import Obj, generation_of, spec_of, status_of
+from corral.decide.placement.bindings import Binding
 from corral.decide.placement.progress import JOBS_FINISHED, JOBS_STARTED
-from corral.decide.placement.readiness import fresh
 from corral.decide.placement.status_texts import UNKNOWN_PER_CLUSTER
-from corral.decide.placement.status_view import View
+from corral.decide.placement.status_view import PlacementView
 
 _COPIED_ON_FAILURE: Final = ("failedPlacements", "diffedPlacements")
 
 
-def statuses_of_nobody(view: View, decisions: Sequence[Obj], chosen: int) -> list[Obj]:
-    """Entries for clusters that are missing: why those that were not chosen were not, as many as are wanted."""
+def statuses_of_nobody(view: PlacementView, decisions: Sequence[Obj], chosen: int) -> list[Obj]:
+    """Entries for the clusters a placement still lacks: why that many of the rejected clusters were not chosen."""
     texts = [decision["reason"] for decision in decisions[: max(0, _wanted(view) - chosen)]]
     since = {
         one["conditions"][0]["message"]: one["conditions"][0]["lastTransitionTime"]
@@ -30,7 +30,7 @@ def statuses_of_nobody(view: View, decisions: Sequence[Obj], chosen: int) -> lis
     ]
 
 
-def _wanted(view: View) -> int:
+def _wanted(view: PlacementView) -> int:
     """How many clusters the placement asks for; 0 when it takes what there is."""
     policy = spec_of(view.placement).get("policy") or {}
     match policy.get("placementType"):
@@ -41,7 +41,7 @@ def _wanted(view: View) -> int:
     return 0
 
 
-def status_of_cluster(view: View, decision: Obj, before: Obj) -> Obj:
+def status_of_cluster(view: PlacementView, decision: Obj, before: Obj) -> Obj:
     """The entry of a chosen cluster; `before` is the one it had."""
     generation = generation_of(view.placement)
     binding = view.bindings.get(decision["clusterName"])
@@ -51,7 +51,7 @@ def status_of_cluster(view: View, decision: Obj, before: Obj) -> Obj:
         index = "" if view.external else view.index
         wanted.append(_unknown("RolloutStarted", generation))
     else:
-        snapshot = str(spec_of(binding).get("resourceSnapshotName") or "")
+        snapshot = binding.snapshot
         index = view.indexes.get(snapshot, "") if view.external else view.index
         if view.external or snapshot == view.snapshot:
             wanted += [*_copied(view, binding, generation), *_job_conditions(binding, generation)]
@@ -67,8 +67,8 @@ def status_of_cluster(view: View, decision: Obj, before: Obj) -> Obj:
     return {**entry, "conditions": conditions}
 
 
-def _job_conditions(binding: Obj, generation: int) -> list[Obj]:
-    found = (fresh(binding, kind) for kind in (JOBS_STARTED, JOBS_FINISHED))
+def _job_conditions(binding: Binding, generation: int) -> list[Obj]:
+    found = (binding.fresh(kind) for kind in (JOBS_STARTED, JOBS_FINISHED))
     return [
         condition(entry["type"], entry["status"], entry["reason"], entry["message"], generation)
         for entry in found
@@ -81,20 +81,19 @@ def _unknown(step: str, generation: int) -> Obj:
     return condition(step, "Unknown", form.reason, form.message, generation)
 
 
-def _waiting(binding: Obj, generation: int) -> Obj:
+def _waiting(binding: Binding, generation: int) -> Obj:
     """A binding that is still on an older snapshot."""
-    started = fresh(binding, "RolloutStarted")
-    if started is not None and started["status"] == "False":
+    if binding.is_held:
         text = "The rollout is being blocked by the rollout strategy"
         return condition("RolloutStarted", False, "RolloutNotStartedYet", text, generation)
     return _unknown("RolloutStarted", generation)
 
 
-def _copied(view: View, binding: Obj, generation: int) -> list[Obj]:
+def _copied(view: PlacementView, binding: Binding, generation: int) -> list[Obj]:
     """The binding's own conditions up to the first that is not True."""
     result: list[Obj] = []
     for step in view.steps:
-        found = fresh(binding, step)
+        found = binding.fresh(step)
         if found is None or found["status"] == "Unknown":
             return [*result, _unknown(step, generation)]
         result.append(condition(step, found["status"], found["reason"], found["message"], generation))
@@ -103,10 +102,10 @@ def _copied(view: View, binding: Obj, generation: int) -> list[Obj]:
     return result
 
 
-def _lists(shown: Sequence[Obj], binding: Obj) -> Obj:
+def _lists(shown: Sequence[Obj], binding: Binding) -> Obj:
     """What a binding lists beside the conditions that are shown of it: overrides, and objects that differ or failed."""
     states = {entry["type"]: entry["status"] for entry in shown}
-    spec, status = spec_of(binding), status_of(binding)
+    spec, status = spec_of(binding.obj), status_of(binding.obj)
     lists: Obj = {}
     if states.get("RolloutStarted") == "True":
         lists["applicableResourceOverrides"] = spec.get("resourceOverrideSnapshots")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from corral.core.meta import Obj, annotations_of, spec_of
+from corral.core.meta import Obj, annotations_of
 from corral.core.timestamps import parse_duration
 from corral.decide.member.queue import ANNOTATIONS
+from corral.decide.placement.strategy import strategy_of
 
 ABANDON: Final = "corral.dev/abandon"
 """On a Work: when it is deleted, what it placed stays on the member and belongs to nobody."""
@@ -26,12 +27,6 @@ class Delivery:
     report_back: Obj | None = None
 
 
-def abandons(placement: Obj) -> bool:
-    """Whether what was placed outlives the placement."""
-    strategy = spec_of(placement).get("strategy") or {}
-    return (strategy.get("deleteStrategy") or {}).get("propagationPolicy") == "Abandon"
-
-
 def pending_limit(placement: Obj, default: float | None) -> float | None:
     """Seconds that jobs may wait on one cluster; None when they may wait for ever. What cannot be read is no limit."""
     text = annotations_of(placement).get(PENDING_TIMEOUT)
@@ -45,11 +40,11 @@ def pending_limit(placement: Obj, default: float | None) -> float | None:
 
 def delivery_of(placement: Obj, default_limit: float | None) -> Delivery:
     """How a placement's Works are to be delivered. A limit on waiting needs to know about it, so it implies reports."""
-    notes = annotations_of(placement)
+    notes, strategy = annotations_of(placement), strategy_of(placement)
     passed: dict[str, str] = {name: notes[name] for name in ANNOTATIONS if name in notes}
-    if abandons(placement):
+    if strategy.abandons:
         passed[ABANDON] = "true"
-    report = (spec_of(placement).get("strategy") or {}).get("reportBackStrategy")
+    report = strategy.report_back
     if (report or {}).get("type") != "Mirror" and pending_limit(placement, default_limit) is not None:
         report = _TO_WORK
     return Delivery(passed, report or None)

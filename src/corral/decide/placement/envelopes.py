@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from corral.core.meta import Key, Obj, annotations_of, labels_of, name_of, namespace_of, spec_of
+from corral.decide.placement.bindings import Binding
 from corral.decide.placement.delivery import Delivery
 from corral.decide.placement.overrides import apply_overrides
-from corral.decide.placement.rollout import overrides_of
-from corral.decide.placement.selection import ordered
-from corral.decide.placement.snapshots import is_master, sha256_of
+from corral.decide.placement.snapshots import compact_json, is_master, sha256_of
 from corral.kinds.fleet.names import (
     CLUSTER_OVERRIDE_HASH,
     ENVELOPE_NAME,
@@ -42,7 +41,8 @@ def is_envelope(obj: Obj) -> bool:
 
 
 def unpack(envelope: Obj, is_namespaced: Callable[[Obj], bool | None]) -> list[Obj]:
-    """The wrapped objects in the order they are applied. `is_namespaced` says None of a kind the hub does not know."""
+    """The wrapped objects, ordered by their JSON, the last first: of two that are one object the first is applied. In which
+    order the others are applied is the member's to say. `is_namespaced` says None of a kind the hub does not know."""
     own = namespace_of(envelope)
     wrapped = []
     for name, obj in sorted((envelope.get("data") or {}).items()):
@@ -64,14 +64,14 @@ def unpack(envelope: Obj, is_namespaced: Callable[[Obj], bool | None]) -> list[O
                 f"a namespaced object {inside} has been wrapped in a cluster resource envelope ({name_of(envelope)})"
             )
         wrapped.append(obj)
-    return ordered(wrapped)
+    return sorted(wrapped, key=compact_json, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What is needed to make the Works of a binding."""
 
-    binding: Obj
+    binding: Binding
     placement: Key
     member: Obj
     snapshots: Sequence[Obj]
@@ -121,19 +121,19 @@ def _envelope_work(order: Order, snapshot: Obj, prefix: str, envelope: Obj, mani
 
 def _work(order: Order, snapshot: Obj, name: str, manifests: list[Obj], labels: dict[str, str]) -> Obj:
     binding = order.binding
-    chosen = overrides_of(binding)
+    chosen = binding.overrides
     labels = {
         **labels,
         PARENT_PLACEMENT: order.placement.name,
-        PARENT_BINDING: name_of(binding),
+        PARENT_BINDING: binding.name,
         PARENT_SNAPSHOT_INDEX: labels_of(snapshot).get(RESOURCE_INDEX, ""),
     }
     if order.placement.namespace:
         labels[PARENT_NAMESPACE] = order.placement.namespace
     namespaced = [{"name": name, "namespace": namespace} for namespace, name in chosen.namespaced]
     spec: Obj = {"workload": {"manifests": manifests}}
-    if spec_of(binding).get("applyStrategy"):
-        spec["applyStrategy"] = spec_of(binding)["applyStrategy"]
+    if binding.apply_strategy:
+        spec["applyStrategy"] = binding.apply_strategy
     if order.delivery.report_back:
         spec["reportBackStrategy"] = order.delivery.report_back
     return {

@@ -7,30 +7,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.core.conditions import condition
-from corral.core.meta import Obj, annotations_of, generation_of, is_deleting, spec_of
-from corral.decide.placement.readiness import fresh, has_failed, is_diff_reported
+from corral.core.meta import Obj, generation_of, is_deleting, spec_of
+from corral.decide.placement.bindings import BOUND, UNSCHEDULED, Binding
 from corral.decide.placement.rollout import amount
-from corral.decide.placement.scheduling import BOUND, PICK_ALL, PICK_FIXED, PICK_N, UNSCHEDULED, state_of, target_of
-from corral.kinds.fleet.names import PREVIOUS_STATE
+from corral.decide.placement.scheduling import PICK_ALL, PICK_FIXED, PICK_N
 
 _INVALID: Final = "ClusterResourcePlacementEvictionInvalid"
 _START: Final = "Eviction is allowed"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class EvictionVerdict:
     """The conditions of an eviction, and the binding to delete if it goes ahead."""
 
     conditions: list[Obj]
-    evict: Obj | None = None
+    evict: Binding | None = None
 
 
-def judge(eviction: Obj, placement: Obj | None, bindings: Sequence[Obj], budget: Obj | None) -> Verdict:
+def judge(eviction: Obj, placement: Obj | None, bindings: Sequence[Binding], budget: Obj | None) -> EvictionVerdict:
     """Decide an eviction once and for all."""
     generation = generation_of(eviction)
 
-    def invalid(text: str) -> Verdict:
-        return Verdict([condition("Valid", False, _INVALID, text, generation)])
+    def invalid(text: str) -> EvictionVerdict:
+        return EvictionVerdict([condition("Valid", False, _INVALID, text, generation)])
 
     if placement is None:
         return invalid("Failed to find ClusterResourcePlacement targeted by eviction")
@@ -39,7 +38,7 @@ def judge(eviction: Obj, placement: Obj | None, bindings: Sequence[Obj], budget:
     policy: Obj = spec_of(placement).get("policy") or {}
     if policy.get("placementType") == PICK_FIXED:
         return invalid("Found ClusterResourcePlacement with PickFixed placement type targeted by eviction")
-    here = [one for one in bindings if target_of(one) == spec_of(eviction).get("clusterName")]
+    here = [one for one in bindings if one.cluster == spec_of(eviction).get("clusterName")]
     if len(here) > 1:
         return invalid("Found more than one scheduler decision for placement in cluster targeted by eviction")
     if not here:
@@ -48,20 +47,18 @@ def judge(eviction: Obj, placement: Obj | None, bindings: Sequence[Obj], budget:
     allowed, text = _executes(here[0], policy, bindings, budget)
     reason = "ClusterResourcePlacementEviction" + ("Executed" if allowed else "NotExecuted")
     executed = condition("Executed", allowed, reason, text, generation)
-    return Verdict([valid, executed], here[0] if allowed and not is_deleting(here[0]) else None)
+    return EvictionVerdict([valid, executed], here[0] if allowed and not here[0].deleting else None)
 
 
-def _executes(binding: Obj, policy: Obj, bindings: Sequence[Obj], budget: Obj | None) -> tuple[bool, str]:
-    if is_deleting(binding):
+def _executes(binding: Binding, policy: Obj, bindings: Sequence[Binding], budget: Obj | None) -> tuple[bool, str]:
+    if binding.deleting:
         return True, (
             f"{_START}, resources propagated by placement is currently being removed from cluster targeted by eviction"
         )
-    released = state_of(binding) == BOUND or (
-        state_of(binding) == UNSCHEDULED and annotations_of(binding).get(PREVIOUS_STATE) == BOUND
-    )
+    released = BOUND in (binding.state, binding.previous_state if binding.state == UNSCHEDULED else "")
     if not released:
         return False, "Eviction is blocked, placement has not propagated resources to target cluster yet"
-    if has_failed(binding) or is_diff_reported(binding):
+    if binding.has_failed or binding.is_diff_reported:
         return True, f"{_START}, placement has failed"
     if budget is None:
         return True, f"{_START}, no ClusterResourcePlacementDisruptionBudget specified"
@@ -72,7 +69,7 @@ def _executes(binding: Obj, policy: Obj, bindings: Sequence[Obj], budget: Obj | 
             "Eviction is blocked by misconfigured ClusterResourcePlacementDisruptionBudget, either MaxUnavailable is"
             " specified or MinAvailable is specified as a percentage for PickAll ClusterResourcePlacement"
         )
-    available = sum((fresh(one, "Available") or {}).get("status") == "True" for one in bindings)
+    available = sum(one.is_fresh("Available", "True") for one in bindings)
     total = len(bindings)
     wanted = int(policy.get("numberOfClusters") or 0) if policy.get("placementType") == PICK_N else 0
     counts = f"availablePlacements: {available}, totalPlacements: {total}"

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, with_finalizer
-from corral.decide.placement.readiness import fresh
-from corral.decide.placement.rollout import Overrides, is_external
-from corral.decide.placement.scheduling import BOUND, SCHEDULED
+from corral.decide.placement.bindings import BOUND, SCHEDULED, Binding, Overrides
 from corral.decide.placement.snapshots import is_whole
+from corral.decide.placement.strategy import strategy_of
 from corral.kinds.fleet.names import (
     BINDING_CLEANUP,
     PARENT_PLACEMENT,
@@ -31,19 +30,6 @@ from corral.kinds.fleet.names import (
     SCHEDULER_CLEANUP,
     WORK_CLEANUP,
 )
-
-DEFAULT_APPLY: Final[Obj] = {
-    "comparisonOption": "PartialComparison",
-    "type": "ClientSideApply",
-    "whenToApply": "Always",
-    "whenToTakeOver": "Always",
-}
-
-
-def apply_strategy(placement: Obj) -> Obj:
-    """How the placement's objects are applied, defaults filled in."""
-    return {**DEFAULT_APPLY, **((spec_of(placement).get("strategy") or {}).get("applyStrategy") or {})}
-
 
 # Placements
 
@@ -79,10 +65,12 @@ class BindingDraft:
     decision: Obj
 
 
-def may_release_at_once(placement: Obj, snapshots: Sequence[Obj], bindings: Sequence[Obj], *, coalesce: bool) -> bool:
+def may_release_at_once(
+    placement: Obj, snapshots: Sequence[Obj], bindings: Sequence[Binding], *, coalesce: bool
+) -> bool:
     """Whether new bindings are released with the write that makes them: they are the first of their placement, and the
     latest snapshot group, master first, is all there."""
-    return coalesce and not is_external(placement) and not bindings and is_whole(snapshots)
+    return coalesce and not strategy_of(placement).external and not bindings and is_whole(snapshots)
 
 
 def new_binding(draft: BindingDraft, release: Release | None = None) -> Obj:
@@ -98,8 +86,9 @@ def new_binding(draft: BindingDraft, release: Release | None = None) -> Obj:
         "targetCluster": draft.decision["clusterName"],
         "clusterDecision": draft.decision,
     }
-    if not is_external(draft.placement):
-        spec["applyStrategy"] = apply_strategy(draft.placement)
+    strategy = strategy_of(draft.placement)
+    if not strategy.external:
+        spec["applyStrategy"] = strategy.apply
     binding: Obj = {"metadata": metadata, "spec": spec}
     return binding if release is None else released_binding(binding, release)
 
@@ -109,14 +98,14 @@ def released_binding(binding: Obj, release: Release) -> Obj:
     return with_finalizer({**binding, "spec": release.put(spec_of(binding))}, WORK_CLEANUP)
 
 
-def is_released(binding: Obj, placement: Obj | None, master: Obj | None) -> bool:
+def is_released(binding: Binding, placement: Obj | None, master: Obj | None) -> bool:
     """Whether the work generator may serve a bound binding: rollouts or a run have said something about its current
     spec, or it was released to the latest snapshot with the write that made it so."""
-    if fresh(binding, "RolloutStarted") is not None:
+    if binding.fresh("RolloutStarted") is not None:
         return True
-    if placement is None or master is None or is_external(placement):
+    if placement is None or master is None or strategy_of(placement).external:
         return False
-    return bool(spec_of(binding).get("resourceSnapshotName") == name_of(master))
+    return binding.snapshot == name_of(master)
 
 
 # Works

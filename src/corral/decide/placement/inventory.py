@@ -44,27 +44,28 @@ def news_for_profile(member: Obj) -> Obj:
     """What of a member's status its profile is made from, the times of heartbeats aside."""
     status = status_of(member)
     properties = status.get("properties") or {}
-    told = {
+    known = {
         name: (properties.get(name) or {}).get("value") for name in (K8S_VERSION, CLUSTER_ENTRYPOINT, CLUSTER_AUTHORITY)
     }
     agent = (agent_of(member) or {}).get("conditions")
-    return {"conditions": status.get("conditions"), "agent": agent, "properties": told}
+    return {"conditions": status.get("conditions"), "agent": agent, "properties": known}
 
 
 def profile_status(member: Obj, profile: Obj, now: float, timestamp: str, threshold: float) -> Obj:
-    """The status of a member's ClusterProfile. What the member once told of itself stays when it tells no more."""
+    """The status of a member's ClusterProfile. Properties the member once reported stay when
+    it no longer reports them."""
     old = status_of(profile)
     entry = {**_health(member, now, threshold), "observedGeneration": generation_of(profile)}
     status = {**old, "conditions": set_condition(old.get("conditions") or [], entry, timestamp)}
     status.setdefault("version", {})
     if not is_true(member, "ClusterPropertyCollectionSucceeded"):
         return status
-    told = {name: str(value.get("value", "")) for name, value in (status_of(member).get("properties") or {}).items()}
-    if K8S_VERSION in told:
-        status["version"] = {"kubernetes": told[K8S_VERSION]}
-    cluster = {"server": told.get(CLUSTER_ENTRYPOINT, "")}
-    if CLUSTER_AUTHORITY in told:
-        cluster["certificate-authority-data"] = base64.b64encode(told[CLUSTER_AUTHORITY].encode()).decode()
+    known = {name: str(value.get("value", "")) for name, value in (status_of(member).get("properties") or {}).items()}
+    if K8S_VERSION in known:
+        status["version"] = {"kubernetes": known[K8S_VERSION]}
+    cluster = {"server": known.get(CLUSTER_ENTRYPOINT, "")}
+    if CLUSTER_AUTHORITY in known:
+        cluster["certificate-authority-data"] = base64.b64encode(known[CLUSTER_AUTHORITY].encode()).decode()
     return {**status, "accessProviders": [{"name": MANAGER, "cluster": cluster}]}
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from corral.core.meta import Obj, labels_of, name_of, namespace_of, spec_of
 from corral.core.selectors import from_label_selector
-from corral.decide.placement.rollout import Overrides
+from corral.decide.placement.bindings import Overrides
 from corral.decide.placement.selection import split_api_version
 
 NAME_VARIABLE: Final = "${MEMBER-CLUSTER-NAME}"

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from corral.core.conditions import condition, find, is_true
 from corral.core.meta import Obj, status_of
 from corral.core.timestamps import parse_time
-from corral.decide.member.queue import JOB_KINDS, has_failed, is_finished
-from corral.decide.placement.scheduling import BOUND, state_of
+from corral.decide.member.queue import JobEndings
+from corral.decide.placement.bindings import BOUND, Binding
 
 JOBS_STARTED: Final = "corral.dev/JobsStarted"
 JOBS_FINISHED: Final = "corral.dev/JobsFinished"
@@ -27,13 +27,13 @@ class _Job(NamedTuple):
     text: str
 
 
-def job_conditions(works: Sequence[Obj]) -> list[Obj]:
+def job_conditions(works: Sequence[Obj], endings: JobEndings) -> list[Obj]:
     """What the Works of a binding say of the jobs in them; nothing when they have none that is reported on."""
     jobs = [
-        _job(entry["identifier"], observed)
+        _job(entry["identifier"], observed, endings)
         for work in works
         for entry in status_of(work).get("manifestConditions") or ()
-        if _is_job(entry.get("identifier") or {})
+        if _is_job(entry.get("identifier") or {}, endings)
         and (observed := (entry.get("backReportedStatus") or {}).get("observedStatus"))
     ]
     if not jobs:
@@ -44,27 +44,27 @@ def job_conditions(works: Sequence[Obj]) -> list[Obj]:
 
 def all_job_conditions(clusters: Sequence[Obj], generation: int) -> list[Obj]:
     """The same for a placement, from the entries of its clusters."""
-    told = {
+    reported = {
         one["clusterName"]: entry for one in clusters if (entry := find(one["conditions"], JOBS_FINISHED)) is not None
     }
-    if not told:
+    if not reported:
         return []
-    states = [entry["reason"] for entry in told.values()]
-    if len(told) == 1:
-        ((cluster, entry),) = told.items()
+    states = [entry["reason"] for entry in reported.values()]
+    if len(reported) == 1:
+        ((cluster, entry),) = reported.items()
         text = f"{cluster}: {entry['message']}"
     else:
         text = _counted(states, "cluster(s)")
     return [{**entry, "observedGeneration": generation} for entry in _conditions(states, text)]
 
 
-def overdue(bindings: Iterable[Obj], limit: float, now: float) -> tuple[list[Obj], float | None]:
+def overdue(bindings: Iterable[Binding], limit: float, now: float) -> tuple[list[Binding], float | None]:
     """Bindings whose jobs have waited longer than the limit, and seconds until the next one will have."""
-    late: list[Obj] = []
+    late: list[Binding] = []
     waits: list[float] = []
     for binding in bindings:
-        entry = find(binding, JOBS_STARTED)
-        if state_of(binding) != BOUND or entry is None or entry["status"] != "False":
+        entry = binding.conditions.get(JOBS_STARTED)
+        if binding.state != BOUND or entry is None or entry["status"] != "False":
             continue
         left = parse_time(entry["lastTransitionTime"]) + limit - now
         if left <= 0:
@@ -74,13 +74,13 @@ def overdue(bindings: Iterable[Obj], limit: float, now: float) -> tuple[list[Obj
     return late, min(waits, default=None)
 
 
-def _is_job(identifier: Obj) -> bool:
-    return f"{identifier.get('group', '')}/{identifier.get('kind')}" in JOB_KINDS
+def _is_job(identifier: Obj, endings: JobEndings) -> bool:
+    return endings.knows(str(identifier.get("group") or ""), str(identifier.get("kind")))
 
 
-def _job(identifier: Obj, observed: Obj) -> _Job:
+def _job(identifier: Obj, observed: Obj, endings: JobEndings) -> _Job:
     status, workload = status_of(observed), observed.get("workload") or {}
-    state = _state(observed, status, workload)
+    state = _state(endings.success(observed), observed, workload)
     counts = ", ".join(f"{status[name]} {name}" for name in _COUNTS if status.get(name))
     queue = workload.get("clusterQueue")
     parts = [part for part in (counts, f"admitted by ClusterQueue {queue}" if queue else "") if part]
@@ -91,9 +91,10 @@ def _job(identifier: Obj, observed: Obj) -> _Job:
     return _Job(state, ": ".join(filter(None, (said, "; ".join(parts)))))
 
 
-def _state(observed: Obj, status: Obj, workload: Obj) -> str:
-    if is_finished(observed):
-        return FAILED if has_failed(observed) else SUCCEEDED
+def _state(success: bool | None, observed: Obj, workload: Obj) -> str:
+    if success is not None:
+        return SUCCEEDED if success else FAILED
+    status = status_of(observed)
     if observed.get("kind") == "Job":
         has_begun = any(status.get(name) for name in ("ready", "succeeded", "failed"))
     else:
@@ -108,10 +109,10 @@ def _waits_for(workload: Obj) -> str:
 
 def _counted(states: Sequence[str], what: str) -> str:
     counts = Counter(states)
-    told = ", ".join(
+    reported = ", ".join(
         f"{counts[state]} {state.lower()}" for state in (PENDING, RUNNING, SUCCEEDED, FAILED) if counts[state]
     )
-    return f"{len(states)} {what}: {told}"
+    return f"{len(states)} {what}: {reported}"
 
 
 def _conditions(states: Sequence[str], text: str) -> list[Obj]:

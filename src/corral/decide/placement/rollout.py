@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
-from corral.core.meta import Obj, is_deleting, spec_of
-from corral.decide.placement.readiness import has_failed, is_diff_reported, readiness
-from corral.decide.placement.scheduling import BOUND, PICK_FIXED, PICK_N, SCHEDULED, UNSCHEDULED, state_of, target_of
+from corral.core.meta import Obj
+from corral.decide.placement.bindings import BOUND, SCHEDULED, UNSCHEDULED, Binding, Overrides
+from corral.decide.placement.scheduling import PICK_FIXED, PICK_N
+from corral.decide.placement.strategy import Strategy
 
-DEFAULT_BUDGET: Final = "25%"
-DEFAULT_PERIOD_S: Final = 60
 STARTED: Final = "Detected the new changes on the resources and started the rollout process"
 BLOCKED: Final = "The resources cannot be updated to the latest because of the rollout strategy"
 
@@ -26,76 +25,43 @@ def amount(value: int | str, total: int, *, up: bool = True) -> int:
     return -(-share // 100) if up else share // 100
 
 
-def is_external(placement: Obj) -> bool:
-    """Whether others roll the placement out, in staged update runs."""
-    return bool((spec_of(placement).get("strategy") or {}).get("type") == "External")
-
-
-class Overrides(NamedTuple):
-    """Override snapshots that concern one cluster: cluster-scoped by name, namespaced by namespace and name."""
-
-    cluster: tuple[str, ...] = ()
-    namespaced: tuple[tuple[str, str], ...] = ()
-
-    def put(self, spec: Obj) -> Obj:
-        """A binding's spec that names these overrides."""
-        rest = {k: v for k, v in spec.items() if k not in _OVERRIDE_FIELDS}
-        if self.cluster:
-            rest["clusterResourceOverrideSnapshots"] = list(self.cluster)
-        if self.namespaced:
-            rest["resourceOverrideSnapshots"] = [{"name": name, "namespace": ns} for ns, name in self.namespaced]
-        return rest
-
-
-_OVERRIDE_FIELDS: Final = frozenset({"clusterResourceOverrideSnapshots", "resourceOverrideSnapshots"})
-
-
-def overrides_of(binding: Obj) -> Overrides:
-    spec = spec_of(binding)
-    return Overrides(
-        tuple(spec.get("clusterResourceOverrideSnapshots") or ()),
-        tuple((one.get("namespace", ""), one["name"]) for one in spec.get("resourceOverrideSnapshots") or ()),
-    )
-
-
 @dataclass(slots=True)
 class Plan:
     """What a rollout step does. `update` also holds bindings that go from Scheduled to Bound."""
 
-    update: list[Obj] = field(default_factory=list)
-    remove: list[Obj] = field(default_factory=list)
-    held: list[Obj] = field(default_factory=list)
-    current: list[Obj] = field(default_factory=list)
+    update: list[Binding] = field(default_factory=list)
+    remove: list[Binding] = field(default_factory=list)
+    held: list[Binding] = field(default_factory=list)
+    current: list[Binding] = field(default_factory=list)
     wait: float | None = None
 
 
-def target_count(policy: Obj | None, wanted: int, bindings: Sequence[Obj]) -> int:
+def target_count(policy: Obj | None, wanted: int, bindings: Sequence[Binding]) -> int:
     """How many clusters the placement is meant to be on."""
     kind = (policy or {}).get("placementType")
     if kind == PICK_N:
         return wanted
     if kind == PICK_FIXED:
         return len((policy or {}).get("clusterNames") or ())
-    return sum(state_of(binding) in (SCHEDULED, BOUND) for binding in bindings)
+    return sum(binding.state in (SCHEDULED, BOUND) for binding in bindings)
 
 
 def plan(
-    bindings: Sequence[Obj],
+    bindings: Sequence[Binding],
     *,
     snapshot: str,
     overrides: Mapping[str, Overrides],
-    strategy: Obj,
+    strategy: Strategy,
     target: int,
     now: float,
 ) -> Plan:
     """The next step. Bindings come ordered by name, which is the order they are updated in."""
-    rolling: Obj = strategy.get("rollingUpdate") or {}
     sorted_out = _Sorted()
     for binding in bindings:
-        wanted = (snapshot, overrides.get(target_of(binding), Overrides()))
-        sorted_out.add(binding, wanted, now, float(rolling.get("unavailablePeriodSeconds", DEFAULT_PERIOD_S)))
-    least = target - amount(rolling.get("maxUnavailable", DEFAULT_BUDGET), target)
-    most = target + amount(rolling.get("maxSurge", DEFAULT_BUDGET), target)
+        wanted = (snapshot, overrides.get(binding.cluster, Overrides()))
+        sorted_out.add(binding, wanted, now, strategy.unavailable_period)
+    least = target - amount(strategy.max_unavailable, target)
+    most = target + amount(strategy.max_surge, target)
     return _within_budget(
         sorted_out,
         may_stop=max(0, sorted_out.ready - sorted_out.going - least),
@@ -107,37 +73,37 @@ def plan(
 class _Sorted:
     """The bindings of a placement by what may happen to them, and how many of them count as running."""
 
-    bind: list[Obj] = field(default_factory=list)
+    bind: list[Binding] = field(default_factory=list)
     """Chosen, nothing there yet."""
-    remove: list[Obj] = field(default_factory=list)
-    update: list[Obj] = field(default_factory=list)
-    failed: list[Obj] = field(default_factory=list)
+    remove: list[Binding] = field(default_factory=list)
+    update: list[Binding] = field(default_factory=list)
+    failed: list[Binding] = field(default_factory=list)
     """To be updated, and already down: that costs nothing."""
-    current: list[Obj] = field(default_factory=list)
+    current: list[Binding] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     ready: int = 0
     going: int = 0
     """Ready, but on their way out."""
     can_be_ready: int = 0
 
-    def add(self, binding: Obj, wanted: tuple[str, Overrides], now: float, period: float) -> None:
+    def add(self, binding: Binding, wanted: tuple[str, Overrides], now: float, period: float) -> None:
         """Sort one binding; `wanted` is the snapshot it should have, and the overrides."""
-        if state_of(binding) == SCHEDULED:
+        if binding.state == SCHEDULED:
             self.bind.append(binding)
             return
-        status = readiness(binding, now, period)
-        has_problem = has_failed(binding) or is_diff_reported(binding)
+        status = binding.readiness(now, period)
+        has_problem = binding.has_failed or binding.is_diff_reported
         self.ready += status.ready
         self.can_be_ready += not has_problem
-        if is_deleting(binding):
+        if binding.deleting:
             self.going += status.ready
             return
-        if state_of(binding) == UNSCHEDULED:
+        if binding.state == UNSCHEDULED:
             self.remove.append(binding)
             return
         if status.wait:
             self.waits.append(status.wait)
-        if (spec_of(binding).get("resourceSnapshotName"), overrides_of(binding)) == wanted:
+        if (binding.snapshot, binding.overrides) == wanted:
             self.current.append(binding)
         else:
             (self.failed if has_problem else self.update).append(binding)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from corral.core.conditions import condition
-from corral.core.meta import Obj, annotations_of, is_deleting, name_of, spec_of
+from corral.core.meta import Obj
+from corral.decide.placement.bindings import BOUND, SCHEDULED, UNSCHEDULED, Binding
 from corral.decide.placement.clusters import Cluster, SchedulingError
 from corral.decide.placement.scores import (
     Score,
@@ -24,9 +25,7 @@ from corral.decide.placement.scores import (
     spreads,
     untolerated,
 )
-from corral.kinds.fleet.names import PREVIOUS_STATE
 
-SCHEDULED, BOUND, UNSCHEDULED = "Scheduled", "Bound", "Unscheduled"
 PICK_ALL, PICK_N, PICK_FIXED = "PickAll", "PickN", "PickFixed"
 MAX_DECISIONS: Final = 1000
 MAX_UNSELECTED: Final = 20
@@ -36,36 +35,28 @@ MAX_UNSELECTED: Final = 20
 class Classes:
     """Bindings of one placement by what the scheduler may do with them."""
 
-    bound: list[Obj] = field(default_factory=list)
-    scheduled: list[Obj] = field(default_factory=list)
-    obsolete: list[Obj] = field(default_factory=list)
-    unscheduled: list[Obj] = field(default_factory=list)
-    dangling: list[Obj] = field(default_factory=list)
-    deleting: list[Obj] = field(default_factory=list)
+    bound: list[Binding] = field(default_factory=list)
+    scheduled: list[Binding] = field(default_factory=list)
+    obsolete: list[Binding] = field(default_factory=list)
+    unscheduled: list[Binding] = field(default_factory=list)
+    dangling: list[Binding] = field(default_factory=list)
+    deleting: list[Binding] = field(default_factory=list)
 
 
-def target_of(binding: Obj) -> str:
-    return str(spec_of(binding).get("targetCluster") or "")
-
-
-def state_of(binding: Obj) -> str:
-    return str(spec_of(binding).get("state") or "")
-
-
-def classify(bindings: Sequence[Obj], snapshot: str, clusters: Mapping[str, Cluster]) -> Classes:
+def classify(bindings: Sequence[Binding], snapshot: str, clusters: Mapping[str, Cluster]) -> Classes:
     """Sort bindings, which come ordered by name, into classes."""
     classes = Classes()
     for binding in bindings:
-        cluster = clusters.get(target_of(binding))
-        if is_deleting(binding):
+        cluster = clusters.get(binding.cluster)
+        if binding.deleting:
             classes.deleting.append(binding)
-        elif state_of(binding) == UNSCHEDULED:
+        elif binding.state == UNSCHEDULED:
             classes.unscheduled.append(binding)
         elif cluster is None or cluster.leaving:
             classes.dangling.append(binding)
-        elif spec_of(binding).get("schedulingPolicySnapshotName") != snapshot:
+        elif binding.policy != snapshot:
             classes.obsolete.append(binding)
-        elif state_of(binding) == BOUND:
+        elif binding.state == BOUND:
             classes.bound.append(binding)
         else:
             classes.scheduled.append(binding)
@@ -75,7 +66,7 @@ def classify(bindings: Sequence[Obj], snapshot: str, clusters: Mapping[str, Clus
 class Reuse(NamedTuple):
     """A binding that is given to the current policy."""
 
-    binding: Obj
+    binding: Binding
     decision: Obj
     state: str
 
@@ -86,12 +77,12 @@ class Cycle:
 
     create: list[Obj]
     reuse: list[Reuse]
-    withdraw: list[Obj]
+    withdraw: list[Binding]
     decisions: list[Obj]
     condition: Obj
 
 
-class Candidate(NamedTuple):
+class ClusterCandidate(NamedTuple):
     score: Score
     name: str
 
@@ -147,7 +138,7 @@ def picked(cluster: str, score: Score | None) -> Obj:
     return decision if score is None else {**decision, "clusterScore": score.as_decision}
 
 
-def _not_picked(candidate: Candidate) -> Obj:
+def _not_picked(candidate: ClusterCandidate) -> Obj:
     score = candidate.score
     reason = (
         f'Cluster "{candidate.name}" does not score high enough'
@@ -172,11 +163,6 @@ def unfulfilled(count: int) -> Obj:
     return condition("Scheduled", False, "SchedulingPolicyUnfulfilled", message)
 
 
-def _decision_of(binding: Obj) -> Obj:
-    decision: Obj = spec_of(binding)["clusterDecision"]
-    return decision
-
-
 def _capped(selected: Sequence[Obj], others: Sequence[Obj]) -> list[Obj]:
     room = min(MAX_UNSELECTED, max(0, MAX_DECISIONS - len(selected)))
     return [*selected[:MAX_DECISIONS], *others[:room]]
@@ -185,7 +171,7 @@ def _capped(selected: Sequence[Obj], others: Sequence[Obj]) -> list[Obj]:
 # Filters and scores
 
 
-def _assess(question: Question, taken: frozenset[str]) -> tuple[list[Candidate], list[Filtered]]:
+def _assess(question: Question, taken: frozenset[str]) -> tuple[list[ClusterCandidate], list[Filtered]]:
     """Clusters that are not taken yet: scored, best last, and filtered ones by name."""
     policy = question.policy
     terms = required_terms(policy)
@@ -193,8 +179,8 @@ def _assess(question: Question, taken: frozenset[str]) -> tuple[list[Candidate],
     constraints = spreads(policy, question.clusters, taken)
     scored = question.kind == PICK_N
     ranges = extremes(policy, question.clusters) if scored else {}
-    obsolete = {target_of(binding) for binding in question.classes.obsolete}
-    candidates: list[Candidate] = []
+    obsolete = {binding.cluster for binding in question.classes.obsolete}
+    candidates: list[ClusterCandidate] = []
     filtered: list[Filtered] = []
     for cluster in question.clusters:
         if cluster.name in taken:
@@ -207,7 +193,7 @@ def _assess(question: Question, taken: frozenset[str]) -> tuple[list[Candidate],
         if scored:
             affinity = affinity_score(policy, cluster, ranges)
             score = Score(spread_score(constraints, cluster), affinity, int(cluster.name in obsolete))
-        candidates.append(Candidate(score, cluster.name))
+        candidates.append(ClusterCandidate(score, cluster.name))
     return sorted(candidates), filtered
 
 
@@ -235,10 +221,10 @@ def _unschedulable(
 
 def _pick_all(question: Question) -> Cycle:
     current = [*question.classes.scheduled, *question.classes.bound]
-    candidates, filtered = _assess(question, frozenset(map(target_of, current)))
+    candidates, filtered = _assess(question, frozenset(one.cluster for one in current))
     decisions = {name: picked(name, score) for score, name in candidates}
     create, reuse, withdraw = _cross_reference(decisions, question.classes)
-    selected = [*create, *(one.decision for one in reuse), *map(_decision_of, current)]
+    selected = [*create, *(one.decision for one in reuse), *(one.decision for one in current)]
     return Cycle(
         create,
         reuse,
@@ -260,25 +246,25 @@ def _downscale(question: Question, excess: int) -> Cycle:
     """Withdraw everything obsolete, then the least: not yet rolled out first, then low scores, then small names."""
     classes = question.classes
     ranked = sorted(classes.scheduled, key=_rank) + sorted(classes.bound, key=_rank)
-    gone = {name_of(binding) for binding in ranked[:excess]}
-    kept = [b for b in (*classes.scheduled, *classes.bound) if name_of(b) not in gone]
-    selected = [_decision_of(binding) for binding in kept]
+    gone = {binding.name for binding in ranked[:excess]}
+    kept = [b for b in (*classes.scheduled, *classes.bound) if b.name not in gone]
+    selected = [binding.decision for binding in kept]
     return Cycle([], [], [*classes.obsolete, *ranked[:excess]], _capped(selected, ()), fulfilled(len(selected)))
 
 
-def _rank(binding: Obj) -> tuple[int, int, str]:
-    score = _decision_of(binding).get("clusterScore") or {}
-    return int(score.get("priorityScore") or 0), int(score.get("affinityScore") or 0), target_of(binding)
+def _rank(binding: Binding) -> tuple[int, int, str]:
+    score = binding.decision.get("clusterScore") or {}
+    return int(score.get("priorityScore") or 0), int(score.get("affinityScore") or 0), binding.cluster
 
 
 def _upscale(question: Question, missing: int) -> Cycle:
     classes = question.classes
     current = [*classes.scheduled, *classes.bound]
-    taken = frozenset(map(target_of, current))
+    taken = frozenset(one.cluster for one in current)
     # With spread constraints every pick changes the counts, so clusters are picked one at a time.
     step = 1 if (question.policy or {}).get("topologySpreadConstraints") else missing
-    last: list[Candidate] = []
-    earlier: list[Candidate] = []
+    last: list[ClusterCandidate] = []
+    earlier: list[ClusterCandidate] = []
     while True:
         candidates, filtered = _assess(question, taken)
         batch = candidates[::-1][: min(step, missing - len(last) - len(earlier))]
@@ -291,7 +277,7 @@ def _upscale(question: Question, missing: int) -> Cycle:
     order = [*last, *sorted(earlier, key=lambda candidate: candidate.name)]
     decisions = {name: picked(name, score) for score, name in order}
     create, reuse, withdraw = _cross_reference(decisions, classes)
-    selected = [*create, *(one.decision for one in reuse), *map(_decision_of, current)]
+    selected = [*create, *(one.decision for one in reuse), *(one.decision for one in current)]
     others = [*map(_not_picked, rest[:MAX_UNSELECTED]), *map(_filtered, filtered[:MAX_UNSELECTED])]
     outcome = fulfilled(len(selected)) if len(selected) >= question.wanted else unfulfilled(len(selected))
     return Cycle(create, reuse, withdraw, _capped(selected, others), outcome)
@@ -314,24 +300,24 @@ def _pick_fixed(question: Question) -> Cycle:
             decisions[name] = picked(name, None)
     classes = question.classes
     current = [*classes.scheduled, *classes.bound]
-    held = {target_of(binding) for binding in current}
+    held = {binding.cluster for binding in current}
     fresh = {name: decision for name, decision in decisions.items() if name not in held}
     create, reuse, withdraw = _cross_reference(fresh, classes)
-    withdraw += [binding for binding in current if target_of(binding) not in decisions]
+    withdraw += [binding for binding in current if binding.cluster not in decisions]
     outcome = unfulfilled(len(decisions)) if invalid or missing else fulfilled(len(decisions))
     return Cycle(create, reuse, withdraw, _capped(list(decisions.values()), [*invalid, *missing]), outcome)
 
 
-def _cross_reference(decisions: Mapping[str, Obj], classes: Classes) -> tuple[list[Obj], list[Reuse], list[Obj]]:
+def _cross_reference(decisions: Mapping[str, Obj], classes: Classes) -> tuple[list[Obj], list[Reuse], list[Binding]]:
     """Picks that need a new binding, bindings that serve a pick again, and obsolete ones that serve none."""
     reuse: dict[str, Reuse] = {}
-    withdraw: list[Obj] = []
+    withdraw: list[Binding] = []
     for binding in (*classes.obsolete, *classes.unscheduled):
-        cluster = target_of(binding)
+        cluster = binding.cluster
         decision = decisions.get(cluster)
-        is_obsolete = state_of(binding) != UNSCHEDULED
+        is_obsolete = binding.state != UNSCHEDULED
         if decision is not None and cluster not in reuse:
-            state = state_of(binding) if is_obsolete else annotations_of(binding).get(PREVIOUS_STATE, SCHEDULED)
+            state = binding.state if is_obsolete else binding.previous_state or SCHEDULED
             reuse[cluster] = Reuse(binding, decision, state)
         elif is_obsolete:
             withdraw.append(binding)

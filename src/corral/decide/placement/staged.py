@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from corral.core.meta import Obj, is_deleting, labels_of, name_of, spec_of
+from corral.core.meta import Obj, labels_of, spec_of
 from corral.core.selectors import from_label_selector
 from corral.core.timestamps import parse_duration
-from corral.decide.placement.rollout import Overrides, amount
-from corral.decide.placement.scheduling import UNSCHEDULED, state_of, target_of
+from corral.decide.placement.bindings import UNSCHEDULED, Binding, Overrides
+from corral.decide.placement.rollout import amount
 from corral.decide.placement.selection import CLIENT_ERROR
 
 DELETE_STAGE: Final = "kubernetes-fleet.io/deleteStage"
@@ -29,13 +29,13 @@ def user_error(text: str, stages: list[Obj] | None = None) -> RunError:
     return RunError(INITIALIZATION + CLIENT_ERROR + text, stages)
 
 
-def split_bindings(bindings: Sequence[Obj], policy: str) -> tuple[list[Obj], list[Obj]]:
+def split_bindings(bindings: Sequence[Binding], policy: str) -> tuple[list[Binding], list[Binding]]:
     """The bindings a run updates, and those its last stage deletes."""
-    update = []
-    delete = []
+    update: list[Binding] = []
+    delete: list[Binding] = []
     for binding in bindings:
-        if spec_of(binding).get("schedulingPolicySnapshotName") == policy and state_of(binding) != UNSCHEDULED:
-            if not is_deleting(binding):
+        if binding.policy == policy and binding.state != UNSCHEDULED:
+            if not binding.deleting:
                 update.append(binding)
         else:
             delete.append(binding)
@@ -45,12 +45,12 @@ def split_bindings(bindings: Sequence[Obj], policy: str) -> tuple[list[Obj], lis
 def make_stages(
     run: str,
     strategy: Obj,
-    bindings: Sequence[Obj],
+    bindings: Sequence[Binding],
     members: Mapping[str, Obj],
     overrides: Mapping[str, Overrides],
 ) -> list[Obj]:
     """The status of every stage before anything has happened. Raises RunError when the strategy does not fit."""
-    wanted = {target_of(binding) for binding in bindings}
+    wanted = {binding.cluster for binding in bindings}
     placed: set[str] = set()
     stages = []
     for stage in spec_of(strategy).get("stages") or ():
@@ -135,8 +135,8 @@ def _cluster(name: str, overrides: Overrides) -> Obj:
     return overrides.put(entry)
 
 
-def deletion_stage(bindings: Sequence[Obj]) -> Obj:
-    names = sorted({target_of(binding) for binding in bindings})
+def deletion_stage(bindings: Sequence[Binding]) -> Obj:
+    names = sorted({binding.cluster for binding in bindings})
     return {"stageName": DELETE_STAGE, "clusters": [{"clusterName": name} for name in names]}
 
 
@@ -145,18 +145,6 @@ def concurrency(stage: Obj, clusters: int) -> int:
     return max(1, amount(stage.get("maxConcurrency", 1), clusters, up=False))
 
 
-def overrides_in(cluster: Obj) -> Overrides:
-    """The overrides a run froze for a cluster."""
-    return Overrides(
-        tuple(cluster.get("clusterResourceOverrideSnapshots") or ()),
-        tuple((one.get("namespace", ""), one["name"]) for one in cluster.get("resourceOverrideSnapshots") or ()),
-    )
-
-
 def stuck_names(names: Sequence[str]) -> str:
     """The first three names, as a stuck run shows them."""
     return ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
-
-
-def names_of(members: Sequence[Obj]) -> dict[str, Obj]:
-    return {name_of(member): member for member in members}

@@ -14,13 +14,13 @@ from corral.core.meta import Obj, generation_of, status_of
 from corral.decide.placement.cluster_status import status_of_cluster, statuses_of_nobody
 from corral.decide.placement.progress import all_job_conditions
 from corral.decide.placement.status_texts import FALSE, NO_OVERRIDE, TRUE, UNKNOWN
-from corral.decide.placement.status_view import View
+from corral.decide.placement.status_view import PlacementView
 
 EXTERNAL: Final = "RolloutControlledByExternalController"
 _EXTERNAL_START: Final = "Rollout is controlled by an external controller and "
 
 
-def scheduled_condition(view: View) -> Obj:
+def scheduled_condition(view: PlacementView) -> Obj:
     """The placement's Scheduled condition: the policy snapshot's if that is up to date."""
     generation = generation_of(view.placement)
     snapshot = view.policy_snapshot
@@ -47,7 +47,7 @@ def invalid_selectors(prefix: str, placement: Obj, message: str) -> Obj:
     )
 
 
-def placement_status(view: View) -> Obj:
+def placement_status(view: PlacementView) -> Obj:
     """The whole status of a placement whose selectors are valid."""
     old = status_of(view.placement)
     scheduled = scheduled_condition(view)
@@ -78,7 +78,7 @@ def _tidy(status: Obj) -> Obj:
     return {name: value for name, value in status.items() if value not in ("", [], None)}
 
 
-def _aggregate(view: View, entries: Sequence[Obj], status: Obj) -> tuple[list[Obj], Obj]:
+def _aggregate(view: PlacementView, entries: Sequence[Obj], status: Obj) -> tuple[list[Obj], Obj]:
     generation = generation_of(view.placement)
     if view.external:
         blocked, status = _external(view, entries, status)
@@ -106,7 +106,7 @@ def _is_overridden(entry: Obj) -> bool:
     return bool(entry.get("applicableResourceOverrides") or entry.get("applicableClusterResourceOverrides"))
 
 
-def _external(view: View, entries: Sequence[Obj], status: Obj) -> tuple[Obj | None, Obj]:
+def _external(view: PlacementView, entries: Sequence[Obj], status: Obj) -> tuple[Obj | None, Obj]:
     """While others roll out: why nothing can be said yet, or None with the index all clusters agree on."""
     generation = generation_of(view.placement)
     seen = {str(entry.get("observedResourceIndex") or "") for entry in entries}

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cached_property
 
-from corral.core.meta import Obj, spec_of
+from corral.core.meta import Obj
+from corral.decide.placement.bindings import Binding
+from corral.decide.placement.strategy import Strategy, strategy_of
 
-APPLY_STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
-DIFF_STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "DiffReported")
 
-
-@dataclass(frozen=True, slots=True)
-class View:
+@dataclass(frozen=True)
+class PlacementView:
     """Everything a placement's status is made from."""
 
     prefix: str
     """ClusterResourcePlacement or ResourcePlacement."""
     placement: Obj
     policy_snapshot: Obj
-    bindings: Mapping[str, Obj]
+    bindings: Mapping[str, Binding]
     """Live bindings of the latest policy snapshot, by cluster."""
     snapshot: str
     index: str
@@ -32,15 +31,14 @@ class View:
     """Selected resources of a snapshot index, for rollouts that others control."""
     run_kind: str = "ClusterStagedUpdateRun"
 
-    @property
-    def strategy(self) -> Obj:
-        return spec_of(self.placement).get("strategy") or {}
+    @cached_property
+    def strategy(self) -> Strategy:
+        return strategy_of(self.placement)
 
     @property
     def external(self) -> bool:
-        return bool(self.strategy.get("type") == "External")
+        return self.strategy.external
 
     @property
     def steps(self) -> tuple[str, ...]:
-        apply: Obj = self.strategy.get("applyStrategy") or {}
-        return DIFF_STEPS if apply.get("type") == "ReportDiff" else APPLY_STEPS
+        return self.strategy.steps

@@ -8,11 +8,11 @@ from typing import Final
 
 from corral.core.conditions import condition, find
 from corral.core.meta import Obj, generation_of, labels_of, name_of, status_of
+from corral.decide.member.queue import JobEndings
 from corral.decide.placement.progress import job_conditions
 from corral.kinds.fleet.names import ENVELOPE_NAME, ENVELOPE_NAMESPACE, ENVELOPE_WORK
 
 MAX_REPORTED: Final = 100
-REPORT_DIFF: Final = "ReportDiff"
 IN_PROGRESS: Final = condition("Applied", False, "ApplyInProgress", "Resources are being applied")
 DIFF_IN_PROGRESS: Final = condition(
     "DiffReported", False, "DiffReportInProgress", "Diff reporting on resources is in progress"
@@ -29,15 +29,15 @@ class Summary:
     diffed: list[Obj]
 
 
-def summarize(works: Sequence[Obj], *, report_diff: bool) -> Summary:
+def summarize(works: Sequence[Obj], endings: JobEndings, *, report_diff: bool) -> Summary:
     """What all Works of a binding, ordered by name, say together."""
     if report_diff:
         conditions = [_diff_reported(works)]
         return Summary(conditions, *_reports(works))
     applied = _applied(works)
     if applied["status"] != "True":
-        return Summary([applied, *job_conditions(works)], *_reports(works))
-    return Summary([applied, _available(works), *job_conditions(works)], *_reports(works))
+        return Summary([applied, *job_conditions(works, endings)], *_reports(works))
+    return Summary([applied, _available(works), *job_conditions(works, endings)], *_reports(works))
 
 
 def _split(works: Sequence[Obj], kind: str) -> tuple[Obj | None, Obj | None]:

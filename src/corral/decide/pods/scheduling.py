@@ -35,7 +35,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Preempt:
+class PreemptPods:
     """The pod can go to `node` once the victims have left."""
 
     node: str
@@ -48,7 +48,7 @@ class Unschedulable:
     message: str
 
 
-Decision = Chosen | Preempt | Unschedulable
+Decision = Chosen | PreemptPods | Unschedulable
 
 
 def fixed_obstacles(pod: PodView, nodes: Iterable[NodeState]) -> Mapping[str, str]:
@@ -174,7 +174,7 @@ def _without_room(
     if not candidates:
         return Unschedulable(message)
     node, victims = min(candidates, key=_harm)
-    return Preempt(node.name, victims, message)
+    return PreemptPods(node.name, victims, message)
 
 
 def _harm(candidate: tuple[NodeState, tuple[PodView, ...]]) -> tuple[object, ...]:

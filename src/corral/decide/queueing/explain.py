@@ -6,37 +6,101 @@ from heapq import nsmallest
 
 from corral.core.meta import Key
 from corral.decide.queueing.cycle.messages import NAMESPACE_MISMATCH
+from corral.decide.queueing.explanation import NAMESPACE_NOT_SELECTED, Explanation, Holder, Shortage
 from corral.decide.queueing.model.amounts import add_into, format_amount
 from corral.decide.queueing.model.values import Amounts, FlavorResource, WorkloadInfo
 from corral.decide.queueing.queue.pending import PendingQueue
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue
-from corral.decide.queueing.views import Explanation, Holder, Shortage
 from corral.decide.queueing.world import World
 from corral.workload.waiting_reasons import INADMISSIBLE, Problem, queue_problem
 
-NAMESPACE_NOT_SELECTED = "NamespaceNotSelected"
-"""The ClusterQueue is not open to the namespace."""
 _MAX_BLOCKERS = 10
 _MAX_HOLDERS = 5
 
 
-def explain(world: World, info: WorkloadInfo) -> Explanation:
-    """The story of one workload."""
-    if info.finished:
-        return Explanation(info.key, "finished", info.cluster_queue, None, "Finished", "The workload is finished")
-    if info.reserving or info.key in world.reservations:
-        return _holding(world, info)
-    spec = world.local_queue_of(info)
-    name = spec.cluster_queue if spec is not None else ""
-    problem = _problem(world, info)
-    if problem is not None:
-        reason = problem.reason if world.settings.features.granular_reasons else INADMISSIBLE
-        return _kept_out(info, name, reason, problem.message, str(problem.obstacle))
-    if not info.active:
-        return _kept_out(info, name, "Deactivated", "The workload is deactivated", "Deactivated")
-    if info.on_hold:
-        return _kept_out(info, name, info.on_hold, "The workload is held back by a gate", info.on_hold)
-    return _waiting(world, info, world.queues[name], world.pending[name])
+class Explainer:
+    """Answers for the workloads of a world as it is now; what many answers share is worked out once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lines: dict[str, list[Key]] = {}
+        self._places: dict[str, dict[Key, int]] = {}
+        self._holders: dict[tuple[str, FlavorResource], tuple[Holder, ...]] = {}
+
+    def explain(self, info: WorkloadInfo) -> Explanation:
+        """The story of one workload."""
+        world = self._world
+        if info.finished:
+            return Explanation(info.key, "finished", info.cluster_queue, None, "Finished", "The workload is finished")
+        if info.reserving or info.key in world.reservations:
+            return _holding(world, info)
+        spec = world.local_queue_of(info)
+        name = spec.cluster_queue if spec is not None else ""
+        problem = _problem(world, info)
+        if problem is not None:
+            reason = problem.reason if world.settings.features.granular_reasons else INADMISSIBLE
+            return _kept_out(info, name, reason, problem.message, str(problem.obstacle))
+        if not info.active:
+            return _kept_out(info, name, "Deactivated", "The workload is deactivated", "Deactivated")
+        if info.on_hold:
+            return _kept_out(info, name, info.on_hold, "The workload is held back by a gate", info.on_hold)
+        return self._waiting(info, world.queues[name], world.pending[name])
+
+    def _waiting(self, info: WorkloadInfo, queue: ClusterQueue, pending: PendingQueue) -> Explanation:
+        line, place = self._line(queue.name, pending), self._places[queue.name].get(info.key)
+        reason, message, detail = _verdict(self._world, info, queue, pending)
+        return Explanation(
+            key=info.key,
+            state="pending",
+            cluster_queue=queue.name,
+            position=place,
+            reason=reason,
+            message=message,
+            blocked_by=self._blockers(info, queue, pending, line[:place]),
+            shortages=self._shortages(info, queue),
+            detail=detail,
+            ahead=tuple(line[max(0, place - _MAX_BLOCKERS) : place]) if place else (),
+            unavailable=_unavailable(info, queue),
+        )
+
+    def _line(self, name: str, pending: PendingQueue) -> list[Key]:
+        """Who waits in a queue, in order."""
+        if name not in self._lines:
+            self._lines[name] = [item.info.key for item in pending.ordered()]
+            self._places[name] = {key: place for place, key in enumerate(self._lines[name])}
+        return self._lines[name]
+
+    def _blockers(
+        self, info: WorkloadInfo, queue: ClusterQueue, pending: PendingQueue, ahead: list[Key]
+    ) -> tuple[Key, ...]:
+        if queue.spec.strict_fifo and ahead:
+            return tuple(ahead[:_MAX_BLOCKERS])
+        if pending.sticky != info.key:
+            return ()
+        victims = sorted(key for key in self._world.expected_evictions if key in self._world.reservations)
+        return tuple(victims[:_MAX_BLOCKERS])
+
+    def _shortages(self, info: WorkloadInfo, queue: ClusterQueue) -> tuple[Shortage, ...]:
+        """Columns with less free than the workload asks for, over all flavors of the queue."""
+        wanted = _wanted(info)
+        return tuple(
+            self._shortage(queue, column, amount, free)
+            for column in queue.spec.quotas
+            if (amount := wanted.get(column.resource, 0)) > (free := queue.node.available(column))
+        )
+
+    def _shortage(self, queue: ClusterQueue, column: FlavorResource, amount: int, free: int) -> Shortage:
+        resource = column.resource
+        if (queue.name, column) not in self._holders:
+            self._holders[queue.name, column] = _holders(self._world, queue, column)
+        return Shortage(
+            flavor=column.flavor,
+            resource=resource,
+            requested=format_amount(resource, amount),
+            available=format_amount(resource, max(0, free)),
+            maximum=format_amount(resource, queue.node.potential(column)),
+            held_by=self._holders[queue.name, column],
+        )
 
 
 def _kept_out(info: WorkloadInfo, queue: str, reason: str, message: str, detail: str) -> Explanation:
@@ -78,32 +142,6 @@ def _holding(world: World, info: WorkloadInfo) -> Explanation:
     return Explanation(info.key, "quotaReserved", name, None, "QuotaReserved", message)
 
 
-def _waiting(world: World, info: WorkloadInfo, queue: ClusterQueue, pending: PendingQueue) -> Explanation:
-    order = [item.info.key for item in pending.ordered()]
-    position = order.index(info.key) if info.key in order else None
-    reason, message, detail = _verdict(world, info, queue, pending)
-    ahead = tuple(order[max(0, position - _MAX_BLOCKERS) : position]) if position else ()
-    blocked_by: tuple[Key, ...] = ()
-    if queue.spec.strict_fifo and position:
-        blocked_by = tuple(order[: min(position, _MAX_BLOCKERS)])
-    elif pending.sticky == info.key:
-        victims = sorted(key for key in world.expected_evictions if key in world.reservations)
-        blocked_by = tuple(victims[:_MAX_BLOCKERS])
-    return Explanation(
-        key=info.key,
-        state="pending",
-        cluster_queue=queue.name,
-        position=position,
-        reason=reason,
-        message=message,
-        blocked_by=blocked_by,
-        shortages=_shortages(world, info, queue),
-        detail=detail,
-        ahead=ahead,
-        unavailable=_unavailable(info, queue),
-    )
-
-
 def _verdict(world: World, info: WorkloadInfo, queue: ClusterQueue, pending: PendingQueue) -> tuple[str, str, str]:
     """Reason, message and detail of why it has not been admitted."""
     item, verdict = pending.items.get(info.key), pending.verdict_of(info.key)
@@ -125,28 +163,6 @@ def _wanted(info: WorkloadInfo) -> Amounts:
 def _unavailable(info: WorkloadInfo, queue: ClusterQueue) -> tuple[str, ...]:
     known = {column.resource for column in queue.spec.quotas}
     return tuple(sorted(resource for resource, amount in _wanted(info).items() if amount and resource not in known))
-
-
-def _shortages(world: World, info: WorkloadInfo, queue: ClusterQueue) -> tuple[Shortage, ...]:
-    """Columns with less free than the workload asks for, over all flavors of the queue."""
-    wanted = _wanted(info)
-    return tuple(
-        _shortage(world, queue, column, amount, free)
-        for column in queue.spec.quotas
-        if (amount := wanted.get(column.resource, 0)) > (free := queue.node.available(column))
-    )
-
-
-def _shortage(world: World, queue: ClusterQueue, column: FlavorResource, amount: int, free: int) -> Shortage:
-    resource = column.resource
-    return Shortage(
-        flavor=column.flavor,
-        resource=resource,
-        requested=format_amount(resource, amount),
-        available=format_amount(resource, max(0, free)),
-        maximum=format_amount(resource, queue.node.potential(column)),
-        held_by=_holders(world, queue, column),
-    )
 
 
 def _holders(world: World, queue: ClusterQueue, column: FlavorResource) -> tuple[Holder, ...]:

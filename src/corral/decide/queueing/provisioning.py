@@ -87,7 +87,7 @@ def _own_parameters(workload: Obj) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TemplatePods:
     """Pods that are asked for with one template."""
 
     pod_set: Obj
@@ -101,13 +101,13 @@ class Share:
         return self.members[0]
 
 
-def shares(workload: Obj, config: Obj) -> list[Share]:
+def shares(workload: Obj, config: Obj) -> list[TemplatePods]:
     """What a request has to cover: pod sets that use a managed resource and have pods, merged as the policy says."""
     spec = spec_of(config)
     managed, policy = frozenset(spec.get("managedResources") or ()), str(spec.get("podSetMergePolicy") or "")
     admission = status_of(workload).get("admission") or {}
     assignments = {entry.get("name", DEFAULT_POD_SET): entry for entry in admission.get("podSetAssignments") or ()}
-    found: list[Share] = []
+    found: list[TemplatePods] = []
     for pod_set in spec_of(workload).get("podSets") or ():
         name, count = str(pod_set.get("name", DEFAULT_POD_SET)), int(pod_set.get("count", 1))
         if count <= 0 or (managed and not _uses(_pod_spec(pod_set), managed)):
@@ -117,11 +117,11 @@ def shares(workload: Obj, config: Obj) -> list[Share]:
             raise InconsistentAssignments(f'inconsistent podSet assignments: missing assignment for PodSet "{name}"')
         count = int(assignment["count"]) if assignment.get("count") is not None else count
         if count > 0:
-            _add(found, Share(pod_set, assignment, count, (name,)), policy)
+            _add(found, TemplatePods(pod_set, assignment, count, (name,)), policy)
     return found
 
 
-def _add(found: list[Share], new: Share, policy: str) -> None:
+def _add(found: list[TemplatePods], new: TemplatePods, policy: str) -> None:
     for index, held in enumerate(found):
         if _alike(held.pod_set, new.pod_set, policy):
             found[index] = replace(held, count=held.count + new.count, members=(*held.members, *new.members))
@@ -171,7 +171,7 @@ def metadata_for(workload: Obj, name: str) -> Obj:
     }
 
 
-def new_request(workload: Obj, check: str, attempt: int, config: Obj, wanted: Sequence[Share]) -> Obj:
+def new_request(workload: Obj, check: str, attempt: int, config: Obj, wanted: Sequence[TemplatePods]) -> Obj:
     """The request to create."""
     name, spec = request_name(name_of(workload), check, attempt), spec_of(config)
     return {
@@ -219,7 +219,7 @@ def _with_requests(part: Obj) -> Obj:
 # What an answer means
 
 
-def judged(state: Obj, workload: Obj, request: Obj, config: Obj, wanted: Sequence[Share]) -> Obj:
+def judged(state: Obj, workload: Obj, request: Obj, config: Obj, wanted: Sequence[TemplatePods]) -> Obj:
     """The state of a check in the light of its request; `state` itself when that says nothing new."""
     if conditions.is_true(request, pr.FAILED):
         return _retried(state, workload, request, config, pr.FAILED, "failure")
@@ -257,15 +257,15 @@ def _retried(state: Obj, workload: Obj, request: Obj, config: Obj, kind: str, af
     message = _message(request, kind)
     if attempt > limit:
         return {**state, "state": names.REJECTED, "message": message}
-    told = {**state, "message": f"Retrying after {after}: {message}"}
+    explained = {**state, "message": f"Retrying after {after}: {message}"}
     retries = int(state.get("retryCount") or 0)
     if attempt <= retries:
-        return told  # that attempt has been counted already
+        return explained  # that attempt has been counted already
     delay = min(base * 2**retries, int(strategy.get("backoffMaxSeconds", 1800)))
-    return {**told, "state": names.RETRY, "requeueAfterSeconds": delay}
+    return {**explained, "state": names.RETRY, "requeueAfterSeconds": delay}
 
 
-def pod_set_updates(request: Obj, config: Obj, wanted: Sequence[Share]) -> list[Obj]:
+def pod_set_updates(request: Obj, config: Obj, wanted: Sequence[TemplatePods]) -> list[Obj]:
     """What pods need to use what was provisioned for them, for every pod set the request covers."""
     details = status_of(request).get("provisioningClassDetails") or {}
     updates = spec_of(config).get("podSetUpdates") or {}

@@ -8,18 +8,19 @@ from corral.core.meta import Key
 from corral.decide.queueing import views
 from corral.decide.queueing.cycle.checks import required_checks
 from corral.decide.queueing.cycle.plan import PodSetAssignment
-from corral.decide.queueing.explain import explain, refusal
+from corral.decide.queueing.explain import Explainer, refusal
+from corral.decide.queueing.explanation import Explanation
 from corral.decide.queueing.model.values import Amounts
-from corral.decide.queueing.queue.requeue_triggers import Upkeep
-from corral.decide.queueing.queue.waiting import Waiting
+from corral.decide.queueing.queue.requeue_triggers import RequeueTriggers
+from corral.decide.queueing.queue.waiting import WaitingWorkloads
 from corral.decide.queueing.world import World
 
 
 class Questions:
     """Answers about a queueing state; asking changes nothing that is decided."""
 
-    def __init__(self, world: World, upkeep: Upkeep, waiting: Waiting) -> None:
-        self._world, self._upkeep, self._waiting = world, upkeep, waiting
+    def __init__(self, world: World, requeue_triggers: RequeueTriggers, waiting: WaitingWorkloads) -> None:
+        self._world, self._requeue_triggers, self._waiting = world, requeue_triggers, waiting
 
     # -- queues and cohorts ---------------------------------------------------------------------------------------
 
@@ -32,21 +33,21 @@ class Questions:
         queue = self._world.queues.get(name)
         if queue is None:
             return None
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         return views.cluster_queue_view(self._world, queue)
 
     def local_queue(self, key: Key) -> views.LocalQueueView | None:
         spec = self._world.local_queues.get(key)
         if spec is None:
             return None
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         return views.local_queue_view(self._world, spec)
 
     def cohort(self, name: str) -> views.CohortView | None:
         node = self._world.forest.cohorts.get(name)
         if node is None:
             return None
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         return views.cohort_view(self._world, node)
 
     def ancestors(self, cluster_queue: str) -> list[str]:
@@ -54,7 +55,7 @@ class Questions:
         queue = self._world.queues.get(cluster_queue)
         if queue is None:
             return []
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         return [node.name for node in queue.node.path()]
 
     def members(self, cohort: str) -> tuple[list[str], list[str]]:
@@ -62,7 +63,7 @@ class Questions:
         node = self._world.forest.cohorts.get(cohort)
         if node is None:
             return [], []
-        self._upkeep.settle_structure()
+        self._requeue_triggers.settle_structure()
         cohorts = [node]
         for member in cohorts:
             cohorts.extend(member.cohorts.values())
@@ -87,13 +88,15 @@ class Questions:
 
     # -- workloads ------------------------------------------------------------------------------------------------
 
-    def explain(self, key: Key) -> views.Explanation | None:
+    def explain(self, key: Key) -> Explanation | None:
         """Where a workload stands and what it waits for."""
-        info = self._world.workloads.get(key)
-        if info is None:
-            return None
-        self._upkeep.settle_structure()
-        return explain(self._world, info)
+        return next(iter(self.explain_all([key])), None)
+
+    def explain_all(self, keys: Iterable[Key]) -> list[Explanation]:
+        """The same of many; those that nobody knows are left out."""
+        self._requeue_triggers.settle_structure()
+        explainer = Explainer(self._world)
+        return [explainer.explain(info) for key in keys if (info := self._world.workloads.get(key)) is not None]
 
     def refusal(self, key: Key) -> str:
         """Why a waiting workload would be refused whatever the quota; empty when it would be tried."""
@@ -106,7 +109,7 @@ class Questions:
         pending = self._world.pending_of(info) if info is not None else None
         return pending.no_fit_reason(key) if pending is not None else None
 
-    def told(self, key: Key) -> tuple[str, str] | None:
+    def last_message(self, key: Key) -> tuple[str, str] | None:
         """Reason and message of the last verdict on a waiting workload, or on those like it."""
         info = self._world.workloads.get(key)
         pending = self._world.pending_of(info) if info is not None else None
@@ -128,7 +131,7 @@ class Questions:
         """Could a plan decide anything new?"""
         alarm = self._waiting.next_alarm
         due = alarm is not None and alarm <= now
-        return bool(self._world.stirred or self._world.second_pass or self._upkeep.is_due or due)
+        return bool(self._world.dirty or self._world.second_pass or self._requeue_triggers.is_due or due)
 
     def is_at_rest(self, key: Key, now: float) -> bool:
         """Whether a workload waits and no plan is due that could say something about it."""

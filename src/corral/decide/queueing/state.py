@@ -26,16 +26,16 @@ from corral.decide.queueing.model.decode import (
     topology_from,
     version_of,
 )
-from corral.decide.queueing.model.request_inputs import Concerns, Surroundings
+from corral.decide.queueing.model.request_inputs import RequestInputs, WorkloadPredicate
 from corral.decide.queueing.model.requests import pod_requests
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import Amounts, ClusterQueueSpec, PodUsage
 from corral.decide.queueing.questions import Questions
-from corral.decide.queueing.queue.requeue_triggers import Upkeep
-from corral.decide.queueing.queue.waiting import Waiting
-from corral.decide.queueing.queue.workload_updates import Intake
+from corral.decide.queueing.queue.requeue_triggers import RequeueTriggers
+from corral.decide.queueing.queue.waiting import WaitingWorkloads
+from corral.decide.queueing.queue.workload_updates import WorkloadUpdates
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue
-from corral.decide.queueing.quota.reservations import Bookings
+from corral.decide.queueing.quota.reservations import Reservations
 from corral.decide.queueing.world import World
 
 
@@ -51,12 +51,12 @@ class QueueingState:
         """`overheads` gives the pod overhead of RuntimeClasses by name; see `set_runtime_class`."""
         self.settings = settings or QueueingSettings()
         self.world = World(self.settings)
-        self._upkeep = Upkeep(self.world)
-        self._waiting = Waiting(self.world)
-        self.questions = Questions(self.world, self._upkeep, self._waiting)
-        self._bookings = Bookings(self.world, self._upkeep)
-        self._intake = Intake(self.world, self._waiting, self._bookings)
-        self._surroundings = Surroundings(self.settings, overheads or {}, self.world.flavor_rank)
+        self._requeue_triggers = RequeueTriggers(self.world)
+        self._waiting = WaitingWorkloads(self.world)
+        self.questions = Questions(self.world, self._requeue_triggers, self._waiting)
+        self._reservations = Reservations(self.world, self._requeue_triggers)
+        self._workload_updates = WorkloadUpdates(self.world, self._waiting, self._reservations)
+        self._request_inputs = RequestInputs(self.settings, overheads or {}, self.world.flavor_rank)
         self._cycle = Cycle(self.world)
         self._specs: dict[tuple[str, str], object] = {}
         self._local_queues_of: dict[str, dict[Key, None]] = {}
@@ -84,10 +84,10 @@ class QueueingState:
             queue = self._add_cluster_queue(spec)
         else:
             self._change_cluster_queue(queue, spec)
-        self._upkeep.retry(queue)
-        self._upkeep.settle_topology()
-        self._upkeep.refresh(queue)
-        self._bookings.adopt(queue)
+        self._requeue_triggers.retry(queue)
+        self._requeue_triggers.settle_topology()
+        self._requeue_triggers.refresh(queue)
+        self._reservations.adopt(queue)
         for local_queue in self._local_queues_of.get(spec.name, ()):
             self._waiting.join_all(local_queue)
 
@@ -111,29 +111,29 @@ class QueueingState:
         queue = world.queues.pop(name, None)
         if queue is None:
             return
-        self._bookings.orphan(queue)
+        self._reservations.orphan(queue)
         del world.by_node[queue.node], world.pending[name]
         world.forest.delete_queue(name)
-        self._upkeep.drop(queue)
+        self._requeue_triggers.drop(queue)
 
     def upsert_cohort(self, obj: Obj) -> None:
         if not self._is_news("cohort", name_of(obj), spec_of(obj)):
             return
         spec = cohort_from(obj)
         self.world.cohorts[spec.name] = spec
-        self._upkeep.retry_cohort(spec.name)
+        self._requeue_triggers.retry_cohort(spec.name)
         self.world.forest.set_cohort(spec.name, spec.parent, spec.quotas, spec.weight)
-        self._upkeep.retry_cohort(spec.name)
-        self._upkeep.refresh_all()
+        self._requeue_triggers.retry_cohort(spec.name)
+        self._requeue_triggers.refresh_all()
 
     def delete_cohort(self, name: str) -> None:
         if not self._forget("cohort", name):
             return
         self.world.cohorts.pop(name, None)
-        self._upkeep.retry_cohort(name)
+        self._requeue_triggers.retry_cohort(name)
         self.world.forest.delete_cohort(name)
-        self._upkeep.retry_cohort(name)
-        self._upkeep.refresh_all()
+        self._requeue_triggers.retry_cohort(name)
+        self._requeue_triggers.refresh_all()
 
     def upsert_local_queue(self, obj: Obj) -> None:
         """Add or change a LocalQueue; stopping it takes its workloads out of the queue."""
@@ -167,41 +167,41 @@ class QueueingState:
         spec = flavor_from(obj)
         self.world.flavors[spec.name] = spec
         self.world.topology.set_flavor(spec)
-        self._upkeep.flavor_changed(spec.name)
+        self._requeue_triggers.flavor_changed(spec.name)
 
     def delete_flavor(self, name: str) -> None:
         self._forget("flavor", name)
         if self.world.flavors.pop(name, None) is not None:
             self.world.topology.delete_flavor(name)
-            self._upkeep.flavor_changed(name)
+            self._requeue_triggers.flavor_changed(name)
 
     def upsert_admission_check(self, obj: Obj) -> None:
         spec = admission_check_from(obj)
         if self.world.checks.get(spec.name) != spec:
             self.world.checks[spec.name] = spec
-            self._upkeep.check_changed(spec.name)
+            self._requeue_triggers.check_changed(spec.name)
 
     def delete_admission_check(self, name: str) -> None:
         if self.world.checks.pop(name, None) is not None:
-            self._upkeep.check_changed(name)
+            self._requeue_triggers.check_changed(name)
 
     def upsert_topology(self, obj: Obj) -> None:
         if self._is_news("topology", name_of(obj), spec_of(obj)):
             self.world.topology.set_topology(topology_from(obj))
-            self._upkeep.nodes_changed()
+            self._requeue_triggers.nodes_changed()
 
     def delete_topology(self, name: str) -> None:
         if self._forget("topology", name):
             self.world.topology.delete_topology(name)
-            self._upkeep.nodes_changed()
+            self._requeue_triggers.nodes_changed()
 
     def upsert_node(self, obj: Obj) -> None:
         if self.world.topology.set_node(node_from(obj)):
-            self._upkeep.nodes_changed()
+            self._requeue_triggers.nodes_changed()
 
     def delete_node(self, name: str) -> None:
         if self.world.topology.delete_node(name):
-            self._upkeep.nodes_changed()
+            self._requeue_triggers.nodes_changed()
 
     def upsert_pod(self, obj: Obj) -> None:
         """Count a pod outside topology scheduling against its node; finished and unbound pods count for nothing."""
@@ -214,7 +214,7 @@ class QueueingState:
 
     def delete_pod(self, key: Key) -> None:
         if self.world.topology.delete_pod(key):
-            self._upkeep.nodes_changed()
+            self._requeue_triggers.nodes_changed()
 
     def upsert_namespace(self, obj: Obj) -> None:
         name, labels = name_of(obj), labels_of(obj)
@@ -232,46 +232,46 @@ class QueueingState:
 
     def set_runtime_class(self, name: str, overhead: Mapping[str, str]) -> None:
         """Pod overhead of a RuntimeClass, for pods that do not carry their own."""
-        self._decode_again(self._surroundings.set_runtime_class(name, overhead))
+        self._decode_again(self._request_inputs.set_runtime_class(name, overhead))
 
     def set_limit_ranges(self, namespace: str, limit_ranges: Iterable[Obj]) -> None:
         """All LimitRanges of a namespace; they count for workloads that hold no quota yet."""
-        self._decode_again(self._surroundings.set_limit_ranges(namespace, limit_ranges))
+        self._decode_again(self._request_inputs.set_limit_ranges(namespace, limit_ranges))
 
     def set_device_class(self, obj: Obj) -> None:
         """A DeviceClass: what selects its devices, and the extended resource it provides."""
         if self._is_news("device class", name_of(obj), spec_of(obj)):
-            self._decode_again(self._surroundings.set_device_class(obj))
+            self._decode_again(self._request_inputs.set_device_class(obj))
 
     def delete_device_class(self, name: str) -> None:
         self._forget("device class", name)
-        self._decode_again(self._surroundings.delete_device_class(name))
+        self._decode_again(self._request_inputs.delete_device_class(name))
 
     def set_claim_template(self, obj: Obj) -> None:
         """A ResourceClaimTemplate, from which pods get claims for devices."""
         if self._is_news("claim template", str(key_of(obj)), spec_of(obj)):
-            self._decode_again(self._surroundings.set_claim_template(obj))
+            self._decode_again(self._request_inputs.set_claim_template(obj))
 
     def delete_claim_template(self, key: Key) -> None:
         self._forget("claim template", str(key))
-        self._decode_again(self._surroundings.delete_claim_template(key))
+        self._decode_again(self._request_inputs.delete_claim_template(key))
 
     def set_resource_slice(self, obj: Obj) -> None:
         """Devices as a driver publishes them; selectors and counters are read off them."""
         if self._is_news("slice", name_of(obj), spec_of(obj)):
-            self._decode_again(self._surroundings.set_resource_slice(obj))
+            self._decode_again(self._request_inputs.set_resource_slice(obj))
 
     def delete_resource_slice(self, name: str) -> None:
         self._forget("slice", name)
-        self._decode_again(self._surroundings.delete_resource_slice(name))
+        self._decode_again(self._request_inputs.delete_resource_slice(name))
 
-    def _decode_again(self, concerned: Concerns | None) -> None:
+    def _decode_again(self, concerned: WorkloadPredicate | None) -> None:
         """Work out anew what those who wait ask for."""
         if concerned is None:
             return
         for info in list(self.world.workloads.values()):
             if not info.reserving and not info.finished and concerned(info):
-                self._intake.accept(self._surroundings.decode(info.obj), info)
+                self._workload_updates.accept(self._request_inputs.decode(info.obj), info)
 
     # -- workloads ------------------------------------------------------------------------------------------------
 
@@ -288,22 +288,22 @@ class QueueingState:
             # Nothing but the end matters any more; what it asked for need not be read again.
             info = structs.replace(old, finished=True, version=version, obj=obj)
         else:
-            info = self._surroundings.decode(obj)
-        self._intake.accept(info, old)
+            info = self._request_inputs.decode(obj)
+        self._workload_updates.accept(info, old)
 
     def delete_workload(self, key: Key) -> None:
         info = self.world.workloads.get(key)
         if info is not None:
-            self._intake.delete(info)
+            self._workload_updates.delete(info)
 
     def admission_failed(self, key: Key, *, gone: bool = False) -> None:
         """The write of a planned admission did not happen: give the quota back and try again, unless it is gone."""
-        if self._intake.withdraw(key) and not gone:
-            self._intake.resume(key)
+        if self._workload_updates.withdraw(key) and not gone:
+            self._workload_updates.resume(key)
 
     def eviction_failed(self, key: Key) -> None:
         """The eviction of a planned victim could not be written; a later cycle may plan it again."""
-        self._intake.spare(key)
+        self._workload_updates.spare(key)
 
     # -- planning -------------------------------------------------------------------------------------------------
 
@@ -318,18 +318,18 @@ class QueueingState:
 
     def settle(self) -> None:
         """Bring everything up to date that follows from the objects; a plan begins with it."""
-        self._upkeep.settle()
+        self._requeue_triggers.settle()
 
     def flush_cluster_queue(self, name: str) -> None:
         """Try everything that waits in the queue's tree again, as after any change of quota."""
         queue = self.world.queues.get(name)
         if queue is not None:
-            self._upkeep.retry(queue)
+            self._requeue_triggers.retry(queue)
 
     def sample_local_queue(self, key: Key, now: float) -> Amounts | None:
         """Decay a LocalQueue's usage history (billionths per resource); None when it is not yet time."""
         sampled = self.world.ledger.sample(str(key), self.world.running(str(key)), now)
         spec = self.world.local_queues.get(key)
         if sampled is not None and spec is not None and spec.cluster_queue in self.world.queues:
-            self.world.stir(spec.cluster_queue)
+            self.world.mark_dirty(spec.cluster_queue)
         return sampled

@@ -1,4 +1,4 @@
-"""What status objects, dashboards and `corral explain` show of the queueing state."""
+"""What status objects and dashboards show of the queueing state."""
 
 from __future__ import annotations
 
@@ -80,48 +80,6 @@ class PendingView(msgspec.Struct, frozen=True):
     created: float
     position_in_cluster_queue: int
     position_in_local_queue: int
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """A workload that has some of the quota another one waits for."""
-
-    key: Key
-    amount: str
-
-
-class Shortage(msgspec.Struct, frozen=True):
-    """One column of quota a workload waits for."""
-
-    flavor: str
-    resource: str
-    requested: str
-    available: str
-    maximum: str
-    """The most the queue could ever use."""
-    held_by: tuple[Holder, ...] = ()
-    """Who has it, in this queue and in those it shares quota with; the largest first, and not all of very many."""
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """Why a workload is where it is."""
-
-    key: Key
-    state: str
-    """finished, admitted, quotaReserved, pending, or inadmissible."""
-    cluster_queue: str
-    position: int | None
-    """0-based place in its ClusterQueue while pending."""
-    reason: str
-    message: str
-    blocked_by: tuple[Key, ...] = ()
-    """Workloads ahead of it that keep a StrictFIFO queue, or that it preempts and waits for."""
-    shortages: tuple[Shortage, ...] = ()
-    detail: str = ""
-    """The obstacle, or the granular reason of the last verdict: what to do about it depends on this and on no message."""
-    ahead: tuple[Key, ...] = ()
-    """Those just before it in its ClusterQueue, nearest last."""
-    unavailable: tuple[str, ...] = ()
-    """Resources it asks for and the queue has no quota of."""
 
 
 def pending_views(pending: PendingQueue) -> list[PendingView]:

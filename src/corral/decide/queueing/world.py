@@ -54,13 +54,13 @@ class World:
         """Admitted workloads whose pods are not ready yet."""
         self.tallies: dict[str, Tally] = {}
         """Totals per ClusterQueue name and per LocalQueue `namespace/name`."""
-        self.stirred: dict[str, None] = {}
+        self.dirty: dict[str, None] = {}
         """ClusterQueues whose tree has to be looked at again."""
         self.now = 0.0
         """The time of the latest plan."""
 
-    def stir(self, name: str) -> None:
-        self.stirred[name] = None
+    def mark_dirty(self, name: str) -> None:
+        self.dirty[name] = None
 
     def local_queue_of(self, info: WorkloadInfo) -> LocalQueueSpec | None:
         return self.local_queues.get(Key(info.key.namespace, info.queue))

@@ -12,7 +12,7 @@ from corral.core import conditions
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.jobs.appwrapper import kind as appwrapper
-from corral.jobs.framework.adapter import Finish, Lookup, Slot, SuspendableJob, Write
+from corral.jobs.framework.adapter import JobOutcome, Lookup, Slot, StopWrite, SuspendableJob
 from corral.jobs.framework.paths import set_in
 from corral.workload.podsets import PodSet, PodSetInfo, info_of_template, topology_request
 
@@ -51,15 +51,15 @@ class AppWrapper(SuspendableJob):
                 restored = set_in(restored, ("spec", "components", position, "podSetInfos"), None)
         return restored
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         stopped = self.suspend(self.restore(job, infos))
-        return None if stopped is job else Write(stopped)
+        return None if stopped is job else StopWrite(stopped)
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         phase = status_of(job).get("phase")
         if phase == "Succeeded":
-            return Finish("AppWrapper finished successfully", True)
-        return Finish("AppWrapper failed", False) if phase == "Failed" else None
+            return JobOutcome("AppWrapper finished successfully", True)
+        return JobOutcome("AppWrapper failed", False) if phase == "Failed" else None
 
     def pods_ready(self, job: Obj) -> bool:
         return conditions.is_true(job, "PodsReady")

@@ -221,6 +221,7 @@ def _check_pod_sets(path: str, component: Obj, template: Obj) -> list[Cause]:
 
 APP_WRAPPER = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.appwrapper.descriptions:DESCRIPTIONS",
     kind="AppWrapper",
     plural="appwrappers",
     versions=(

@@ -23,17 +23,18 @@ from corral.core.resource import Resource
 from corral.jobs.appwrapper.kind import APP_WRAPPERS, FINALIZER, LABEL
 from corral.jobs.appwrapper.plan import (
     POLL_S,
-    Look,
     WrapperPlan,
+    WrapperView,
     after_failed_deployment,
     built,
-    is_ours,
+    is_managed_here,
     plan_app_wrapper,
 )
 from corral.jobs.framework.child_objects import typed
+from corral.jobs.framework.operators import OperatorContext
+from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.kubernetes.core.kinds import PODS
-from corral.kinds.machinery.registry import builtin_kinds, native_kinds
 from corral.runtime.controller import Manager, Result, Watch
 
 MANAGER = "appwrapper-controller"
@@ -61,10 +62,10 @@ class AppWrapperController:
 
     async def reconcile(self, key: Key) -> Result | None:
         found = self._wrappers.get(key)
-        if found is None or not is_ours(found):
+        if found is None or not is_managed_here(found):
             return None
         wrapper = typed(found, APP_WRAPPERS.api_version, "AppWrapper")
-        look = Look(
+        look = WrapperView(
             wrapper,
             self._pods.by_index("appwrapper", str(key)),
             await self._components(wrapper),
@@ -89,7 +90,7 @@ class AppWrapperController:
             await self._client.delete(APP_WRAPPERS, key.name, key.namespace, propagation="Background")
         return Result(plan.wait_s)
 
-    async def _terminate(self, wrapper: Obj, look: Look) -> Result | None:
+    async def _terminate(self, wrapper: Obj, look: WrapperView) -> Result | None:
         if FINALIZER not in finalizers_of(wrapper):
             return None
         if look.components or look.pods:
@@ -127,7 +128,7 @@ class AppWrapperController:
                 found[position] = typed(held, resource.api_version, resource.kind)
         return found
 
-    async def _deploy(self, look: Look, plan: WrapperPlan) -> WrapperPlan:
+    async def _deploy(self, look: WrapperView, plan: WrapperPlan) -> WrapperPlan:
         for position in range(len(spec_of(look.app_wrapper).get("components") or ())):
             if position in look.components:
                 continue
@@ -138,7 +139,7 @@ class AppWrapperController:
                 return after_failed_deployment(look, error.message)
         return plan
 
-    async def _remove(self, look: Look, force: bool) -> None:
+    async def _remove(self, look: WrapperView, force: bool) -> None:
         for position, component in enumerate(spec_of(look.app_wrapper).get("components") or ()):
             template = component["template"]
             held = look.components.get(position)
@@ -159,3 +160,7 @@ class AppWrapperController:
                     await self._client.delete(PODS, name_of(pod), namespace_of(pod), grace=0)
                 except NotFound:
                     continue
+
+
+def operators(context: OperatorContext) -> None:
+    AppWrapperController(context.manager)

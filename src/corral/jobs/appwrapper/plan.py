@@ -43,7 +43,7 @@ Event = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WrapperView:
     """What a step is decided from."""
 
     app_wrapper: Obj
@@ -69,7 +69,7 @@ class WrapperPlan:
     events: tuple[Event, ...] = field(default=())
 
 
-def is_ours(app_wrapper: Obj) -> bool:
+def is_managed_here(app_wrapper: Obj) -> bool:
     return spec_of(app_wrapper).get("managedBy") in (None, CONTROLLER)
 
 
@@ -100,7 +100,7 @@ def _codes(app_wrapper: Obj, name: str) -> list[int]:
     return [int(part) for part in text.split(",") if part.strip().isdigit()]
 
 
-def plan_app_wrapper(look: Look) -> WrapperPlan:
+def plan_app_wrapper(look: WrapperView) -> WrapperPlan:
     """The next step of an AppWrapper."""
     phase, suspend = phase_name(look.app_wrapper), bool(spec_of(look.app_wrapper).get("suspend"))
     if phase == "":
@@ -121,7 +121,7 @@ def plan_app_wrapper(look: Look) -> WrapperPlan:
     return _after(look)
 
 
-def _put(look: Look, status: Obj, *entries: tuple[str, bool, str, str]) -> Obj:
+def _put(look: WrapperView, status: Obj, *entries: tuple[str, bool, str, str]) -> Obj:
     held: Sequence[Obj] = status.get("conditions") or []
     for kind, value, reason, text in entries:
         entry = conditions.condition(kind, value, reason, text)
@@ -129,14 +129,14 @@ def _put(look: Look, status: Obj, *entries: tuple[str, bool, str, str]) -> Obj:
     return {**status, "conditions": list(held)} if held else status
 
 
-def _moved(look: Look, phase: str, *entries: tuple[str, bool, str, str]) -> Obj:
+def _moved(look: WrapperView, phase: str, *entries: tuple[str, bool, str, str]) -> Obj:
     return _put(look, {**status_of(look.app_wrapper), "phase": phase}, *entries)
 
 
 # Running
 
 
-def _since(look: Look, kind: str) -> float | None:
+def _since(look: WrapperView, kind: str) -> float | None:
     """How long a condition has been true."""
     found = conditions.find(look.app_wrapper, kind)
     if found is None or found["status"] != "True":
@@ -144,7 +144,7 @@ def _since(look: Look, kind: str) -> float | None:
     return look.now - parse_time(found["lastTransitionTime"])
 
 
-def _watch(look: Look) -> WrapperPlan:
+def _watch(look: WrapperView) -> WrapperPlan:
     app_wrapper = look.app_wrapper
     alive = [pod for pod in look.pods if not is_deleting(pod)]
     phases = [phase_of(pod) for pod in alive]
@@ -180,7 +180,7 @@ def _watch(look: Look) -> WrapperPlan:
     return _warming_up(look, alive, expected)
 
 
-def _warming_up(look: Look, alive: Sequence[Obj], expected: int) -> WrapperPlan:
+def _warming_up(look: WrapperView, alive: Sequence[Obj], expected: int) -> WrapperPlan:
     ready = sum(is_ready(pod) or phase_of(pod) == "Succeeded" for pod in alive)
     status = status_of(look.app_wrapper)
     if ready >= expected:
@@ -198,7 +198,7 @@ def _warming_up(look: Look, alive: Sequence[Obj], expected: int) -> WrapperPlan:
     return _reset_or_fail(look, "InsufficientPodsReady", text)
 
 
-def _failed_pods(look: Look, broken: Sequence[Obj]) -> WrapperPlan:
+def _failed_pods(look: WrapperView, broken: Sequence[Obj]) -> WrapperPlan:
     text = f"{len(broken)} failed pods"
     codes = [code for pod in broken for code in _exit_codes(pod)]
     terminal, retryable = _codes(look.app_wrapper, "terminalExitCodes"), _codes(look.app_wrapper, "retryableExitCodes")
@@ -215,7 +215,7 @@ def _exit_codes(pod: Obj) -> list[int]:
     return [int(entry["exitCode"]) for entry in ended if entry.get("exitCode")]
 
 
-def _unhealthy(look: Look, reason: str, text: str, grace: str = "failureGracePeriodDuration") -> WrapperPlan:
+def _unhealthy(look: WrapperView, reason: str, text: str, grace: str = "failureGracePeriodDuration") -> WrapperPlan:
     """A problem may go away by itself; after its grace period the AppWrapper is reset."""
     allowed = period(look.app_wrapper, grace)
     found = conditions.find(look.app_wrapper, "Unhealthy")
@@ -226,7 +226,7 @@ def _unhealthy(look: Look, reason: str, text: str, grace: str = "failureGracePer
     return _reset_or_fail(look, reason, text)
 
 
-def _reset_or_fail(look: Look, reason: str, text: str) -> WrapperPlan:
+def _reset_or_fail(look: WrapperView, reason: str, text: str) -> WrapperPlan:
     retries = int(status_of(look.app_wrapper).get("retries") or 0)
     if retries < retry_limit(look.app_wrapper):
         status = _moved(look, "Resetting", ("Unhealthy", True, reason, text), ("PodsReady", False, reason, text))
@@ -237,7 +237,7 @@ def _reset_or_fail(look: Look, reason: str, text: str) -> WrapperPlan:
     )
 
 
-def _failed(look: Look, reason: str, text: str) -> Obj:
+def _failed(look: WrapperView, reason: str, text: str) -> Obj:
     return _moved(
         look,
         "Failed",
@@ -247,7 +247,7 @@ def _failed(look: Look, reason: str, text: str) -> Obj:
     )
 
 
-def after_failed_deployment(look: Look, message: str) -> WrapperPlan:
+def after_failed_deployment(look: WrapperView, message: str) -> WrapperPlan:
     """A component could not be created: what was created goes, and another try follows."""
     return _reset_or_fail(look, "CreateFailed", f"error creating components: {message}")
 
@@ -255,11 +255,11 @@ def after_failed_deployment(look: Look, message: str) -> WrapperPlan:
 # Winding down
 
 
-def _is_clear(look: Look) -> bool:
+def _is_clear(look: WrapperView) -> bool:
     return not look.components and not look.pods
 
 
-def _clear(look: Look) -> WrapperPlan:
+def _clear(look: WrapperView) -> WrapperPlan:
     app_wrapper = look.app_wrapper
     if not _is_clear(look):
         status = status_of(app_wrapper)
@@ -287,7 +287,7 @@ def _clear(look: Look) -> WrapperPlan:
     return WrapperPlan(_moved(look, "Resuming", cleared))
 
 
-def _after(look: Look) -> WrapperPlan:
+def _after(look: WrapperView) -> WrapperPlan:
     """Finished: a failed one leaves nothing behind, a successful one goes after a while."""
     status = status_of(look.app_wrapper)
     if phase_name(look.app_wrapper) == "Failed":

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from corral.core import conditions
 from corral.core.errors import Cause
-from corral.core.meta import Obj, annotations_of, metadata_of, spec_of, status_of, with_annotations, with_status
+from corral.core.meta import Obj, annotations_of, metadata_of, spec_of, status_of, uid_of, with_annotations, with_status
 from corral.core.resource import Resource
 from corral.core.validation import forbidden, invalid, keyed
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob, Write
-from corral.jobs.framework.paths import get_in, set_in
+from corral.jobs.framework.adapter import JobOutcome, Slot, StopWrite, SuspendableJob
+from corral.jobs.framework.paths import Path, get_in, set_in
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kueue import names
 from corral.workload.podsets import DEFAULT_NAME, PodSetInfo
@@ -30,6 +30,14 @@ class BatchJob(SuspendableJob):
     resource: ClassVar[Resource] = JOBS
     own_managers: ClassVar[tuple[str, ...]] = ("kubernetes.io/job-controller",)
     kept_template_labels: ClassVar[tuple[str, ...]] = (*CONTROLLER_LABELS, *NAME_LABELS)
+    is_numerous: ClassVar[bool] = True
+    elastic: ClassVar[bool] = True
+    elastic_template: ClassVar[Path | None] = TEMPLATE
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"), ("spec", "backoffLimit"))
+    elastic_fields: ClassVar[tuple[Path, ...]] = (("spec", "parallelism"), ("spec", "completions"))
+
+    def pod_selector(self, job: Obj) -> str:
+        return f"{CONTROLLER_LABELS[0]}={uid_of(job)}"
 
     def slots(self, job: Obj) -> list[Slot]:
         count = pods_at_once(job)
@@ -45,15 +53,15 @@ class BatchJob(SuspendableJob):
             started = set_in(started, ("spec", "completions"), count)
         return started
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """Suspend first, then forget the start time, then put the template back: Kubernetes allows no other order."""
         if not self.is_suspended(job):
-            return Write(with_annotations(self.suspend(job), {names.STOPPING: "true"}))
+            return StopWrite(with_annotations(self.suspend(job), {names.STOPPING: "true"}))
         if status_of(job).get("startTime"):
-            return Write(set_in(job, ("status", "startTime"), None), "status")
+            return StopWrite(set_in(job, ("status", "startTime"), None), "status")
         original = with_annotations(self.restore(job, infos), {names.STOPPING: None})
         changed = names.STOPPING in annotations_of(job) or original["spec"] is not job["spec"]
-        return Write(original) if changed else None
+        return StopWrite(original) if changed else None
 
     def restore(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         restored = super().restore(job, infos)
@@ -63,10 +71,10 @@ class BatchJob(SuspendableJob):
         restored = set_in(restored, ("spec", "parallelism"), count)
         return set_in(restored, ("spec", "completions"), count) if _completions_follow(job) else restored
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for entry in conditions.conditions_of(job):
             if entry.get("type") in ("Complete", "Failed") and entry.get("status") == "True":
-                return Finish(entry.get("message") or "", entry["type"] == "Complete")
+                return JobOutcome(entry.get("message") or "", entry["type"] == "Complete")
         return None
 
     def pods_ready(self, job: Obj) -> bool:
@@ -74,9 +82,6 @@ class BatchJob(SuspendableJob):
         uncounted = (status.get("uncountedTerminatedPods") or {}).get("succeeded") or ()
         done = int(status.get("succeeded") or 0) + len(uncounted)
         return done + int(status.get("ready") or 0) >= pods_at_once(job)
-
-    def has_failed_pods(self, job: Obj) -> bool:
-        return bool(status_of(job).get("failed"))
 
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         at_once, succeeded = parallelism(job), int(status_of(job).get("succeeded") or 0)

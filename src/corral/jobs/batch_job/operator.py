@@ -30,11 +30,12 @@ from corral.core.notes import Notes
 from corral.core.selectors import from_label_selector
 from corral.jobs.batch_job.failure import NO_BACKOFF, Backoff
 from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.batch_job.plan import TRACKING, View, assess, finish_of, is_ours, is_tracked
+from corral.jobs.batch_job.plan import TRACKING, SyncView, assess, finish_of, is_managed_here, is_tracked
 from corral.jobs.batch_job.pods import PodPlan, plan_pods
 from corral.jobs.batch_job.status import Events, plan_status, settle
 from corral.jobs.framework.child_objects import Children, slow_start
 from corral.jobs.framework.expectations import Expectations
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.changes import changed
@@ -95,14 +96,14 @@ class JobController:
         )
 
     def _spec_changed(self, old: Obj | None, new: Obj | None) -> bool:
-        return (new is None or self._is_ours(new)) and _spec_changed(old, new)
+        return (new is None or self._is_managed_here(new)) and _spec_changed(old, new)
 
     def _status_changed(self, old: Obj | None, new: Obj | None) -> bool:
-        return new is not None and self._is_ours(new) and not _spec_changed(old, new)
+        return new is not None and self._is_managed_here(new) and not _spec_changed(old, new)
 
-    def _is_ours(self, job: Obj) -> bool:
+    def _is_managed_here(self, job: Obj) -> bool:
         """Whether nobody else runs it."""
-        return not self._honours_managers or is_ours(job)
+        return not self._honours_managers or is_managed_here(job)
 
     def _note_released(self, old: Obj | None, new: Obj | None) -> None:
         """The cache shows a pod without the finalizer, or no longer shows it."""
@@ -122,7 +123,7 @@ class JobController:
 
     async def reconcile(self, key: Key) -> Result | None:
         job = self._jobs.get(key)
-        if job is not None and not self._is_ours(job):
+        if job is not None and not self._is_managed_here(job):
             return None
         await self._release_strays(key, job)
         if job is None:
@@ -139,7 +140,7 @@ class JobController:
         return controlled_by(self._pods, job)
 
     async def _sync(self, key: Key, job: Obj) -> Result | None:
-        view = View(
+        view = SyncView(
             job,
             await self._claim(job),
             self._clock.now(),
@@ -259,3 +260,14 @@ class JobController:
     def _say(self, job: Obj, events: Events) -> None:
         for kind, reason, message in events:
             self._recorder.event(job, kind, reason, message)
+
+
+def operators(context: OperatorContext) -> None:
+    """Jobs, CronJobs, and the removal of Jobs whose time is up."""
+    # CronJobs and TTLs stand on this module.
+    from corral.jobs.batch_job.cron_operator import CronJobController
+    from corral.jobs.batch_job.ttl import TtlController
+
+    TtlController(context.manager)
+    CronJobController(context.manager)
+    JobController(context.manager, honours_managers=context.settings.has("JobManagedBy"))

@@ -33,7 +33,7 @@ MAX_FAILED_INDEXES = (
 COMPLETIONS_REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
 
 
-def is_ours(job: Obj) -> bool:
+def is_managed_here(job: Obj) -> bool:
     """Whether the built-in controller runs this Job; any other manager's Job is not touched at all."""
     return spec_of(job).get("managedBy") in (None, CONTROLLER)
 
@@ -106,7 +106,7 @@ def is_failed(job: Obj, pod: Obj) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SyncView:
     """What a sync looks at."""
 
     job: Obj
@@ -123,7 +123,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PodFacts:
     """What the pods have done so far, and the verdict if that settles the Job."""
 
     active: tuple[Obj, ...]
@@ -141,7 +141,7 @@ class Facts:
     deadline_in: float | None = None
 
 
-def assess(view: View) -> Facts:
+def assess(view: SyncView) -> PodFacts:
     """Count the pods and find out whether the Job's fate is settled."""
     job = view.job
     status, uncounted = status_of(job), status_of(job).get("uncountedTerminatedPods") or {}
@@ -154,11 +154,11 @@ def assess(view: View) -> Facts:
     terminating = sum(is_terminating(pod) for pod in view.pods)
     backoff = view.backoff.after(new_succeeded, new_failed, view.now)
     verdict, deadline_in = _verdict(view, failed)
-    facts = Facts(active, terminating, succeeded, backoff, verdict, deadline_in=deadline_in)
+    facts = PodFacts(active, terminating, succeeded, backoff, verdict, deadline_in=deadline_in)
     return _with_indexes(view, facts) if is_indexed(job) else facts
 
 
-def _newly(view: View, known: set[str], test: Callable[[Obj], bool]) -> list[Obj]:
+def _newly(view: SyncView, known: set[str], test: Callable[[Obj], bool]) -> list[Obj]:
     """Uncounted pods that pass `test` and are not in the status yet."""
     completions = completions_of(view.job) or 0
     result = []
@@ -174,7 +174,7 @@ def _newly(view: View, known: set[str], test: Callable[[Obj], bool]) -> list[Obj
     return result
 
 
-def _verdict(view: View, failed: int) -> tuple[Obj | None, float | None]:
+def _verdict(view: SyncView, failed: int) -> tuple[Obj | None, float | None]:
     """The verdict that does not depend on indexes, and otherwise how long until the deadline."""
     job, now = view.job, view.now
     if conditions.is_true(job, "SuccessCriteriaMet"):
@@ -198,7 +198,7 @@ def _backoff_limit(job: Obj) -> int:
     return 6 if limit is None else int(limit)
 
 
-def _restarted_too_often(view: View) -> bool:
+def _restarted_too_often(view: SyncView) -> bool:
     """Containers restarted in place count towards the limit too."""
     template = spec_of(view.job).get("template") or {}
     if (template.get("spec") or {}).get("restartPolicy") != "OnFailure":
@@ -216,7 +216,7 @@ def deadline_left(job: Obj, now: float) -> float | None:
     return float(limit) - (now - parse_time(started) if started else 0.0)
 
 
-def _with_indexes(view: View, facts: Facts) -> Facts:
+def _with_indexes(view: SyncView, facts: PodFacts) -> PodFacts:
     job, completions = view.job, completions_of(view.job) or 0
     recorded = Indexes.parse(status_of(job).get("completedIndexes") or "", completions)
     done = recorded | Indexes.of(
@@ -248,7 +248,7 @@ def _with_indexes(view: View, facts: Facts) -> Facts:
     )
 
 
-def _failed_indexes(view: View, completions: int) -> Indexes:
+def _failed_indexes(view: SyncView, completions: int) -> Indexes:
     job = view.job
     recorded = Indexes.parse(status_of(job).get("failedIndexes") or "", completions)
     return recorded | Indexes.of(
@@ -269,7 +269,7 @@ def _ends_index(job: Obj, pod: Obj) -> bool:
     return judgement.counts and index_failures(pod) >= int(spec_of(job)["backoffLimitPerIndex"])
 
 
-def _index_verdict(view: View, failed: Indexes, succeeded: int, completions: int) -> Obj | None:
+def _index_verdict(view: SyncView, failed: Indexes, succeeded: int, completions: int) -> Obj | None:
     limit = spec_of(view.job).get("maxFailedIndexes")
     if limit is not None and len(failed) > int(limit):
         return job_condition("FailureTarget", True, *MAX_FAILED_INDEXES, view.now)
@@ -287,7 +287,7 @@ def ignored_index_failures(pod: Obj) -> int:
     return int(annotations_of(pod).get(INDEX_IGNORED) or 0)
 
 
-def _held(view: View, active: Sequence[Obj], done: Indexes, failed: Indexes) -> dict[int, Obj]:
+def _held(view: SyncView, active: Sequence[Obj], done: Indexes, failed: Indexes) -> dict[int, Obj]:
     settled = done | failed | Indexes.of(index for pod in active if (index := index_of(pod)) is not None)
     held: dict[int, Obj] = {}
 

@@ -14,8 +14,8 @@ from corral.jobs.batch_job.plan import (
     INDEX_FAILURES,
     INDEX_IGNORED,
     TRACKING,
-    Facts,
-    View,
+    PodFacts,
+    SyncView,
     completions_of,
     has_limit_per_index,
     ignored_index_failures,
@@ -46,7 +46,7 @@ class PodPlan:
     """The number of pods was looked at; only then may suspension be reported."""
 
 
-def plan_pods(view: View, facts: Facts) -> PodPlan:
+def plan_pods(view: SyncView, facts: PodFacts) -> PodPlan:
     """What to do about the Job's pods now."""
     if facts.verdict is not None:
         return PodPlan(delete=facts.active)
@@ -59,7 +59,7 @@ def plan_pods(view: View, facts: Facts) -> PodPlan:
     return _growth(view, facts)
 
 
-def wanted_active(job: Obj, facts: Facts) -> int:
+def wanted_active(job: Obj, facts: PodFacts) -> int:
     """How many pods should be running."""
     if is_suspended(job):
         return 0
@@ -70,7 +70,7 @@ def wanted_active(job: Obj, facts: Facts) -> int:
     return max(0, min(parallelism_of(job), completions - facts.succeeded))
 
 
-def _surplus(job: Obj, facts: Facts) -> list[Obj]:
+def _surplus(job: Obj, facts: PodFacts) -> list[Obj]:
     """Active pods to give up: second pods of an index, then those that would be missed least."""
     at_least = max(0, len(facts.active) - wanted_active(job, facts))
     kept: list[Obj] = list(facts.active)
@@ -94,7 +94,7 @@ def _without_duplicates(active: Sequence[Obj], completions: int) -> tuple[list[O
     return [kept[index] for index in sorted(kept)], removed
 
 
-def _growth(view: View, facts: Facts) -> PodPlan:
+def _growth(view: SyncView, facts: PodFacts) -> PodPlan:
     job = view.job
     terminating = facts.terminating if replaces_only_failed(job) else 0
     missing = wanted_active(job, facts) - terminating - len(facts.active)
@@ -113,7 +113,7 @@ def _growth(view: View, facts: Facts) -> PodPlan:
     return PodPlan(create=tuple(_indexed_pod(job, index, facts.held.get(index)) for index in indexes), managed=True)
 
 
-def _pending_indexes(view: View, facts: Facts, limit: int) -> list[int]:
+def _pending_indexes(view: SyncView, facts: PodFacts, limit: int) -> list[int]:
     taken = facts.succeeded_indexes | _indexes(facts.active)
     if replaces_only_failed(view.job):
         taken |= _indexes([pod for pod in view.pods if is_terminating(pod)])
@@ -126,7 +126,7 @@ def _indexes(pods: Sequence[Obj]) -> Indexes:
     return Indexes.of(index for pod in pods if (index := index_of(pod)) is not None)
 
 
-def _ready_indexes(view: View, facts: Facts, pending: Sequence[int]) -> tuple[list[int], float | None]:
+def _ready_indexes(view: SyncView, facts: PodFacts, pending: Sequence[int]) -> tuple[list[int], float | None]:
     """The pending indexes whose own pause is over; when there are none, how long the shortest pause lasts."""
     ready, pauses = [], []
     for index in pending:

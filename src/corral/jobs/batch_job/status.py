@@ -18,8 +18,8 @@ from corral.jobs.batch_job.failure import judge
 from corral.jobs.batch_job.indexes import Indexes
 from corral.jobs.batch_job.plan import (
     COMPLETIONS_REACHED,
-    Facts,
-    View,
+    PodFacts,
+    SyncView,
     completions_of,
     has_limit_per_index,
     index_of,
@@ -58,7 +58,7 @@ class Settlement:
     events: Events = ()
 
 
-def plan_status(view: View, facts: Facts, plan: PodPlan, created: int, deleted: Sequence[Obj]) -> StatusPlan:
+def plan_status(view: SyncView, facts: PodFacts, plan: PodPlan, created: int, deleted: Sequence[Obj]) -> StatusPlan:
     """The status after `created` of the planned pods were made and `deleted` of them were deleted."""
     job, old = view.job, status_of(view.job)
     active = len(facts.active) + created - len(deleted)
@@ -82,13 +82,13 @@ def plan_status(view: View, facts: Facts, plan: PodPlan, created: int, deleted: 
     return _count_finished(view, facts, status, write, verdict, events)
 
 
-def _is_complete(job: Obj, facts: Facts, active: int) -> bool:
+def _is_complete(job: Obj, facts: PodFacts, active: int) -> bool:
     completions = completions_of(job)
     enough = facts.succeeded > 0 if completions is None else facts.succeeded >= completions
     return enough and active == 0
 
 
-def _with_suspension(view: View, status: Obj) -> tuple[Obj, Events]:
+def _with_suspension(view: SyncView, status: Obj) -> tuple[Obj, Events]:
     """Report that the Job was suspended or resumed, once each time; resuming starts its clock anew."""
     if is_suspended(view.job):
         entry, event = ("JobSuspended", "Job suspended"), ("Normal", "Suspended", "Job suspended")
@@ -116,7 +116,7 @@ def _ensure(entries: Sequence[Obj], new: Obj) -> list[Obj] | None:
 
 
 def _count_finished(
-    view: View, facts: Facts, status: Obj, write: bool, verdict: Obj | None, events: Events
+    view: SyncView, facts: PodFacts, status: Obj, write: bool, verdict: Obj | None, events: Events
 ) -> StatusPlan:
     job = view.job
     pods = sorted(view.pods, key=lambda pod: index_of(pod) or 0) if is_indexed(job) else view.pods
@@ -150,7 +150,7 @@ def _count_finished(
     return StatusPlan(status, write, tuple(release), verdict, events, tracked, truncated)
 
 
-def _may_release(view: View, facts: Facts, verdict: Obj | None, pod: Obj) -> bool:
+def _may_release(view: SyncView, facts: PodFacts, verdict: Obj | None, pod: Obj) -> bool:
     if is_deleting(view.job) or verdict is not None or phase_of(pod) == "Succeeded":
         return True
     if not is_failed(view.job, pod):
@@ -161,7 +161,7 @@ def _may_release(view: View, facts: Facts, verdict: Obj | None, pod: Obj) -> boo
     return uid_of(facts.held[index]) != uid_of(pod)
 
 
-def _kind(view: View, verdict: Obj | None, pod: Obj, known: dict[str, set[str]]) -> str:
+def _kind(view: SyncView, verdict: Obj | None, pod: Obj, known: dict[str, set[str]]) -> str:
     """Which counter a pod that is released belongs to; empty when it is not counted."""
     job = view.job
     if phase_of(pod) == "Succeeded" and uid_of(pod) not in known.get("failed", ()):
@@ -176,7 +176,7 @@ def _kind(view: View, verdict: Obj | None, pod: Obj, known: dict[str, set[str]])
     return "failed" if judge(job, pod).counts else ""
 
 
-def _set_indexes(status: Obj, facts: Facts, new: Iterable[int], job: Obj) -> bool:
+def _set_indexes(status: Obj, facts: PodFacts, new: Iterable[int], job: Obj) -> bool:
     old = status_of(job)
     done = facts.succeeded_indexes | Indexes.of(new)
     _set_count(status, "succeeded", len(done))
@@ -221,7 +221,7 @@ def _clean(status: Obj, tracked: frozenset[str]) -> tuple[Obj, bool]:
     return result, moved > 0
 
 
-def settle(view: View, plan: StatusPlan, released: Iterable[str]) -> Settlement:
+def settle(view: SyncView, plan: StatusPlan, released: Iterable[str]) -> Settlement:
     """The status after the pods `released` lost their finalizer; ends the Job when nothing is left open."""
     status, write = _clean(plan.status, plan.still_tracked - frozenset(released))
     verdict = plan.verdict

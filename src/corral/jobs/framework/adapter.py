@@ -25,15 +25,15 @@ Lookup = Callable[[Resource, Key], Obj | None]
 """Reads an object of one of the kinds an adapter declares in `reads`."""
 
 
-class Finish(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a job ended."""
 
     message: str
     success: bool
 
 
-class Write(NamedTuple):
-    """One write towards a stopped job."""
+class StopWrite(NamedTuple):
+    """The next write that brings a job closer to being stopped."""
 
     obj: Obj
     subresource: str = ""
@@ -41,20 +41,74 @@ class Write(NamedTuple):
     """Delete the object instead of storing it; for kinds that cannot be taken back."""
 
 
+class JobFacts:
+    """What most kinds have in common, to be said by those that differ."""
+
+    reads: ClassVar[tuple[Resource, ...]] = ()
+    """Other kinds `pod_sets` looks at; a change of one of them does not by itself wake the job."""
+    managed_by_path: ClassVar[Path | None] = None
+    """Where `managedBy` is, None when the kind has none."""
+    own_managers: ClassVar[tuple[str, ...]] = ()
+    """Values of managedBy that mean the kind's own controller."""
+    prebuilt: ClassVar[bool] = True
+    """Whether a job may name an existing Workload."""
+    ends: ClassVar[bool] = True
+    """Whether a job of this kind runs to an end; others serve until they are deleted."""
+    is_numerous: ClassVar[bool] = False
+    """Whether clusters have so many of them that queueing takes more workers."""
+    elastic: ClassVar[bool] = False
+    """Whether a running job may change its size."""
+    elastic_template: ClassVar[Path | None] = None
+    """Where an elastic job has the template that queueing gates new pods with; None when its operator does that."""
+    followed_fields: ClassVar[tuple[Path, ...]] = ()
+    """Fields that anybody may change on a running job, and that follow the manager's to the worker."""
+    elastic_fields: ClassVar[tuple[Path, ...]] = ()
+    """Fields that follow when the job is elastic; otherwise another size is another Workload."""
+    followed_templates: ClassVar[tuple[Path, ...]] = ()
+    """Pod templates whose images follow; the job rolls them out where it runs."""
+    needs: ClassVar[tuple[Resource, ...]] = ()
+    """Kinds of objects that have to be on a worker before the job is."""
+    found_by_labels: ClassVar[bool] = False
+    """Whether pods are matched to the job by labels alone, so that a copy beside the original would take its pods."""
+
+    def pod_selector(self, job: Obj) -> str:
+        """Labels that all pods of a job have; empty where they have none in common. Pods of others may have them too."""
+        return ""
+
+    def needed_objects(self, job: Obj) -> list[tuple[Resource, Key]]:
+        """The objects of the kinds in `needs` that this job names."""
+        return []
+
+    def component_workloads(self, job: Obj) -> list[str]:
+        """The names of a job's Workloads when it has several, which go to one cluster together; none for most kinds."""
+        return []
+
+
 class JobAdapter(Protocol):
-    """One kind of job."""
+    """One kind of job. What is not a method here or in `JobFacts` nobody else needs to know."""
 
     framework: ClassVar[str]
     """The name in the configuration, such as `batch/job`."""
     resource: ClassVar[Resource]
     reads: ClassVar[tuple[Resource, ...]]
-    """Other kinds `pod_sets` looks at; a change of one of them does not by itself wake the job."""
     managed_by_path: ClassVar[Path | None]
-    """Where `managedBy` is, None when the kind has none."""
     own_managers: ClassVar[tuple[str, ...]]
-    """Values of managedBy that mean the kind's own controller."""
     prebuilt: ClassVar[bool]
-    """Whether a job may name an existing Workload."""
+    ends: ClassVar[bool]
+    is_numerous: ClassVar[bool]
+    elastic: ClassVar[bool]
+    elastic_template: ClassVar[Path | None]
+    followed_fields: ClassVar[tuple[Path, ...]]
+    elastic_fields: ClassVar[tuple[Path, ...]]
+    followed_templates: ClassVar[tuple[Path, ...]]
+    needs: ClassVar[tuple[Resource, ...]]
+    found_by_labels: ClassVar[bool]
+
+    def pod_selector(self, job: Obj) -> str: ...
+
+    def needed_objects(self, job: Obj) -> list[tuple[Resource, Key]]: ...
+
+    def component_workloads(self, job: Obj) -> list[str]: ...
 
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
         """The pods this job runs. Raises ValueError with the reason when they cannot be told yet."""
@@ -70,7 +124,7 @@ class JobAdapter(Protocol):
         """The job started with `infos`, one per pod set. Raises ConflictingUpdate when it can never start."""
         ...
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """The next write towards a suspended job with its original templates; None when it is there."""
         ...
 
@@ -78,13 +132,9 @@ class JobAdapter(Protocol):
         """Whether pods of the job may still be running."""
         ...
 
-    def finished(self, job: Obj) -> Finish | None: ...
+    def finished(self, job: Obj) -> JobOutcome | None: ...
 
     def pods_ready(self, job: Obj) -> bool: ...
-
-    def has_failed_pods(self, job: Obj) -> bool:
-        """Whether a ready job lost a pod, which makes its wait a recovery."""
-        ...
 
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         """Per pod set, pods whose resources are free already."""
@@ -107,7 +157,7 @@ class JobAdapter(Protocol):
         ...
 
     def stopped_status(self, job: Obj, now: str) -> Obj:
-        """The status of a suspended job whose copy elsewhere is gone and will not report any more."""
+        """The status of a suspended job whose copy on a worker is gone and will not report any more."""
         ...
 
 
@@ -136,11 +186,6 @@ def managed_by(adapter: JobAdapter, job: Obj) -> str:
     return "" if value is None or value in adapter.own_managers else str(value)
 
 
-def framework_parts(adapter: JobAdapter) -> tuple[str, str]:
-    """Kind and API group, for names and messages."""
-    return adapter.resource.kind, adapter.resource.group
-
-
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A pod template inside a job and how many pods it makes."""
@@ -154,16 +199,13 @@ class Slot:
     sub_group_count: int = 0
 
 
-class SuspendableJob(ABC):
+class SuspendableJob(JobFacts, ABC):
     """A kind with a suspend flag and pod templates at known places."""
 
     framework: ClassVar[str]
     resource: ClassVar[Resource]
-    reads: ClassVar[tuple[Resource, ...]] = ()
     suspend_path: ClassVar[Path] = ("spec", "suspend")
     managed_by_path: ClassVar[Path | None] = ("spec", "managedBy")
-    own_managers: ClassVar[tuple[str, ...]] = ()
-    prebuilt: ClassVar[bool] = True
     kept_template_labels: ClassVar[tuple[str, ...]] = ()
     """Template labels the kind's own controller needs to keep when a job is stopped."""
     hidden_template_labels: ClassVar[frozenset[str]] = frozenset()
@@ -195,9 +237,9 @@ class SuspendableJob(ABC):
             started = set_in(started, slot.path, injected(get_in(job, slot.path, {}), info))
         return started
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         stopped = self.suspend(self.restore(job, infos))
-        return None if stopped == job else Write(stopped)
+        return None if stopped == job else StopWrite(stopped)
 
     def restore(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         """The job with the templates its Workload was made from."""
@@ -213,15 +255,12 @@ class SuspendableJob(ABC):
         return bool(status_of(job).get("active"))
 
     @abstractmethod
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         """How it ended, None while it has not."""
 
     @abstractmethod
     def pods_ready(self, job: Obj) -> bool:
         """Whether all pods are running and ready, or done."""
-
-    def has_failed_pods(self, job: Obj) -> bool:
-        return False
 
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         return {}

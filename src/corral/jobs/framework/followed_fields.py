@@ -1,47 +1,14 @@
-"""What of a job may still change while it runs on another cluster: which fields of which kind follow the manager's.
-
-Only fields the kind's own API lets anybody change on a running job are here. Counts of a Job follow when it is elastic;
-otherwise a change of size makes a new Workload, and with it a new job on a worker.
-"""
+"""What of a job may still change while it runs on another cluster: the fields its adapter says follow the manager's."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from corral.core.meta import Obj, annotations_of, labels_of
+from corral.jobs.framework.adapter import JobAdapter
 from corral.jobs.framework.paths import Path, get_in, set_in
 from corral.kinds.kueue import names
 
-_JOB: tuple[Path, ...] = (("spec", "activeDeadlineSeconds"), ("spec", "backoffLimit"))
-_RUN_POLICY: tuple[Path, ...] = (
-    ("spec", "runPolicy", "activeDeadlineSeconds"),
-    ("spec", "runPolicy", "backoffLimit"),
-)
-FIELDS: dict[str, tuple[Path, ...]] = {
-    "Job": _JOB,
-    "TFJob": _RUN_POLICY,
-    "PyTorchJob": _RUN_POLICY,
-    "XGBoostJob": _RUN_POLICY,
-    "PaddleJob": _RUN_POLICY,
-    "JAXJob": _RUN_POLICY,
-    "MPIJob": _RUN_POLICY,
-    "RayJob": (("spec", "activeDeadlineSeconds"),),
-    "RayService": (("spec", "serveConfigV2"),),
-    "StatefulSet": (("spec", "replicas"), ("spec", "minReadySeconds")),
-    "LeaderWorkerSet": (("spec", "replicas"),),
-    "Pod": (("spec", "activeDeadlineSeconds"),),
-}
-ELASTIC_FIELDS: dict[str, tuple[Path, ...]] = {
-    "Job": (("spec", "parallelism"), ("spec", "completions")),
-}
-TEMPLATES: dict[str, tuple[Path, ...]] = {
-    "StatefulSet": (("spec", "template"),),
-    "LeaderWorkerSet": (
-        ("spec", "leaderWorkerTemplate", "leaderTemplate"),
-        ("spec", "leaderWorkerTemplate", "workerTemplate"),
-    ),
-}
-"""Pod templates whose images follow; the set rolls them out where it runs."""
 LABELS = (names.PRIORITY_CLASS,)
 
 
@@ -49,20 +16,19 @@ def is_elastic(job: Obj) -> bool:
     return annotations_of(job).get(names.ELASTIC_JOB) == "true"
 
 
-def changes(local: Obj, remote: Obj, workload: str) -> Obj | None:
+def changes(adapter: JobAdapter, local: Obj, remote: Obj, workload: str) -> Obj | None:
     """The merge patch that brings a remote job in line with the manager's; None when it is."""
-    kind = str(local.get("kind"))
     patch: Obj = {}
-    fields = FIELDS.get(kind, ())
+    fields = adapter.followed_fields
     if is_elastic(local):
-        fields = (*fields, *ELASTIC_FIELDS.get(kind, ()))
+        fields = (*fields, *adapter.elastic_fields)
         if annotations_of(remote).get(names.PREBUILT_WORKLOAD) not in (None, workload):
             patch = set_in(patch, ("metadata", "annotations"), {names.PREBUILT_WORKLOAD: workload})
     for path in fields:
         wanted = get_in(local, path)
         if wanted != get_in(remote, path) and (wanted is not None or path[-1] == "activeDeadlineSeconds"):
             patch = _put(patch, path, wanted)
-    for path in TEMPLATES.get(kind, ()):
+    for path in adapter.followed_templates:
         containers = _with_images(get_in(local, path) or {}, get_in(remote, path) or {})
         if containers is not None:
             patch = set_in(patch, (*path, "spec", "containers"), containers)

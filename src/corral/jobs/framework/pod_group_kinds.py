@@ -70,6 +70,7 @@ _PLUGINS_COLUMNS = (
 
 VOLCANO_POD_GROUP = KindDef(
     group=VOLCANO_GROUP,
+    descriptions="corral.jobs.framework.descriptions:DESCRIPTIONS",
     kind="PodGroup",
     plural="podgroups",
     short_names=("pg", "podgroup-v1beta1"),
@@ -77,6 +78,7 @@ VOLCANO_POD_GROUP = KindDef(
 )
 PLUGINS_POD_GROUP = KindDef(
     group=PLUGINS_GROUP,
+    descriptions="corral.jobs.framework.descriptions:DESCRIPTIONS",
     kind="PodGroup",
     plural="podgroups",
     short_names=("pg", "pgs"),

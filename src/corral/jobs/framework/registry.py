@@ -1,61 +1,207 @@
-"""The adapters Corral ships, by framework name and by kind; a new kind is one more line here."""
+"""All job kinds Corral knows: those in `corral.jobs`, in one list, and those that installed packages bring.
+
+Frameworks, adapters, served kinds, operators, admission, features and roles of other rooms all derive from this list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
+from typing import Any, ParamSpec, TypeVar, cast
 
+from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.jobs.framework.adapter import JobAdapter
+from corral.jobs.framework.job_kind import ENTRY_POINTS, JobKind
+from corral.jobs.framework.queued_set import QueuedSet
+from corral.kinds.machinery.definition import KindDef
 
-ADAPTERS: Mapping[str, str] = {
-    "batch/job": "corral.jobs.batch_job.adapter:BatchJob",
-    "kubeflow.org/mpijob": "corral.jobs.kubeflow.adapter:MpiJob",
-    "kubeflow.org/jaxjob": "corral.jobs.kubeflow.adapter:JaxJob",
-    "kubeflow.org/paddlejob": "corral.jobs.kubeflow.adapter:PaddleJob",
-    "kubeflow.org/pytorchjob": "corral.jobs.kubeflow.adapter:PyTorchJob",
-    "kubeflow.org/tfjob": "corral.jobs.kubeflow.adapter:TfJob",
-    "kubeflow.org/xgboostjob": "corral.jobs.kubeflow.adapter:XgBoostJob",
-    "trainer.kubeflow.org/trainjob": "corral.jobs.trainjob.adapter:TrainJob",
-    "jobset.x-k8s.io/jobset": "corral.jobs.jobset.adapter:JobSet",
-    "ray.io/rayjob": "corral.jobs.ray.adapter:RayJob",
-    "ray.io/raycluster": "corral.jobs.ray.adapter:RayCluster",
-    "ray.io/rayservice": "corral.jobs.ray.adapter:RayService",
-    "workload.codeflare.dev/appwrapper": "corral.jobs.appwrapper.adapter:AppWrapper",
-    "pod": "corral.jobs.pod.adapter:PodJob",
-}
-"""Framework name to `module:class`; imported when first asked for."""
+SHIPPED = (
+    "batch_job",
+    "kubeflow",
+    "trainjob",
+    "jobset",
+    "mpijob",
+    "ray",
+    "appwrapper",
+    "pod",
+    "stateful_set",
+    "leader_worker_set",
+)
+"""Folders of `corral.jobs`, in the order discovery lists their API groups."""
 
-IMPLIED = {"deployment": ("pod",), "statefulset": ("pod",), "leaderworkerset.x-k8s.io/leaderworkerset": ("pod",)}
-"""Frameworks that need others to work."""
+log = logging.getLogger(__name__)
+_Asked = ParamSpec("_Asked")
+_Found = TypeVar("_Found")
+_forget: list[Callable[[], None]] = []
 
 
-@cache
+def once(function: Callable[_Asked, _Found]) -> Callable[_Asked, _Found]:
+    """Works something out about the kinds of jobs once in the life of a process; `reset` forgets it."""
+    remembered = cache(function)
+    _forget.append(remembered.cache_clear)
+    return cast(Callable[_Asked, _Found], remembered)
+
+
+@once
+def job_kinds() -> tuple[JobKind, ...]:
+    """Every job kind, Corral's own first; looked for once in the life of a process."""
+    return (*_own(), *_from_outside(_own()))
+
+
+def _own() -> tuple[JobKind, ...]:
+    return tuple(import_module(f"corral.jobs.{folder}").JOB_KIND for folder in SHIPPED)
+
+
+def _from_outside(own: tuple[JobKind, ...]) -> Iterable[JobKind]:
+    """What packages declare as entry points. A package that is broken is named and left out; the rest goes on."""
+    from importlib import metadata  # reads mail headers, which takes a while to load
+
+    taken = {framework for kind in own for framework in (*kind.adapters, *kind.sets)}
+    for entry in sorted(metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: (entry.name, entry.value)):
+        try:
+            kind = entry.load()
+            if not isinstance(kind, JobKind):
+                raise TypeError(f"it is {type(kind).__name__}, not a JobKind")
+            if clash := sorted(taken & {*kind.adapters, *kind.sets}):
+                raise ValueError(f"there is a framework {clash[0]} already")
+            _check(kind)
+        except Exception as error:  # somebody else's code: whatever is wrong with it, the cluster has to start
+            log.warning(
+                "job kind from outside is left out",
+                extra={"entry_point": f"{entry.name} = {entry.value}", "error": f"{type(error).__name__}: {error}"},
+            )
+            continue
+        taken |= {*kind.adapters, *kind.sets}
+        yield kind
+
+
+def _check(kind: JobKind) -> None:
+    """Load what every process needs of a kind, so that a broken one is found before anything relies on it."""
+    kind.part(kind.kinds)
+    for reference in (*kind.adapters.values(), *kind.sets.values()):
+        kind.part(reference)()
+
+
+def made_by(kind: JobKind, reference: str, context: object) -> Any:
+    """What a function that a kind names makes of a cluster; None where it names none.
+
+    Corral's own have to work. One from outside that does not is named and left out."""
+    if not reference:
+        return None
+    try:
+        return kind.part(reference)(context)
+    except Exception as error:  # as above
+        if kind in _own():
+            raise
+        text = f"{type(error).__name__}: {error}"
+        log.warning("part of a job kind is left out", extra={"job_kind": kind.name, "part": reference, "error": text})
+        return None
+
+
+def reset() -> None:
+    """Forget what was found, for tests that install or remove packages."""
+    for forget in _forget:
+        forget()
+
+
+@once
+def frameworks() -> Mapping[str, str]:
+    """Jobs with an adapter of their own: the reference of the adapter by framework name."""
+    return {name: part for kind in job_kinds() for name, part in kind.adapters.items() if name not in kind.sets}
+
+
+@once
+def shipped_frameworks() -> tuple[str, ...]:
+    """What is queued where nobody says what to queue."""
+    return tuple(
+        dict.fromkeys(name for kind in job_kinds() if kind.on_by_default for name in (*kind.adapters, *kind.sets))
+    )
+
+
+def known_frameworks() -> list[str]:
+    """Every name that a configuration may list."""
+    return sorted({name for kind in job_kinds() for name in (*kind.adapters, *kind.sets)})
+
+
+@once
 def adapter(framework: str) -> JobAdapter:
-    """The adapter of a framework. Raises KeyError when Corral has none."""
-    module, _, name = ADAPTERS[framework].partition(":")
-    made: JobAdapter = getattr(import_module(module), name)()
-    return made
+    """The adapter of a framework. Raises KeyError when there is none."""
+    for kind in job_kinds():
+        if framework in kind.adapters:
+            made: JobAdapter = kind.part(kind.adapters[framework])()
+            return made
+    raise KeyError(framework)
 
 
-def adapters(frameworks: Iterable[str]) -> list[JobAdapter]:
-    """The adapters of `frameworks` that stand for a single object, in order."""
-    return [adapter(name) for name in dict.fromkeys(frameworks) if name in ADAPTERS]
+def adapters(names: Iterable[str]) -> list[JobAdapter]:
+    """The adapters of frameworks that stand for a single object, in order."""
+    return [adapter(name) for name in dict.fromkeys(names) if name in frameworks()]
 
 
-def with_implied(frameworks: Iterable[str]) -> list[str]:
-    """`frameworks` and those they need."""
+def dispatched_adapters(names: Iterable[str] | None = None) -> list[JobAdapter]:
+    """The adapters of some frameworks, or of all, and of every set: those are dispatched as a whole."""
+    chosen = adapters(frameworks() if names is None else names)
+    return [*chosen, *(adapter(name) for kind in job_kinds() for name in kind.sets if name in kind.adapters)]
+
+
+@once
+def queued_set(framework: str) -> QueuedSet | None:
+    """How a kind without a suspend flag is queued; None for other frameworks."""
+    for kind in job_kinds():
+        if framework in kind.sets:
+            made: QueuedSet = kind.part(kind.sets[framework])()
+            return made
+    return None
+
+
+def queued_sets(names: Iterable[str]) -> list[QueuedSet]:
+    """The sets among some frameworks, in order."""
+    return [found for name in dict.fromkeys(names) if (found := queued_set(name)) is not None]
+
+
+def with_implied(names: Iterable[str]) -> list[str]:
+    """Frameworks and those they need: whoever queues sets queues pods."""
     wanted: dict[str, None] = {}
-    for name in frameworks:
-        wanted.update(dict.fromkeys((name, *IMPLIED.get(name, ()))))
+    for name in names:
+        wanted.update(dict.fromkeys((name, POD) if queued_set(name) is not None else (name,)))
     return list(wanted)
+
+
+POD = "pod"
+"""The framework of plain pods."""
 
 
 def adapter_for(resource: Resource) -> JobAdapter | None:
     """The adapter of a kind, in whatever version."""
-    for name in ADAPTERS:
-        found = adapter(name)
-        if (found.resource.group, found.resource.kind) == (resource.group, resource.kind):
-            return found
-    return None
+    return _by_kind().get((resource.group, resource.kind))
+
+
+@once
+def _by_kind() -> Mapping[tuple[str, str], JobAdapter]:
+    return {(found.resource.group, found.resource.kind): found for found in dispatched_adapters()}
+
+
+def component_workloads(job: Obj) -> list[str]:
+    """The names of a job's Workloads when it has several; none for most kinds."""
+    group = str(job.get("apiVersion", "")).rpartition("/")[0]
+    found = _by_kind().get((group, str(job.get("kind"))))
+    return found.component_workloads(job) if found is not None else []
+
+
+def kinds_of_jobs() -> list[KindDef]:
+    """The definitions that job kinds bring, in order."""
+    return [found for kind in job_kinds() for found in kind.part(kind.kinds) or ()]
+
+
+@once
+def features() -> Mapping[str, bool]:
+    """Feature gates of all operators by their upstream names, and whether they are on by default."""
+    return {name: value for kind in job_kinds() for name, value in kind.features.items()}
+
+
+def options() -> list[str]:
+    """Switches of single kinds that a fleet's file may have under `operators`."""
+    return sorted({name for kind in job_kinds() for name in kind.options})

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from corral.core import conditions
-from corral.core.meta import Obj, spec_of, status_of
+from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.jobs.batch_job.adapter import INDEX_LABEL
-from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob
+from corral.jobs.framework.adapter import JobOutcome, Slot, SuspendableJob
 from corral.jobs.jobset.kind import JOB_SETS
 
+NAME_LABEL = "jobset.sigs.k8s.io/jobset-name"
 JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
 
 
@@ -18,6 +19,9 @@ class JobSet(SuspendableJob):
     framework: ClassVar[str] = "jobset.x-k8s.io/jobset"
     resource: ClassVar[Resource] = JOB_SETS
     own_managers: ClassVar[tuple[str, ...]] = ("jobset.sigs.k8s.io/jobset-controller",)
+
+    def pod_selector(self, job: Obj) -> str:
+        return f"{NAME_LABEL}={name_of(job)}"
 
     def slots(self, job: Obj) -> list[Slot]:
         return [
@@ -35,10 +39,10 @@ class JobSet(SuspendableJob):
     def is_active(self, job: Obj) -> bool:
         return any(entry.get("active") for entry in status_of(job).get("replicatedJobsStatus") or ())
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for entry in conditions.conditions_of(job):
             if entry.get("type") in ("Completed", "Failed") and entry.get("status") == "True":
-                return Finish(str(entry.get("message") or ""), entry["type"] == "Completed")
+                return JobOutcome(str(entry.get("message") or ""), entry["type"] == "Completed")
         return None
 
     def pods_ready(self, job: Obj) -> bool:

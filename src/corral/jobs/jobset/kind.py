@@ -371,6 +371,7 @@ def _comparable(replicated: Obj, loose: bool) -> Obj:
 
 JOB_SET = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.jobset.descriptions:DESCRIPTIONS",
     kind="JobSet",
     plural="jobsets",
     versions=(

@@ -18,11 +18,12 @@ from corral.core.resource import Resource
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.jobset.children import JOB_SET_NAME
 from corral.jobs.jobset.in_place_restart import restarts_in_place
 from corral.jobs.jobset.kind import JOB_SETS
-from corral.jobs.jobset.plan import is_ours, plan_job_set
+from corral.jobs.jobset.plan import is_managed_here, plan_job_set
 from corral.jobs.jobset.plan_values import JobSetPlan
 from corral.kinds.kubernetes.core.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -68,7 +69,7 @@ class JobSetController:
 
     async def reconcile(self, key: Key) -> Result | None:
         found = self._sets.get(key)
-        if found is None or is_deleting(found) or not is_ours(found):
+        if found is None or is_deleting(found) or not is_managed_here(found):
             self._steps.forget(key)
             return None
         job_set = typed(found, JOB_SETS.api_version, "JobSet")
@@ -125,3 +126,7 @@ class JobSetController:
         except ApiError as error:
             self._recorder.event(job_set, "Warning", reason, error.message)
             raise
+
+
+def operators(context: OperatorContext) -> None:
+    JobSetController(context.manager)

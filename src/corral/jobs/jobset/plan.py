@@ -60,7 +60,7 @@ _STARTED = conditions.condition(
 )
 
 
-def is_ours(job_set: Obj) -> bool:
+def is_managed_here(job_set: Obj) -> bool:
     return spec_of(job_set).get("managedBy") in (None, CONTROLLER)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from corral.core import conditions
-from corral.core.meta import Obj, spec_of
+from corral.core.meta import Obj, name_of, spec_of
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, Slot, SuspendableJob
+from corral.jobs.framework.adapter import JobOutcome, Slot, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in
 from corral.jobs.kubeflow import kind as kubeflow
 from corral.jobs.kubeflow.kind import Framework
-from corral.jobs.mpijob import kind as mpi
 
+NAME_LABEL = "training.kubeflow.org/job-name"
 INDEX_LABEL = "training.kubeflow.org/replica-index"
 
 
@@ -23,6 +23,13 @@ class TrainingJob(SuspendableJob):
     suspend_path: ClassVar[Path] = ("spec", "runPolicy", "suspend")
     managed_by_path: ClassVar[Path | None] = ("spec", "runPolicy", "managedBy")
     own_managers: ClassVar[tuple[str, ...]] = (kubeflow.CONTROLLER,)
+    followed_fields: ClassVar[tuple[Path, ...]] = (
+        ("spec", "runPolicy", "activeDeadlineSeconds"),
+        ("spec", "runPolicy", "backoffLimit"),
+    )
+
+    def pod_selector(self, job: Obj) -> str:
+        return f"{NAME_LABEL}={name_of(job)}"
 
     def slots(self, job: Obj) -> list[Slot]:
         field = self.kind_of_job.field
@@ -33,10 +40,10 @@ class TrainingJob(SuspendableJob):
             if specs.get(kind) is not None
         ]
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for entry in conditions.conditions_of(job):
             if entry.get("type") in ("Succeeded", "Failed") and entry.get("status") == "True":
-                return Finish(entry.get("message") or "", entry["type"] == "Succeeded")
+                return JobOutcome(entry.get("message") or "", entry["type"] == "Succeeded")
         return None
 
     def pods_ready(self, job: Obj) -> bool:
@@ -91,10 +98,3 @@ class JaxJob(TrainingJob):
     framework: ClassVar[str] = "kubeflow.org/jaxjob"
     resource: ClassVar[Resource] = kubeflow.JAX_JOBS
     kind_of_job: ClassVar[Framework] = kubeflow.JAX
-
-
-class MpiJob(TrainingJob):
-    framework: ClassVar[str] = "kubeflow.org/mpijob"
-    resource: ClassVar[Resource] = mpi.MPI_JOBS
-    kind_of_job: ClassVar[Framework] = kubeflow.MPI
-    own_managers: ClassVar[tuple[str, ...]] = (mpi.CONTROLLER,)

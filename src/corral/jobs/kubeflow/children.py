@@ -9,7 +9,7 @@ from corral.jobs.framework import gang
 from corral.jobs.kubeflow.environment import environment, replica_name, replicas_of, with_environment
 from corral.jobs.kubeflow.kind import JAX, MPI, PADDLE, PYTORCH, Framework, replica_specs_of, run_policy_of
 from corral.jobs.kubeflow.status import JOB_ROLE, REPLICA_INDEX, index_of, type_labels
-from corral.jobs.kubeflow.view import Look, Settings
+from corral.jobs.kubeflow.view import Settings, TrainingView
 
 INIT_SCRIPT = "err=1;for i in $(seq 100); do if nslookup {master}; then err=0 && break; fi;echo waiting for master; sleep 2; done; exit $err"
 
@@ -19,7 +19,7 @@ def is_surplus(framework: Framework, specs: Mapping[str, Obj], kind: str, child:
     return index is not None and index >= replicas_of(framework, kind, specs[kind])
 
 
-def missing_services(look: Look, held: Mapping[str, Sequence[Obj]]) -> Iterator[Obj]:
+def missing_services(look: TrainingView, held: Mapping[str, Sequence[Obj]]) -> Iterator[Obj]:
     if look.framework is MPI:
         return  # its launcher reaches workers by exec, not by name
     for kind, replica in look.specs.items():
@@ -63,7 +63,7 @@ def _with_port(framework: Framework, containers: Sequence[Obj]) -> list[Obj]:
     return result
 
 
-def build_pod(look: Look, kind: str, index: int) -> Obj:
+def build_pod(look: TrainingView, kind: str, index: int) -> Obj:
     """One replica's pod, with its name, labels, environment and restart policy."""
     framework, job, specs, settings = look.framework, look.job, look.specs, look.settings
     replica = specs[kind]
@@ -91,7 +91,7 @@ def build_pod(look: Look, kind: str, index: int) -> Obj:
     return gang.marked(pod, settings.gang_scheduler, name_of(job), kind.lower())
 
 
-def build_group(look: Look, priority_of: gang.PriorityOf) -> Obj:
+def build_group(look: TrainingView, priority_of: gang.PriorityOf) -> Obj:
     """The PodGroup that lets all replicas start together."""
     members = [
         gang.Member(replica.get("template") or {}, replicas_of(look.framework, kind, replica))

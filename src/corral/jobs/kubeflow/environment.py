@@ -49,8 +49,8 @@ def is_too_long(framework: Framework, job: Obj, specs: Mapping[str, Obj]) -> boo
     named: dict[str, int] = {}
     if framework is TENSORFLOW:
         dynamic = spec_of(job).get("enableDynamicWorker")
-        told = {kind: specs[kind] for kind in specs if kind == "PS" or not dynamic}
-        named = {kind: len(_address(framework, job, kind, replica, 0, "")) for kind, replica in told.items()}
+        listed = {kind: specs[kind] for kind in specs if kind == "PS" or not dynamic}
+        named = {kind: len(_address(framework, job, kind, replica, 0, "")) for kind, replica in listed.items()}
     elif framework is XGBOOST and "Worker" in specs:
         named = {"Worker": len(replica_name(job, "Worker", 0))}
     return sum(replicas_of(framework, kind, specs[kind]) * length for kind, length in named.items()) > LONGEST

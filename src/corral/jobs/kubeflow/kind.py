@@ -20,8 +20,6 @@ from corral.kinds.machinery.definition import Column, KindDef, ScalePaths, Schem
 GROUP = "kubeflow.org"
 CONTROLLER = "kubeflow.org/training-operator"
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
-RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
-CLEAN_POLICIES = ("", "All", "Running", "None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +214,7 @@ def _kind(framework: Framework) -> KindDef:
     )
     return KindDef(
         group=GROUP,
+        descriptions="corral.jobs.kubeflow.descriptions:DESCRIPTIONS",
         kind=framework.kind,
         plural=framework.plural,
         versions=(

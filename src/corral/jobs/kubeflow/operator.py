@@ -23,13 +23,14 @@ from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.kubeflow.children import build_group
 from corral.jobs.kubeflow.environment import elastic_bounds, replicas_of
 from corral.jobs.kubeflow.kind import FRAMEWORKS, GROUP, Framework, replica_specs_of, run_policy_of
-from corral.jobs.kubeflow.plan import RESTARTS, TrainingPlan, is_ours, plan_training
+from corral.jobs.kubeflow.plan import RESTARTS, TrainingPlan, is_managed_here, plan_training
 from corral.jobs.kubeflow.status import is_finished
-from corral.jobs.kubeflow.view import Look, Settings
+from corral.jobs.kubeflow.view import Settings, TrainingView
 from corral.kinds.kubernetes.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -72,13 +73,13 @@ class TrainingController:
             self._expectations.forget(key)
             self._steps.forget(key)
             return None
-        if not is_ours(found) or is_deleting(found) or not self._expectations.met(key):
+        if not is_managed_here(found) or is_deleting(found) or not self._expectations.met(key):
             return None
         job = typed(found, self._resource.api_version, self._framework.kind)
         return await self._step(key, job)
 
     async def _step(self, key: Key, job: Obj) -> Result | None:
-        look = Look(
+        look = TrainingView(
             self._framework,
             job,
             controlled_by(self._pods, job),
@@ -104,7 +105,7 @@ class TrainingController:
             )
         return Result(self._steps.wait(key, plan.wait_s))
 
-    async def _with_group(self, look: Look, gang: GangGroups) -> Look:
+    async def _with_group(self, look: TrainingView, gang: GangGroups) -> TrainingView:
         """The look with the PodGroup of a job that is to run; of others it is deleted."""
         job = look.job
         over = is_finished(status_of(job))
@@ -210,3 +211,7 @@ class TrainingController:
 def training_controllers(manager: Manager, settings: Settings | None = None) -> list[TrainingController]:
     """Register one controller per framework."""
     return [TrainingController(manager, framework, settings) for framework in FRAMEWORKS]
+
+
+def operators(context: OperatorContext) -> None:
+    training_controllers(context.manager, Settings(gang_scheduler=context.settings.gang_scheduler))

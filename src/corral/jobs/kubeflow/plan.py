@@ -19,7 +19,7 @@ from corral.jobs.kubeflow.children import build_pod, is_surplus, missing_service
 from corral.jobs.kubeflow.environment import is_too_long, replicas_of
 from corral.jobs.kubeflow.kind import CONTROLLER, MPI, run_policy_of
 from corral.jobs.kubeflow.status import Judge, count_replicas, exit_code, index_of, is_finished, is_retryable, put
-from corral.jobs.kubeflow.view import Look, by_type
+from corral.jobs.kubeflow.view import TrainingView, by_type
 
 RESTARTS = "corral.dev/replica-restarts"
 Event = tuple[str, str, str]
@@ -43,7 +43,7 @@ class TrainingPlan:
     events: tuple[Event, ...] = ()
 
 
-def is_ours(job: Obj) -> bool:
+def is_managed_here(job: Obj) -> bool:
     return run_policy_of(job).get("managedBy") in (None, CONTROLLER)
 
 
@@ -52,7 +52,7 @@ def clean_policy(job: Obj) -> str:
     return str(run_policy_of(job).get("cleanPodPolicy") or spec_of(job).get("cleanPodPolicy") or "None")
 
 
-def plan_training(look: Look) -> TrainingPlan:
+def plan_training(look: TrainingView) -> TrainingPlan:
     """The next step of a training job."""
     status = _created(look)
     if is_finished(status):
@@ -67,7 +67,7 @@ def plan_training(look: Look) -> TrainingPlan:
     return _converge(look, status, events)
 
 
-def _created(look: Look) -> Obj:
+def _created(look: TrainingView) -> Obj:
     status = dict(status_of(look.job))
     entries = status.get("conditions") or []
     if not entries:
@@ -75,7 +75,7 @@ def _created(look: Look) -> Obj:
     return status
 
 
-def _started(look: Look, status: Obj) -> tuple[Obj, tuple[Event, ...]]:
+def _started(look: TrainingView, status: Obj) -> tuple[Obj, tuple[Event, ...]]:
     """A resumed or new job gets its start time."""
     entries = status["conditions"]
     events: tuple[Event, ...] = ()
@@ -87,7 +87,7 @@ def _started(look: Look, status: Obj) -> tuple[Obj, tuple[Event, ...]]:
     return {**status, "startTime": status.get("startTime") or format_time(look.now)}, events
 
 
-def _suspended(look: Look, status: Obj) -> TrainingPlan:
+def _suspended(look: TrainingView, status: Obj) -> TrainingPlan:
     """Nothing of a suspended job is left but its status."""
     entries, reason, text = status["conditions"], look.reason("Suspended"), look.says("suspended")
     already = conditions.is_true(entries, "Suspended")
@@ -109,7 +109,7 @@ def _leaving(pods: Sequence[Obj]) -> tuple[Obj, ...]:
     return tuple(pod for pod in pods if pod["metadata"].get("deletionTimestamp") is None)
 
 
-def _cleaned(look: Look) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
+def _cleaned(look: TrainingView) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
     """Pods and services a finished job does not keep."""
     policy = clean_policy(look.job)
     if policy == "None":
@@ -120,7 +120,7 @@ def _cleaned(look: Look) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
     return _leaving(doomed), tuple(orphaned)
 
 
-def _finished(look: Look, status: Obj) -> TrainingPlan:
+def _finished(look: TrainingView, status: Obj) -> TrainingPlan:
     doomed, orphaned = _cleaned(look)
     if conditions.is_true(status["conditions"], "Succeeded") and "replicaStatuses" in status:
         status = {**status, "replicaStatuses": _settled(status["replicaStatuses"])}
@@ -144,7 +144,7 @@ def _settled(counts: Obj) -> Obj:
     return result
 
 
-def _excess(look: Look, status: Obj) -> str:
+def _excess(look: TrainingView, status: Obj) -> str:
     """Which limit the job has reached, in the words its failure is reported with."""
     policy = run_policy_of(look.job)
     limit = policy.get("backoffLimit")
@@ -157,7 +157,7 @@ def _excess(look: Look, status: Obj) -> str:
     return ""
 
 
-def _restarts(look: Look) -> int:
+def _restarts(look: TrainingView) -> int:
     """Replicas replaced so far plus containers restarted in place."""
     total, specs = int(annotations_of(look.job).get(RESTARTS) or 0), look.specs
     for kind, members in by_type(specs, look.pods).items():
@@ -166,14 +166,14 @@ def _restarts(look: Look) -> int:
     return total
 
 
-def _deadline_left(look: Look, status: Obj) -> float | None:
+def _deadline_left(look: TrainingView, status: Obj) -> float | None:
     limit = run_policy_of(look.job).get("activeDeadlineSeconds")
     if limit is None or is_finished(status):
         return None
     return max(0.0, parse_time(status["startTime"]) + float(limit) - look.now)
 
 
-def _exceeded(look: Look, status: Obj, text: str, events: tuple[Event, ...]) -> TrainingPlan:
+def _exceeded(look: TrainingView, status: Obj, text: str, events: tuple[Event, ...]) -> TrainingPlan:
     found, reason = by_type(look.specs, look.pods), look.reason("Failed")
     counts = {kind: count_replicas(look.framework, look.job, kind, members) for kind, members in found.items()}
     status = {**status, "replicaStatuses": counts, "completionTime": format_time(look.now)}
@@ -183,7 +183,7 @@ def _exceeded(look: Look, status: Obj, text: str, events: tuple[Event, ...]) -> 
     return TrainingPlan(status, delete_pods=doomed, delete_services=orphaned, events=news)
 
 
-def _converge(look: Look, status: Obj, events: tuple[Event, ...]) -> TrainingPlan:
+def _converge(look: TrainingView, status: Obj, events: tuple[Event, ...]) -> TrainingPlan:
     specs, framework = look.specs, look.framework
     members, reached = by_type(specs, look.pods), by_type(specs, look.services)
     room = _room(look)
@@ -226,19 +226,19 @@ class _Doomed:
     restarts: int = 0
 
 
-def _room(look: Look) -> int:
+def _room(look: TrainingView) -> int:
     """How many replicas to make now; those of a gang cannot start before all of them are there."""
     waiting = 0 if look.settings.gang_scheduler else sum(phase_of(pod) == "Pending" for pod in look.pods)
     return at_once(look.room, waiting)
 
 
-def _missing_pods(look: Look, kind: str, members: Sequence[Obj]) -> Iterator[Obj]:
+def _missing_pods(look: TrainingView, kind: str, members: Sequence[Obj]) -> Iterator[Obj]:
     held = {index_of(pod) for pod in members}
     total = replicas_of(look.framework, kind, look.specs[kind])
     return (build_pod(look, kind, index) for index in range(total) if index not in held)
 
 
-def _overwritten(look: Look, kind: str, members: Sequence[Obj]) -> list[Event]:
+def _overwritten(look: TrainingView, kind: str, members: Sequence[Obj]) -> list[Event]:
     """What pods that are about to be made say, and will not get."""
     replica = look.specs[kind]
     if len({index_of(pod) for pod in members}) >= replicas_of(look.framework, kind, replica):
@@ -254,7 +254,7 @@ def _overwritten(look: Look, kind: str, members: Sequence[Obj]) -> list[Event]:
 
 
 def _judge_pod(
-    look: Look, kind: str, pod: Obj, entries: Sequence[Obj], doomed: _Doomed
+    look: TrainingView, kind: str, pod: Obj, entries: Sequence[Obj], doomed: _Doomed
 ) -> tuple[Sequence[Obj], list[Event]]:
     """The conditions after a look at one pod, and what to say about it."""
     if is_surplus(look.framework, look.specs, kind, pod):
@@ -271,7 +271,7 @@ def _judge_pod(
     return entries, news
 
 
-def _names_another_scheduler(look: Look) -> bool:
+def _names_another_scheduler(look: TrainingView) -> bool:
     scheduler = look.settings.gang_scheduler
     templates = [replica.get("template") or {} for replica in look.specs.values()]
     return bool(scheduler) and gang.names_another_scheduler(templates, scheduler)
@@ -288,14 +288,14 @@ def _changes(before: Sequence[Obj], after: Sequence[Obj], announced: Sequence[st
     return news
 
 
-def _exited(look: Look, pod: Obj) -> list[Event]:
+def _exited(look: TrainingView, pod: Obj) -> list[Event]:
     code = exit_code(look.framework, pod)
     if code is None:
         return []
     return [("Normal", "ExitedWithCode", f"Pod: {namespace_of(pod)}.{name_of(pod)} exited with code {code}")]
 
 
-def _failed_pod(look: Look, kind: str, pod: Obj, entries: Sequence[Obj]) -> tuple[list[Obj], bool, list[Event]]:
+def _failed_pod(look: TrainingView, kind: str, pod: Obj, entries: Sequence[Obj]) -> tuple[list[Obj], bool, list[Event]]:
     """What a failed pod means: the conditions, whether it is replaced, and what to say about it."""
     policy = look.specs[kind].get("restartPolicy") or look.framework.restart_policy
     code, job = exit_code(look.framework, pod), name_of(look.job)

@@ -25,7 +25,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TrainingView:
     """What a step is decided from."""
 
     framework: Framework

@@ -10,11 +10,11 @@ from typing import ClassVar
 from corral.core import conditions
 from corral.core.meta import Obj, spec_of, status_of
 from corral.core.resource import Resource
+from corral.jobs.framework.paths import Path
 from corral.jobs.leader_worker_set.kind import LEADER_WORKER_SETS
+from corral.jobs.leader_worker_set.queued_set import FRAMEWORK, component_workloads
 from corral.jobs.stateful_set.adapter import StatefulSetJob
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED
-
-FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 
 
 class LeaderWorkerSetJob(StatefulSetJob):
@@ -22,6 +22,14 @@ class LeaderWorkerSetJob(StatefulSetJob):
 
     framework: ClassVar[str] = FRAMEWORK
     resource: ClassVar[Resource] = LEADER_WORKER_SETS
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "replicas"),)
+    followed_templates: ClassVar[tuple[Path, ...]] = (
+        ("spec", "leaderWorkerTemplate", "leaderTemplate"),
+        ("spec", "leaderWorkerTemplate", "workerTemplate"),
+    )
+
+    def component_workloads(self, job: Obj) -> list[str]:
+        return component_workloads(job)
 
     def sync_status(self, local: Obj, remote: Obj) -> Obj | None:
         since = str(remote["metadata"].get("creationTimestamp"))

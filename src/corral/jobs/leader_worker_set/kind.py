@@ -181,6 +181,7 @@ def service_name(obj: Obj, group: int) -> str:
 
 LEADER_WORKER_SET = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.leader_worker_set.descriptions:DESCRIPTIONS",
     kind="LeaderWorkerSet",
     plural="leaderworkersets",
     short_names=("lws",),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from corral.core import conditions
-from corral.core.admission import AdmissionRequest
 from corral.core.errors import AlreadyExists, NotFound
 from corral.core.meta import (
     Key,
     Obj,
     annotations_of,
-    controller_of,
     is_deleting,
     labels_of,
     name_of,
@@ -23,6 +21,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.decide.pods.growth import STEP
 from corral.jobs.framework.child_objects import typed
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.template_history import History
 from corral.jobs.leader_worker_set.kind import (
     GROUP,
@@ -37,7 +36,6 @@ from corral.jobs.leader_worker_set.plan import (
     group_of,
     group_states,
     leader_set,
-    placed,
     plan_groups,
     revision_of,
     services,
@@ -101,8 +99,8 @@ class LeaderWorkerSetController:
             await self._create(STATEFUL_SETS, body)
         for leader in plan.recreate:
             await self._recreate(lws, leader, sets.get(name_of(leader)))
-        is_elsewhere = conditions.is_true(lws, DISPATCHED)  # its status comes from the worker that runs it
-        if plan.status is not None and plan.status != status_of(lws) and not is_elsewhere:
+        is_remote = conditions.is_true(lws, DISPATCHED)  # its status comes from the worker that runs it
+        if plan.status is not None and plan.status != status_of(lws) and not is_remote:
             changed = with_status(lws, plan.status)
             await self._client.update(LEADER_WORKER_SETS, changed, subresource="status", manager=MANAGER)
         return None
@@ -181,25 +179,5 @@ class LeaderWorkerSetController:
             return
 
 
-class LeaderWorkerSetPods:
-    """Tells every pod of a LeaderWorkerSet its place when it is created."""
-
-    name = "LeaderWorkerSetPods"
-
-    def handles(self, request: AdmissionRequest) -> bool:
-        return (
-            request.operation == "CREATE"
-            and request.resource.kind == "Pod"
-            and not request.subresource
-            and request.obj is not None
-            and NAME in labels_of(request.obj)
-            and controller_of(request.obj) is not None
-        )
-
-    async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        if request.obj is None:
-            return None
-        return placed(request.obj, request.name or name_of(request.obj))
-
-    async def validate(self, request: AdmissionRequest) -> None:
-        """Nothing to refuse."""
+def operators(context: OperatorContext) -> None:
+    LeaderWorkerSetController(context.manager)

@@ -50,7 +50,7 @@ from corral.jobs.leader_worker_set.kind import (
     subgroup_policy,
     worker_template,
 )
-from corral.jobs.leader_worker_set.rollout import Groups, GroupState, Step
+from corral.jobs.leader_worker_set.rollout import Groups, GroupState, RolloutStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _place_annotations(lws: Obj) -> dict[str, str]:
     return result
 
 
-def leader_set(lws: Obj, step: Step) -> Obj:
+def leader_set(lws: Obj, step: RolloutStep) -> Obj:
     """The StatefulSet whose pods are the leaders, at one step of a rollout."""
     template = leader_template(lws)
     metadata = template.get("metadata") or {}

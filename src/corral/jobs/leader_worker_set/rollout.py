@@ -51,7 +51,7 @@ class Groups:
         return max((number for number in serving if lowest <= number <= highest), default=None)
 
 
-class Step(NamedTuple):
+class RolloutStep(NamedTuple):
     """What the leaders' StatefulSet is to be set to."""
 
     partition: int
@@ -75,37 +75,37 @@ def _limits(lws: Obj) -> tuple[int, int, int]:
     return int(rolling.get("partition") or 0), surge, scaled(rolling.get("maxUnavailable", 1), total, up=False)
 
 
-def first_step(lws: Obj) -> Step:
+def first_step(lws: Obj) -> RolloutStep:
     """Where there are no leaders yet there is nothing to roll."""
-    return Step(_limits(lws)[0], replicas_of(lws))
+    return RolloutStep(_limits(lws)[0], replicas_of(lws))
 
 
-def next_step(lws: Obj, leaders: Obj, groups: Groups, *, changed: bool) -> Step:
+def next_step(lws: Obj, leaders: Obj, groups: Groups, *, changed: bool) -> RolloutStep:
     """The next step, given the leaders' StatefulSet and its groups; `changed` when the template is new just now."""
     floor, surge, missing = _limits(lws)
     total, held = replicas_of(lws), int(spec_of(leaders).get("replicas") or 0)
     step = _next(lws, leaders, groups, changed, surge, missing, total, held)
-    return Step(max(step.partition, floor), step.replicas)
+    return RolloutStep(max(step.partition, floor), step.replicas)
 
 
 def _next(
     lws: Obj, leaders: Obj, groups: Groups, changed: bool, surge: int, missing: int, total: int, held: int
-) -> Step:
+) -> RolloutStep:
     if changed:
         partition = min(total, held)
-        return Step(partition, total if held < total else _replicas(total, surge, missing, total))
+        return RolloutStep(partition, total if held < total else _replicas(total, surge, missing, total))
     rolling = (spec_of(leaders).get("updateStrategy") or {}).get("rollingUpdate") or {}
     partition = int(rolling.get("partition") or 0)
     if partition == 0 and held == total:
-        return Step(0, total)
+        return RolloutStep(0, total)
     if held < total:
-        return Step(partition, total)
+        return RolloutStep(partition, total)
     unready = groups.unfinished(total)
     replicas = _replicas(total, surge, missing, unready)
     if annotations_of(leaders).get(REPLICAS) != str(total):
-        return Step(min(partition, total + surge), replicas)
+        return RolloutStep(min(partition, total + surge), replicas)
     stride = missing + surge - (total + surge - held)
-    return Step(_partition(groups, held, stride, partition), replicas)
+    return RolloutStep(_partition(groups, held, stride, partition), replicas)
 
 
 def _replicas(total: int, surge: int, missing: int, unready: int) -> int:

@@ -144,6 +144,7 @@ def _check_replica(path: str, replica: Obj, obj: Obj) -> list[Cause]:
 
 MPI_JOB = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.mpijob.descriptions:DESCRIPTIONS",
     kind=MPI.kind,
     plural=MPI.plural,
     versions=(

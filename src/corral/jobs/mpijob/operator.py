@@ -27,6 +27,7 @@ from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.kubeflow.kind import GROUP, MPI, replica_specs_of, run_policy_of
 from corral.jobs.kubeflow.operator import TrainingController
@@ -35,7 +36,7 @@ from corral.jobs.kubeflow.view import Settings
 from corral.jobs.mpijob.children import build_group, child_metadata, config_map, is_suspended, launcher_name, service
 from corral.jobs.mpijob.hosts import AGENT, AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, agent_env, is_ssh_daemon
 from corral.jobs.mpijob.kind import MPI_JOBS, clean_policy_of, is_v1, spec_errors
-from corral.jobs.mpijob.plan import MpiPlan, is_ours, plan_mpi
+from corral.jobs.mpijob.plan import MpiPlan, is_managed_here, plan_mpi
 from corral.jobs.mpijob.ssh_keys import ssh_secret
 from corral.jobs.mpijob.status import is_finished
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
@@ -52,7 +53,7 @@ def agent_program() -> str:
     return Path(__file__).with_name("agent.py").read_text()
 
 
-class NotOurs(PermanentError):
+class ForeignObject(PermanentError):
     """Something of that name exists and belongs to somebody else; it is not taken over."""
 
 
@@ -98,7 +99,7 @@ class MpiJobController:
             self._expectations.forget(key)
             self._steps.forget(key)
             return None
-        if is_v1(found) or is_deleting(found) or not is_ours(found) or not self._expectations.met(key):
+        if is_v1(found) or is_deleting(found) or not is_managed_here(found) or not self._expectations.met(key):
             return None
         job = typed(found, MPI_JOBS.api_version, "MPIJob")
         errors = spec_errors(job)
@@ -200,7 +201,7 @@ class MpiJobController:
     def _refuse(self, job: Obj, resource: Resource, name: str) -> None:
         text = f'Resource "{name}" of Kind "{resource.kind}" already exists and is not managed by MPIJob'
         self._recorder.event(job, "Warning", "ErrResourceExists", text)
-        raise NotOurs(text)
+        raise ForeignObject(text)
 
 
 class MpiV1Controller(TrainingController):
@@ -351,3 +352,7 @@ def _pod_v1(job: Obj, body: Obj, launcher: bool) -> Obj:
 def mpi_controllers(manager: Manager, gang_scheduler: str = "") -> tuple[MpiJobController, MpiV1Controller]:
     """Register the operators of both versions."""
     return MpiJobController(manager, gang_scheduler), MpiV1Controller(manager, gang_scheduler)
+
+
+def operators(context: OperatorContext) -> None:
+    mpi_controllers(context.manager, context.settings.gang_scheduler)

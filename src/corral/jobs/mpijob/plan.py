@@ -39,7 +39,7 @@ class MpiPlan:
     events: tuple[Event, ...] = field(default=())
 
 
-def is_ours(job: Obj) -> bool:
+def is_managed_here(job: Obj) -> bool:
     return run_policy_of(job).get("managedBy") in (None, CONTROLLER)
 
 

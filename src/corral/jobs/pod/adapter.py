@@ -12,7 +12,7 @@ from corral.core import conditions
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, is_deleting, labels_of, spec_of, status_of, with_spec
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, Lookup, Write
+from corral.jobs.framework.adapter import JobFacts, JobOutcome, Lookup, StopWrite
 from corral.jobs.framework.paths import Path, get_in
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kubernetes.core.kinds import PODS
@@ -87,15 +87,15 @@ def termination_target(pod: Obj, message: str, now: str) -> Obj:
     return {**pod, "status": {**status_of(pod), "conditions": conditions.set_condition(held, entry, now)}}
 
 
-class PodJob:
+class PodJob(JobFacts):
     """A single Pod as a job."""
 
     framework: ClassVar[str] = "pod"
     resource: ClassVar[Resource] = PODS
-    reads: ClassVar[tuple[Resource, ...]] = ()
-    managed_by_path: ClassVar[Path | None] = None
-    own_managers: ClassVar[tuple[str, ...]] = ()
-    prebuilt: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
+    """A pod is not what a hub places to have a job done."""
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"),)
+    found_by_labels: ClassVar[bool] = True
 
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
         return [pod_set_of(job)]
@@ -109,24 +109,21 @@ class PodJob:
     def run(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         return ungated(job, infos[0])
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """A pod cannot be taken back; it is deleted."""
-        return None if is_terminated(job) or is_deleting(job) else Write(job, delete=True)
+        return None if is_terminated(job) or is_deleting(job) else StopWrite(job, delete=True)
 
     def is_active(self, job: Obj) -> bool:
         return status_of(job).get("phase") == "Running"
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         phase = status_of(job).get("phase")
         if phase not in ("Succeeded", "Failed"):
             return None
-        return Finish(str(status_of(job).get("message") or ""), phase == "Succeeded")
+        return JobOutcome(str(status_of(job).get("message") or ""), phase == "Succeeded")
 
     def pods_ready(self, job: Obj) -> bool:
         return status_of(job).get("phase") == "Succeeded" or conditions.is_true(job, "Ready")
-
-    def has_failed_pods(self, job: Obj) -> bool:
-        return status_of(job).get("phase") == "Failed"
 
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         return {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, is_deleting, labels_of, metadata_of, name_of, spec_of, status_of
-from corral.jobs.framework.adapter import Finish
+from corral.jobs.framework.adapter import JobOutcome
 from corral.jobs.pod.adapter import is_gated, is_terminated, pod_set_of
 from corral.jobs.pod.role_hash import role_hash
 from corral.kinds.kueue import names
@@ -120,14 +120,14 @@ class PodGroup:
         if len(runnable) < self.total and not self.fast_admission:
             raise GroupIncomplete(f"'{self.name}' group has fewer runnable pods than expected")
 
-    def finished(self) -> Finish | None:
+    def finished(self) -> JobOutcome | None:
         succeeded = sum(status_of(pod).get("phase") == "Succeeded" for pod in self.pods)
         message = f"Pods succeeded: {succeeded}/{self.total}."
         if self.total and succeeded >= self.total:
-            return Finish(message, success=True)
+            return JobOutcome(message, success=True)
         running = any(not is_terminated(pod) for pod in self.pods)
         if self.unretriable and not running and self.pods:
-            return Finish(message, success=False)
+            return JobOutcome(message, success=False)
         return None
 
     def pods_ready(self) -> bool:
@@ -138,9 +138,6 @@ class PodGroup:
 
     def is_active(self) -> bool:
         return any(status_of(pod).get("phase") == "Running" for pod in self.pods)
-
-    def is_gated(self) -> bool:
-        return any(is_gated(pod) and not is_terminated(pod) for pod in self.pods)
 
     def reclaimable_pods(self) -> dict[str, int]:
         """Per role, pods that are done; a serving group gives nothing back."""

@@ -10,7 +10,7 @@ from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.validation import forbidden, index, invalid, required
-from corral.jobs.framework.adapter import Finish, Lookup, Slot, SuspendableJob
+from corral.jobs.framework.adapter import JobOutcome, Lookup, Slot, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in, set_in
 from corral.jobs.ray.kind import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from corral.kinds.kueue import names
@@ -63,6 +63,8 @@ class RayCluster(SuspendableJob):
     framework: ClassVar[str] = "ray.io/raycluster"
     resource: ClassVar[Resource] = RAY_CLUSTERS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
     cluster_path: ClassVar[Path] = ("spec",)
 
     def slots(self, job: Obj) -> list[Slot]:
@@ -72,11 +74,11 @@ class RayCluster(SuspendableJob):
         state = status_of(job).get("state")
         return state not in (None, "", "suspended")
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         """A cluster has no end of its own; only a failed one is over."""
         if status_of(job).get("state") != "failed":
             return None
-        return Finish(str(status_of(job).get("reason") or ""), success=False)
+        return JobOutcome(str(status_of(job).get("reason") or ""), success=False)
 
     def pods_ready(self, job: Obj) -> bool:
         return status_of(job).get("state") == "ready"
@@ -90,6 +92,9 @@ class RayService(SuspendableJob):
     resource: ClassVar[Resource] = RAY_SERVICES
     suspend_path: ClassVar[Path] = ("spec", "rayClusterConfig", "suspend")
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "serveConfigV2"),)
 
     def slots(self, job: Obj) -> list[Slot]:
         return cluster_slots(job, ("spec", "rayClusterConfig"))
@@ -98,7 +103,7 @@ class RayService(SuspendableJob):
         active = status_of(job).get("activeServiceStatus") or {}
         return bool(active.get("rayClusterName")) or conditions.is_true(job, "Ready")
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         return None
 
     def pods_ready(self, job: Obj) -> bool:
@@ -112,6 +117,8 @@ class RayJob(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayjob"
     resource: ClassVar[Resource] = RAY_JOBS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
+    elastic: ClassVar[bool] = True
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "activeDeadlineSeconds"),)
 
     def slots(self, job: Obj) -> list[Slot]:
         slots = cluster_slots(job, ("spec", "rayClusterSpec"))
@@ -136,11 +143,11 @@ class RayJob(SuspendableJob):
     def is_active(self, job: Obj) -> bool:
         return status_of(job).get("jobDeploymentStatus") not in (None, "", "Suspended", "New", "Complete", "Failed")
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         status = status_of(job)
         if status.get("jobDeploymentStatus") not in ("Complete", "Failed"):
             return None
-        return Finish(str(status.get("message") or ""), status.get("jobStatus") == "SUCCEEDED")
+        return JobOutcome(str(status.get("message") or ""), status.get("jobStatus") == "SUCCEEDED")
 
     def pods_ready(self, job: Obj) -> bool:
         status = status_of(job)

@@ -61,7 +61,7 @@ class RayPlan:
     events: tuple[Event, ...] = field(default=())
 
 
-def is_ours(obj: Obj) -> bool:
+def is_managed_here(obj: Obj) -> bool:
     return spec_of(obj).get("managedBy") in (None, CONTROLLER)
 
 

@@ -23,11 +23,11 @@ from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.ray.child_objects import MANAGER, create_unless_held, delete_if_held
-from corral.jobs.ray.cluster_plan import KEEP_HEAD, NODE_TYPE, RaySettings, is_ours
+from corral.jobs.ray.cluster_plan import KEEP_HEAD, NODE_TYPE, RaySettings, is_managed_here
 from corral.jobs.ray.dashboard import Dashboard, DashboardError, HttpDashboard, dashboard_of
 from corral.jobs.ray.job_plan import FINALIZER, plan_ray_job
 from corral.jobs.ray.job_plan_values import Answer, RayJobLook, RayJobPlan
-from corral.jobs.ray.job_watch import asks_dashboard
+from corral.jobs.ray.job_watch import polls_dashboard
 from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, RAY_JOBS
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.controller import Manager, Result, Watch, owner_key
@@ -71,7 +71,7 @@ class RayJobController:
 
     async def reconcile(self, key: Key) -> Result | None:
         found = self._ray_jobs.get(key)
-        if found is None or not is_ours(found):
+        if found is None or not is_managed_here(found):
             return None
         if is_deleting(found):
             await self._stop(found)
@@ -85,7 +85,7 @@ class RayJobController:
         if submitter is not None and not is_owned_by(submitter, uid_of(job)):
             submitter = None
         head = self._head(cluster)
-        answer = await self._ask(job, head) if asks_dashboard(job, self._settings) else None
+        answer = await self._ask(job, head) if polls_dashboard(job, self._settings) else None
         look = RayJobLook(job, cluster, submitter, head, answer, self._clock.now(), self._settings)
         plan = plan_ray_job(look, self._random.suffix)
         for kind, reason, message in plan.events:
@@ -121,7 +121,7 @@ class RayJobController:
             return
         name = str(status_of(job).get("rayClusterName") or "")
         address = dashboard_of(self._head(self._clusters.get(Key(namespace_of(job), name))))
-        if address and asks_dashboard(job, self._settings):
+        if address and polls_dashboard(job, self._settings):
             try:
                 await self._dashboard.stop(address, str(status_of(job)["jobId"]))
             except DashboardError as error:

@@ -121,7 +121,7 @@ def _await_user(job: Obj, now: float) -> RayJobPlan:
     late = overdue(job, now, *LIMITS)
     if late is not None:
         return late
-    told = spec_of(job).get("jobId")
-    if not told:
+    given = spec_of(job).get("jobId")
+    if not given:
         return RayJobPlan(status_of(job), wait_s=deadline(job, now))
-    return RayJobPlan(moved(job, "Running", jobId=told))
+    return RayJobPlan(moved(job, "Running", jobId=given))

@@ -37,7 +37,7 @@ class Submission:
     message: str = ""
 
 
-def asks_dashboard(job: Obj, settings: RaySettings) -> bool:
+def polls_dashboard(job: Obj, settings: RaySettings) -> bool:
     return settings.real and state_of(job) == "Running" and bool(status_of(job).get("jobId"))
 
 
@@ -78,7 +78,7 @@ def watch(look: RayJobLook) -> RayJobPlan:
     if not look.settings.real:
         return _conclude(job, status, submission_of(look), now)
     info = look.answer.info if look.answer is not None else None
-    status = _told(status, info)
+    status = _with_report(status, info)
     if mode_of(job) in ("HTTPMode", "InteractiveMode"):
         return _follow(look, status, info)
     sent = submission_of(look)
@@ -92,7 +92,7 @@ def _poll(job: Obj, status: Obj, now: float) -> RayJobPlan:
     return RayJobPlan(status, wait_s=POLL_S if left is None else min(POLL_S, left))
 
 
-def _told(status: Obj, info: Obj | None) -> Obj:
+def _with_report(status: Obj, info: Obj | None) -> Obj:
     """The status with what the dashboard says."""
     if info is None:
         return status
@@ -101,8 +101,8 @@ def _told(status: Obj, info: Obj | None) -> Obj:
         for name, key in (("startTime", "start_time"), ("endTime", "end_time"))
         if info.get(key)
     }
-    told = {"jobStatus": info.get("status") or "", "message": info.get("message") or ""}
-    return {**status, **told, **({"rayJobInfo": times} if times else {})}
+    reported = {"jobStatus": info.get("status") or "", "message": info.get("message") or ""}
+    return {**status, **reported, **({"rayJobInfo": times} if times else {})}
 
 
 def _follow(look: RayJobLook, status: Obj, info: Obj | None) -> RayJobPlan:

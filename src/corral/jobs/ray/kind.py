@@ -366,6 +366,7 @@ _SERVICE_COLUMNS = (
 
 RAY_CLUSTER = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.ray.descriptions:DESCRIPTIONS",
     kind="RayCluster",
     plural="rayclusters",
     categories=("all",),
@@ -373,6 +374,7 @@ RAY_CLUSTER = KindDef(
 )
 RAY_JOB = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.ray.descriptions:DESCRIPTIONS",
     kind="RayJob",
     plural="rayjobs",
     categories=("all",),
@@ -380,6 +382,7 @@ RAY_JOB = KindDef(
 )
 RAY_SERVICE = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.ray.descriptions:DESCRIPTIONS",
     kind="RayService",
     plural="rayservices",
     categories=("all",),

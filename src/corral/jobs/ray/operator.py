@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from shutil import which
+
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
     Key,
@@ -17,9 +20,10 @@ from corral.core.meta import (
 )
 from corral.jobs.framework.child_objects import slow_start, typed
 from corral.jobs.framework.expectations import Expectations
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.ray.child_objects import MANAGER, create_unless_held
-from corral.jobs.ray.cluster_plan import RaySettings, is_ours, plan_ray_cluster
+from corral.jobs.ray.cluster_plan import RaySettings, is_managed_here, plan_ray_cluster
 from corral.jobs.ray.dashboard import Dashboard
 from corral.jobs.ray.job_operator import RayJobController
 from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, cluster_errors
@@ -56,7 +60,7 @@ class RayClusterController:
         if found is None:
             self._expectations.forget(key)
             return None
-        if is_deleting(found) or not is_ours(found) or not self._expectations.met(key):
+        if is_deleting(found) or not is_managed_here(found) or not self._expectations.met(key):
             return None
         cluster = typed(found, RAY_CLUSTERS.api_version, "RayCluster")
         errors = cluster_errors(spec_of(cluster))
@@ -108,3 +112,14 @@ def ray_controllers(
         RayJobController(manager, chosen, dashboard),
         RayServiceController(manager, chosen, dashboard),
     )
+
+
+def is_installed() -> bool:
+    """Whether pods can really start Ray on this machine."""
+    return find_spec("ray") is not None or which("ray") is not None
+
+
+def operators(context: OperatorContext) -> None:
+    wanted = context.settings.options.get("ray")
+    real = is_installed() if wanted is None else wanted
+    ray_controllers(context.manager, RaySettings(real=real))

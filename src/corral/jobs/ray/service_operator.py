@@ -28,7 +28,7 @@ from corral.decide.pods.facts import is_ready
 from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.ray.child_objects import MANAGER, create_unless_held, delete_if_held
-from corral.jobs.ray.cluster_plan import CLUSTER, NODE_TYPE, PORTS, RaySettings, is_cluster_ready, is_ours
+from corral.jobs.ray.cluster_plan import CLUSTER, NODE_TYPE, PORTS, RaySettings, is_cluster_ready, is_managed_here
 from corral.jobs.ray.dashboard import Dashboard, DashboardError, HttpDashboard, dashboard_of
 from corral.jobs.ray.job_children import ORIGIN_KIND, ORIGIN_NAME
 from corral.jobs.ray.kind import GROUP, RAY_CLUSTERS, RAY_SERVICES
@@ -63,7 +63,7 @@ class RayServiceController:
 
     async def reconcile(self, key: Key) -> Result | None:
         found = self._ray_services.get(key)
-        if found is None or is_deleting(found) or not is_ours(found):
+        if found is None or is_deleting(found) or not is_managed_here(found):
             return None
         service = typed(found, RAY_SERVICES.api_version, "RayService")
         clusters = controlled_by(self._clusters, service)
@@ -89,15 +89,15 @@ class RayServiceController:
         await self._report(service, fresh, active, serving)
         return Result(SERVE_POLL_S) if self._settings.real else None
 
-    async def _serve(self, service: Obj, cluster: Obj | None) -> Serving:
+    async def _serve(self, service: Obj, cluster: Obj | None) -> ServeState:
         """Have a cluster serve what the RayService says; ready once all of its applications run.
 
         Where Ray is not installed nothing can be served, and a cluster is as ready as its pods.
         """
         if cluster is None or not is_cluster_ready(cluster):
-            return Serving()
+            return ServeState()
         if not self._settings.real:
-            return Serving(ready=True)
+            return ServeState(ready=True)
         heads = controlled_by(self._pods, cluster)
         address = dashboard_of(next((pod for pod in heads if labels_of(pod).get(NODE_TYPE) == "head"), None))
         config = str(spec_of(service).get("serveConfigV2") or "")
@@ -111,10 +111,10 @@ class RayServiceController:
         except (DashboardError, yaml.YAMLError) as error:
             text = f"Failed to update serve applications to the RayCluster {name_of(cluster)}: {error}"
             self._recorder.event(service, "Warning", "FailedToUpdateServeApplications", text)
-            return Serving(ready=_was_serving(service, cluster))
+            return ServeState(ready=_was_serving(service, cluster))
         statuses = {name or "default": application_status(entry) for name, entry in sorted(found.items())}
         ready = bool(statuses) and all(entry["status"] == "RUNNING" for entry in statuses.values())
-        return Serving(ready or _was_serving(service, cluster), statuses)
+        return ServeState(ready or _was_serving(service, cluster), statuses)
 
     async def _keep_up(self, cluster: Obj, wanted: Obj) -> None:
         """Bring a cluster to what may change in place; how many workers there are is an autoscaler's, where there is one."""
@@ -158,7 +158,7 @@ class RayServiceController:
         pods = controlled_by(self._pods, active)
         return sum(is_ready(pod) and not (excluded and labels_of(pod).get(NODE_TYPE) == "head") for pod in pods)
 
-    async def _report(self, service: Obj, fresh: Obj | None, active: Obj | None, serving: Serving) -> None:
+    async def _report(self, service: Obj, fresh: Obj | None, active: Obj | None, serving: ServeState) -> None:
         old = status_of(service)
         status: Obj = {"observedGeneration": generation_of(service)}
         pending = fresh is None or active is None or name_of(fresh) != name_of(active)
@@ -203,7 +203,7 @@ class RayServiceController:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServeState:
     """What a cluster serves."""
 
     ready: bool = False

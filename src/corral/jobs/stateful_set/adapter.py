@@ -13,7 +13,7 @@ from corral.core import conditions
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of, status_of, uid_of, with_annotations
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, Lookup, Write
+from corral.jobs.framework.adapter import JobFacts, JobOutcome, Lookup, StopWrite
 from corral.jobs.framework.paths import Path
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
@@ -23,15 +23,15 @@ from corral.workload.podsets import PodSet, PodSetInfo
 COUNTS = ("replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas")
 
 
-class StatefulSetJob:
+class StatefulSetJob(JobFacts):
     """A StatefulSet that runs on another cluster."""
 
     framework: ClassVar[str] = "statefulset"
     resource: ClassVar[Resource] = STATEFUL_SETS
-    reads: ClassVar[tuple[Resource, ...]] = ()
-    managed_by_path: ClassVar[Path | None] = None
-    own_managers: ClassVar[tuple[str, ...]] = ()
-    prebuilt: ClassVar[bool] = True
+    ends: ClassVar[bool] = False
+    followed_fields: ClassVar[tuple[Path, ...]] = (("spec", "replicas"), ("spec", "minReadySeconds"))
+    followed_templates: ClassVar[tuple[Path, ...]] = (("spec", "template"),)
+    found_by_labels: ClassVar[bool] = True
 
     def pod_sets(self, job: Obj, lookup: Lookup) -> list[PodSet]:
         return []
@@ -46,21 +46,18 @@ class StatefulSetJob:
     def run(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         return job
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         return None
 
     def is_active(self, job: Obj) -> bool:
         return conditions.is_true(job, DISPATCHED)
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         return None
 
     def pods_ready(self, job: Obj) -> bool:
         wanted = spec_of(job).get("replicas")
         return int(status_of(job).get("readyReplicas") or 0) >= (1 if wanted is None else int(wanted))
-
-    def has_failed_pods(self, job: Obj) -> bool:
-        return False
 
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
         return {}

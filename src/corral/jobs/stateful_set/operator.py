@@ -23,6 +23,7 @@ from corral.decide.apps.replicaset import until_available
 from corral.jobs.framework.child_objects import MANAGER, Children, typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.growth_pacing import Steps
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.ownership import controlled_by, index_by_controller
 from corral.jobs.framework.template_history import History
 from corral.jobs.stateful_set.plan import Revisions, StatefulPlan, claim_name, ordinals, plan_stateful, stateful_status
@@ -170,3 +171,7 @@ class StatefulSetController:
 def _is_named(owner: str, pod: Obj) -> bool:
     prefix, _, ordinal = name_of(pod).rpartition("-")
     return prefix == owner and ordinal.isdigit()
+
+
+def operators(context: OperatorContext) -> None:
+    StatefulSetController(context.manager)

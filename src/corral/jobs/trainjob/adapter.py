@@ -12,12 +12,12 @@ from typing import ClassVar
 from corral.core import conditions
 from corral.core.meta import Key, Obj, namespace_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import Finish, JobAdapter, Lookup, Slot, SuspendableJob, Write
+from corral.jobs.framework.adapter import JobAdapter, JobOutcome, Lookup, Slot, StopWrite, SuspendableJob
 from corral.jobs.framework.paths import set_in
 from corral.jobs.jobset.adapter import JobSet
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from corral.jobs.trainjob.plan import counted_job_set
-from corral.workload.podsets import PodSet, PodSetInfo, info_of_template
+from corral.workload.podsets import PodSet, PodSetInfo
 
 MANAGER = "kueue.x-k8s.io/manager"
 EMPTY_PATCH = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}
@@ -32,7 +32,22 @@ class TrainJob(SuspendableJob):
     resource: ClassVar[Resource] = TRAIN_JOBS
     reads: ClassVar[tuple[Resource, ...]] = (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
     own_managers: ClassVar[tuple[str, ...]] = ("trainer.kubeflow.org/trainjob-controller",)
+    needs: ClassVar[tuple[Resource, ...]] = (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
     _job_set: ClassVar[JobAdapter] = JobSet()
+
+    def pod_selector(self, job: Obj) -> str:
+        """Its JobSet has its name."""
+        return self._job_set.pod_selector(job)
+
+    def needed_objects(self, job: Obj) -> list[tuple[Resource, Key]]:
+        """The runtime it is made from."""
+        reference = spec_of(job).get("runtimeRef") or {}
+        name = str(reference.get("name") or "")
+        if not name:
+            return []
+        if reference.get("kind") == TRAINING_RUNTIMES.kind:
+            return [(TRAINING_RUNTIMES, Key(namespace_of(job), name))]
+        return [(CLUSTER_TRAINING_RUNTIMES, Key("", name))]
 
     def slots(self, job: Obj) -> list[Slot]:
         """No templates in the TrainJob itself."""
@@ -52,21 +67,21 @@ class TrainJob(SuspendableJob):
     def run(self, job: Obj, infos: Sequence[PodSetInfo]) -> Obj:
         return set_in(_with_patch(job, [_replicated_job(info) for info in infos]), self.suspend_path, False)
 
-    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> Write | None:
+    def stop(self, job: Obj, infos: Sequence[PodSetInfo]) -> StopWrite | None:
         """Suspend; then, when nothing of it runs any more, take our patch back."""
         if not self.is_suspended(job):
-            return Write(set_in(job, self.suspend_path, True))
+            return StopWrite(set_in(job, self.suspend_path, True))
         if _patch_of(job) == EMPTY_PATCH or self.is_active(job):
             return None
-        return Write(_with_patch(job, []))
+        return StopWrite(_with_patch(job, []))
 
     def is_active(self, job: Obj) -> bool:
         return any(entry.get("active") for entry in status_of(job).get("jobsStatus") or ())
 
-    def finished(self, job: Obj) -> Finish | None:
+    def finished(self, job: Obj) -> JobOutcome | None:
         for entry in conditions.conditions_of(job):
             if entry.get("type") in ("Complete", "Failed") and entry.get("status") == "True":
-                return Finish(str(entry.get("message") or ""), entry["type"] == "Complete")
+                return JobOutcome(str(entry.get("message") or ""), entry["type"] == "Complete")
         return None
 
     def pods_ready(self, job: Obj) -> bool:
@@ -137,10 +152,3 @@ def _replicated_job(info: PodSetInfo) -> Obj:
         "spec": {name: value for name, value in pod_spec.items() if value},
     }
     return {"name": info.name, "template": {"spec": {"template": template}}}
-
-
-def injected_infos(job: Obj) -> list[PodSetInfo]:
-    """What our patch injects now, per replicated job."""
-    template = (_patch_of(job).get("trainingRuntimeSpec") or {}).get("template") or {}
-    jobs = (template.get("spec") or {}).get("replicatedJobs") or ()
-    return [info_of_template(entry["name"], entry["template"]["spec"]["template"]) for entry in jobs]

@@ -100,11 +100,11 @@ def _resources(training: Training, job: Obj) -> Obj:
 def processes_per_node(training: Training, job: Obj) -> str:
     """How many processes each node starts: as told, else one per GPU (`auto`), else one per CPU."""
     torch = (spec_of(training.runtime).get("mlPolicy") or {}).get("torch") or {}
-    told = str(training.trainer.get("numProcPerNode", torch.get("numProcPerNode", "auto")))
-    if told not in ("auto", "cpu"):
-        return told
+    given = str(training.trainer.get("numProcPerNode", torch.get("numProcPerNode", "auto")))
+    if given not in ("auto", "cpu"):
+        return given
     resources = _resources(training, job)
-    if told == "auto" and gpus_in(resources) > 0:
+    if given == "auto" and gpus_in(resources) > 0:
         return "auto"
     cpus = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}.get("cpu")
     return str(max(1, math.ceil(milli(cpus) / 1000))) if cpus is not None else "1"

@@ -23,7 +23,6 @@ from corral.kinds.machinery.definition import Column, KindDef, Schema, VersionDe
 GROUP = "trainer.kubeflow.org"
 CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
-FRAMEWORK = "trainer.kubeflow.org/framework"
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 SUPPORT = "trainer.kubeflow.org/support"
 STEPS = ("trainer", "dataset-initializer", "model-initializer")
@@ -557,6 +556,7 @@ def runtime_warnings(runtime: Obj) -> list[str]:
 
 TRAIN_JOB = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.trainjob.descriptions:DESCRIPTIONS",
     kind="TrainJob",
     plural="trainjobs",
     validate=_validate_train_job,
@@ -572,6 +572,7 @@ TRAIN_JOB = KindDef(
 )
 TRAINING_RUNTIME = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.trainjob.descriptions:DESCRIPTIONS",
     kind="TrainingRuntime",
     plural="trainingruntimes",
     versions=(VersionDef("v1alpha1", _runtime),),
@@ -579,6 +580,7 @@ TRAINING_RUNTIME = KindDef(
 )
 CLUSTER_TRAINING_RUNTIME = KindDef(
     group=GROUP,
+    descriptions="corral.jobs.trainjob.descriptions:DESCRIPTIONS",
     kind="ClusterTrainingRuntime",
     plural="clustertrainingruntimes",
     namespaced=False,

@@ -75,9 +75,9 @@ def _nodes(training: Training) -> int:
 
 def _slots(training: Training) -> int:
     """Processes per host: as told; one that nobody asked for gives way to one per GPU."""
-    told = training.trainer.get("numProcPerNode")
-    if told is not None:
-        return int(told)
+    given = training.trainer.get("numProcPerNode")
+    if given is not None:
+        return int(given)
     slots = int(training.policy_settings.get("numProcPerNode", 1))
     return max(slots, gpus_in(resources_per_node(training.job, training.runtime))) if slots == 1 else slots
 

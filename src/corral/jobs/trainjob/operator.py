@@ -17,12 +17,13 @@ from corral.core.meta import (
     with_status,
 )
 from corral.jobs.framework.child_objects import typed
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.framework.pod_group_kinds import PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
 from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.mpijob.operator import agent_program
 from corral.jobs.mpijob.ssh_keys import ssh_secret
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
-from corral.jobs.trainjob.plan import SNAPSHOT_KEY, compose, is_ours, snapshot_name
+from corral.jobs.trainjob.plan import SNAPSHOT_KEY, compose, is_managed_here, snapshot_name
 from corral.jobs.trainjob.progress import access
 from corral.jobs.trainjob.status import deadline_left, failed_status, is_finished, is_suspended, train_job_status
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, SECRETS
@@ -52,7 +53,7 @@ class TrainJobController:
 
     async def reconcile(self, key: Key) -> Result | None:
         found = self._train_jobs.get(key)
-        if found is None or is_deleting(found) or not is_ours(found) or is_finished(found):
+        if found is None or is_deleting(found) or not is_managed_here(found) or is_finished(found):
             return None
         train_job = typed(found, TRAIN_JOBS.api_version, "TrainJob")
         now = self._clock.now()
@@ -183,3 +184,7 @@ class TrainJobController:
     async def _write(self, train_job: Obj, status: Obj) -> None:
         changed = with_status(train_job, status)
         await self._client.update(TRAIN_JOBS, changed, subresource="status", manager=STATUS_MANAGER)
+
+
+def operators(context: OperatorContext) -> None:
+    TrainJobController(context.manager, reports=context.settings.has("TrainJobStatus"))

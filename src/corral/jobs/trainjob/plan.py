@@ -26,7 +26,7 @@ SNAPSHOT_KEY = "runtime"
 _INITIALIZERS = {"dataset-initializer": "dataset", "model-initializer": "model"}
 
 
-def is_ours(train_job: Obj) -> bool:
+def is_managed_here(train_job: Obj) -> bool:
     return spec_of(train_job).get("managedBy") in (None, CONTROLLER)
 
 

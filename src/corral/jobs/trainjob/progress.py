@@ -62,7 +62,7 @@ def access(train_job: Obj, service_accounts: list[str]) -> tuple[Obj, Obj]:
 
 def with_report(train_job: Obj, report: Obj) -> Obj:
     """The status after a report: what it says replaces the last one; an empty report changes nothing."""
-    told = report.get("trainerStatus")
-    if not told:
+    reported = report.get("trainerStatus")
+    if not reported:
         return status_of(train_job)
-    return {**status_of(train_job), "trainerStatus": {name: told[name] for name in REPORTED if name in told}}
+    return {**status_of(train_job), "trainerStatus": {name: reported[name] for name in REPORTED if name in reported}}

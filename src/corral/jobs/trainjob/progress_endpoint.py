@@ -7,6 +7,7 @@ from typing import Any
 from corral.client.protocol import Client
 from corral.core.errors import Conflict, Invalid, NotFound
 from corral.core.meta import Obj, status_of, with_status
+from corral.jobs.framework.operators import OperatorContext
 from corral.jobs.trainjob.kind import TRAIN_JOBS
 from corral.jobs.trainjob.progress import with_report
 
@@ -23,8 +24,8 @@ class ProgressReports:
         self._client = client
 
     async def __call__(self, user: object, namespace: str, name: str, body: Obj, options: Any) -> Obj:
-        told = body.get("trainerStatus")
-        if told is not None and not isinstance(told, dict):
+        reported = body.get("trainerStatus")
+        if reported is not None and not isinstance(reported, dict):
             raise Invalid("Invalid payload")
         for attempt in range(ATTEMPTS):
             try:
@@ -44,3 +45,9 @@ class ProgressReports:
         if status != status_of(train_job):
             changed = with_status(train_job, status)
             await self._client.update(TRAIN_JOBS, changed, subresource="status", manager=MANAGER)
+
+
+def posts(context: OperatorContext) -> dict[tuple[str, str], ProgressReports]:
+    """The handler, where training pods may report."""
+    reports = context.settings.has("TrainJobStatus")
+    return {ProgressReports.key: ProgressReports(context.manager.client)} if reports else {}

@@ -80,8 +80,8 @@ def validate_torchtune(train_job: Obj, gpus: int) -> list[Cause]:
     trainer, name = spec.get("trainer") or {}, (spec.get("runtimeRef") or {}).get("name")
     model, arguments = model_of(train_job), trainer.get("args") or []
     nodes = int(1 if trainer.get("numNodes") is None else trainer["numNodes"])
-    told = trainer.get("numProcPerNode")
-    processes = "auto" if told is None else str(told)
+    given = trainer.get("numProcPerNode")
+    processes = "auto" if given is None else str(given)
     causes = []
     if model not in MODELS:
         text = f"must have a supported pretrained model, invalid model configured: {model}"

@@ -32,6 +32,7 @@ def _kind(
     own = "fleet-cluster" if group == CLUSTER_GROUP else "fleet-placement"
     return KindDef(
         group=group,
+        descriptions="corral.kinds.fleet.descriptions:DESCRIPTIONS",
         kind=kind,
         plural=plural,
         namespaced=namespaced,
@@ -321,7 +322,6 @@ CLUSTER_OVERRIDES = CLUSTER_OVERRIDE.resource("v1beta1")
 OVERRIDES = OVERRIDE.resource("v1beta1")
 CLUSTER_OVERRIDE_SNAPSHOTS = CLUSTER_OVERRIDE_SNAPSHOT.resource("v1beta1")
 OVERRIDE_SNAPSHOTS = OVERRIDE_SNAPSHOT.resource("v1beta1")
-CLUSTER_ENVELOPES = CLUSTER_ENVELOPE.resource("v1beta1")
 ENVELOPES = ENVELOPE.resource("v1beta1")
 EVICTIONS = EVICTION.resource("v1beta1")
 DISRUPTION_BUDGETS = DISRUPTION_BUDGET.resource("v1beta1")

@@ -38,6 +38,7 @@ def _cluster_profile() -> Schema:
 
 CLUSTER_PROFILE = KindDef(
     group=INVENTORY_GROUP,
+    descriptions="corral.kinds.fleet.descriptions:DESCRIPTIONS",
     kind="ClusterProfile",
     plural="clusterprofiles",
     namespaced=True,

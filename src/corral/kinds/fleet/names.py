@@ -55,7 +55,6 @@ MEMBER_FINALIZER: Final = PREFIX + "membercluster-finalizer"
 OVERRIDE_CLEANUP: Final = PREFIX + "override-cleanup"
 RUN_FINALIZER: Final = PREFIX + "stagedupdaterun-finalizer"
 PROFILE_CLEANUP: Final = PREFIX + "cluster-profile-cleanup"
-STATUS_CLEANUP: Final = PREFIX + "cluster-resource-placement-status-cleanup"
 
 # Properties
 RESOURCE_PROPERTY: Final = "resources.kubernetes-fleet.io/"

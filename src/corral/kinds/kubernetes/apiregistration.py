@@ -81,5 +81,3 @@ API_SERVICE = kind(
 )
 
 KINDS = (API_SERVICE,)
-
-API_SERVICES = API_SERVICE.resource()

@@ -130,6 +130,7 @@ def _reserved_in(obj: Obj) -> str:
 
 CLUSTER_QUEUE = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="ClusterQueue",
     plural="clusterqueues",
     short_names=("cq",),
@@ -139,6 +140,7 @@ CLUSTER_QUEUE = KindDef(
 )
 LOCAL_QUEUE = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="LocalQueue",
     plural="localqueues",
     short_names=("queue", "queues", "lq"),
@@ -147,6 +149,7 @@ LOCAL_QUEUE = KindDef(
 )
 COHORT = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="Cohort",
     plural="cohorts",
     short_names=("co",),
@@ -155,6 +158,7 @@ COHORT = KindDef(
 )
 RESOURCE_FLAVOR = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="ResourceFlavor",
     plural="resourceflavors",
     short_names=("flavor", "flavors", "rf"),
@@ -163,6 +167,7 @@ RESOURCE_FLAVOR = KindDef(
 )
 WORKLOAD = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="Workload",
     plural="workloads",
     short_names=("wl", "kwl", "kueueworkload", "kueueworkloads"),
@@ -174,6 +179,7 @@ WORKLOAD = KindDef(
 )
 WORKLOAD_PRIORITY_CLASS = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="WorkloadPriorityClass",
     plural="workloadpriorityclasses",
     short_names=("wpc",),
@@ -182,6 +188,7 @@ WORKLOAD_PRIORITY_CLASS = KindDef(
 )
 ADMISSION_CHECK = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="AdmissionCheck",
     plural="admissionchecks",
     short_names=("ac",),
@@ -191,6 +198,7 @@ ADMISSION_CHECK = KindDef(
 )
 MULTI_KUEUE_CONFIG = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="MultiKueueConfig",
     plural="multikueueconfigs",
     short_names=("mkconf",),
@@ -200,6 +208,7 @@ MULTI_KUEUE_CONFIG = KindDef(
 )
 MULTI_KUEUE_CLUSTER = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="MultiKueueCluster",
     plural="multikueueclusters",
     short_names=("mkc",),
@@ -209,6 +218,7 @@ MULTI_KUEUE_CLUSTER = KindDef(
 )
 TOPOLOGY = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="Topology",
     plural="topologies",
     short_names=("topo",),
@@ -217,6 +227,7 @@ TOPOLOGY = KindDef(
 )
 PROVISIONING_REQUEST_CONFIG = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="ProvisioningRequestConfig",
     plural="provisioningrequestconfigs",
     short_names=("prc",),

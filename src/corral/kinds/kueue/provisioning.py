@@ -46,6 +46,7 @@ def _schema() -> Schema:
 
 PROVISIONING_REQUEST = KindDef(
     group=GROUP,
+    descriptions="corral.kinds.kueue.provisioning_descriptions:DESCRIPTIONS",
     kind="ProvisioningRequest",
     plural="provisioningrequests",
     short_names=("provreq", "provreqs"),

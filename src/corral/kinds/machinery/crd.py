@@ -97,7 +97,6 @@ def kind_from_crd(crd: Obj, since: int = 0) -> KindDef:
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         versions=versions,
-        preserve_unknown=bool(spec.get("preserveUnknownFields")),
         conversion=conversion if conversion.get("strategy") == "Webhook" else None,
         since=since,
         fields={path.lstrip("."): _field_reader(path) for path in paths},

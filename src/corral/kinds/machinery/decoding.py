@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any
 
 from corral.core import quantity
-from corral.core.meta import Obj
 from corral.core.timestamps import format_duration, format_micro, format_time, parse_duration, parse_time
 from corral.kinds.machinery.gotypes import Field, display, fields_of, is_struct, underlying
 
@@ -391,34 +390,3 @@ _SPECIAL: dict[str, Decoder] = {
     "interface{}": _as_is,
 }
 _SPECIAL_ZERO: dict[str, Any] = {"resource.Quantity": "0", "meta/v1.Duration": "0s", "intstr.IntOrString": 0}
-
-
-def duplicate_fields(raw: str | bytes) -> list[str]:
-    """Paths of keys that occur twice in one object of a JSON text, in the order they are met."""
-    found: list[str] = []
-
-    def pairs(items: list[tuple[str, Any]]) -> Obj:
-        result: Obj = {}
-        for key, value in items:
-            if key in result:
-                result.setdefault(_TWICE, []).append(key)
-            result[key] = value
-        return result
-
-    _collect_duplicates(json.loads(raw, object_pairs_hook=pairs), "", found)
-    return found
-
-
-_TWICE: Any = object()
-
-
-def _collect_duplicates(value: Any, path: str, found: list[str]) -> None:
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            _collect_duplicates(item, f"{path}[{index}]", found)
-    elif isinstance(value, dict):
-        prefix = path + "." if path else ""
-        found.extend(prefix + key for key in dict.fromkeys(value.get(_TWICE, ())))
-        for key, item in value.items():
-            if key is not _TWICE:
-                _collect_duplicates(item, prefix + key, found)

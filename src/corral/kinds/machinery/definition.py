@@ -173,6 +173,8 @@ class KindDef:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     description: str = ""
+    descriptions: str = ""
+    """Where the words of `kubectl explain` are, as `module:attribute`; see `describing`."""
 
     builtin: bool = False
     """True for Kubernetes' own kinds: typed decoding, strategic merge, no CRD."""
@@ -182,8 +184,6 @@ class KindDef:
     allow_unconditional_update: bool = False
     allow_create_on_update: bool = False
     default_propagation: Literal["Background", "Orphan", "Foreground"] = "Background"
-    preserve_unknown: bool = False
-    """Whether unknown fields outside the schema are kept (a CRD without schema)."""
     conversion: Obj | None = None
     """The `spec.conversion` stanza of a CRD with a webhook; None means rewriting apiVersion only."""
     since: int | None = None
@@ -221,10 +221,6 @@ class KindDef:
     def group_resource(self) -> str:
         """`jobs.batch`, `pods`: the name of the CRD and of the kind in messages."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def has_status(self) -> bool:
-        return self.storage_version.status
 
     @property
     def storage_version(self) -> VersionDef:

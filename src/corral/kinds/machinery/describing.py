@@ -1,8 +1,8 @@
 """What kinds and their fields are for, as `kubectl explain` shows it.
 
-The words are in one table per group, beside the schemas, and are only read when somebody asks for a definition or an
-OpenAPI document: validation does not need them. A kind has one entry, its own sentence and those of its fields by
-path; "*" holds fields that mean the same in every kind of the group. Paths lead through lists and maps without naming
+The words are in tables beside the schemas; a kind says where, and they are only read when somebody asks for a definition
+or an OpenAPI document: validation does not need them. A kind has one entry, its own sentence and those of its fields by
+path; "*" holds fields that mean the same in every kind of the table. Paths lead through lists and maps without naming
 their elements.
 """
 
@@ -10,28 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 
 from corral.kinds.machinery.definition import KindDef, Schema, VersionDef
 
 Table = Mapping[str, tuple[str, Mapping[str, str]]]
 
-_TABLES = {
-    "kueue.x-k8s.io": "corral.kinds.kueue.descriptions",
-    "placement.kubernetes-fleet.io": "corral.kinds.fleet.descriptions",
-    "cluster.kubernetes-fleet.io": "corral.kinds.fleet.descriptions",
-    "multicluster.x-k8s.io": "corral.kinds.fleet.descriptions",
-    **dict.fromkeys(
-        ("kubeflow.org", "trainer.kubeflow.org", "jobset.x-k8s.io", "ray.io", "workload.codeflare.dev",
-         "leaderworkerset.x-k8s.io", "scheduling.volcano.sh", "scheduling.x-k8s.io", "autoscaling.x-k8s.io"),
-        "corral.jobs.framework.descriptions",
-    ),
-}  # fmt: skip
-
 
 def described(kind: KindDef, version: VersionDef) -> Schema:
     """The schema of a kind Corral declares, with descriptions where its tables have any."""
-    table = _table(kind.group)
+    table = table_of(kind.descriptions)
     own, fields = table.get(kind.kind, ("", {}))
     schema = version.schema
     if own and "description" not in schema:
@@ -43,9 +31,9 @@ def described(kind: KindDef, version: VersionDef) -> Schema:
 
 
 @cache
-def _table(group: str) -> Table:
-    module = _TABLES.get(group)
-    table: Table = import_module(module).DESCRIPTIONS if module is not None else {}
+def table_of(reference: str) -> Table:
+    """The table that a kind's `descriptions` names; an empty one where it names none."""
+    table: Table = resolve_name(reference) if reference else {}
     return table
 
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-BASIC = frozenset({"string", "bool", "int", "int32", "int64", "uint32", "float64", "byte", "interface{}"})
-
 _WORD = re.compile(r"(?<![\w./])([A-Z]\w*)")
 
 

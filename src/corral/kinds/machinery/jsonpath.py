@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-Step = Callable[[Any], Iterable[Any]]
+PathStep = Callable[[Any], Iterable[Any]]
 
 _TOKEN = re.compile(
     r"""
@@ -51,9 +51,9 @@ def put(path: str, obj: dict[str, Any], value: Any) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _compile(path: str) -> tuple[Step, ...]:
+def _compile(path: str) -> tuple[PathStep, ...]:
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$").removeprefix("@")
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     position = 0
     while position < len(text) and text[position:] != ".":
         token = _TOKEN.match(text, position)
@@ -68,7 +68,7 @@ def _nothing(value: Any) -> Iterable[Any]:
     return ()
 
 
-def _step(token: re.Match[str]) -> Step:
+def _step(token: re.Match[str]) -> PathStep:
     if token["filter"] is not None:
         return _filter(token["filter"])
     if token["star"] is not None:
@@ -86,7 +86,7 @@ def _members(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else ()
 
 
-def _index(position: int) -> Step:
+def _index(position: int) -> PathStep:
     def step(value: Any) -> Iterable[Any]:
         inside = isinstance(value, list) and -len(value) <= position < len(value)
         return (value[position],) if inside else ()
@@ -94,7 +94,7 @@ def _index(position: int) -> Step:
     return step
 
 
-def _filter(text: str) -> Step:
+def _filter(text: str) -> PathStep:
     match = _FILTER.match(text)
     if match is None:
         return _nothing

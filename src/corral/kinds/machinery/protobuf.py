@@ -19,7 +19,6 @@ from corral.core.timestamps import format_duration, format_micro, format_time, p
 from corral.kinds.machinery.gotypes import Field, is_struct, own_fields_of, underlying
 
 MAGIC = b"k8s\x00"
-CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _GROUPS = {

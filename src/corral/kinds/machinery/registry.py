@@ -1,7 +1,8 @@
 """The registry: every kind one cluster serves, found by resource or by kind.
 
 Kubernetes' own kinds are always there. Custom kinds come and go with CustomResourceDefinition objects; those that
-Corral declares itself (Kueue, Kubeflow, ...) keep their in-process conversion and rules when their CRD is registered.
+Corral declares itself, its natives, keep their in-process conversion and rules when their CRD is registered. Kinds of
+jobs are declared above this room: `corral.jobs.framework.served_kinds` puts them and these together.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ BUILTIN_MODULES = (
     "corral.kinds.kubernetes.authentication",
     "corral.kinds.kubernetes.authorization",
     "corral.kinds.kubernetes.autoscaling",
-    "corral.jobs.batch_job.kind",
     "corral.kinds.kubernetes.certificates",
     "corral.kinds.kubernetes.networking.kinds",
     "corral.kinds.kubernetes.policy",
@@ -38,20 +38,15 @@ BUILTIN_MODULES = (
 )
 """Modules with Kubernetes' own kinds, in the order discovery lists their groups."""
 
-NATIVE_MODULES = (
-    "corral.kinds.kueue",
-    "corral.jobs.kubeflow.kind",
-    "corral.jobs.trainjob.kind",
-    "corral.jobs.jobset.kind",
-    "corral.jobs.mpijob.kind",
-    "corral.jobs.ray.kind",
-    "corral.jobs.appwrapper.kind",
-    "corral.jobs.leader_worker_set.kind",
-    "corral.jobs.framework.pod_group_kinds",
-    "corral.kinds.kueue.provisioning",
-    "corral.kinds.fleet",
-)
-"""Modules with the custom kinds Corral ships."""
+GROUP_ORDER = (
+    "", "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling",
+    "batch", "certificates.k8s.io",
+)  # fmt: skip
+"""The first groups discovery lists; those that are not here follow as they come."""
+
+QUEUE_MODULES = ("corral.kinds.kueue",)
+FLEET_MODULES = ("corral.kinds.kueue.provisioning", "corral.kinds.fleet")
+"""Modules with the custom kinds Corral ships beside those of jobs."""
 
 
 class Registry:
@@ -60,7 +55,8 @@ class Registry:
     def __init__(self, kinds: Iterable[KindDef] = (), natives: Iterable[KindDef] = ()) -> None:
         self._by_plural: dict[tuple[str, str], KindDef] = {}
         self._by_kind: dict[tuple[str, str], KindDef] = {}
-        self._natives = {(kind.group, kind.kind): kind for kind in natives}
+        self.natives = tuple(natives)
+        self._natives = {(kind.group, kind.kind): kind for kind in self.natives}
         self._grouped: dict[str, list[KindDef]] = {}
         self._grouped_at = -1
         self.revision = 0
@@ -121,21 +117,13 @@ class Registry:
 
 
 @cache
-def builtin_kinds() -> tuple[KindDef, ...]:
-    """Kubernetes' own kinds."""
-    return _load(BUILTIN_MODULES)
-
-
-@cache
-def native_kinds() -> tuple[KindDef, ...]:
-    """The custom kinds Corral ships; their CRDs are stored when a cluster is made."""
-    return _load(NATIVE_MODULES)
-
-
-def _load(modules: Iterable[str]) -> tuple[KindDef, ...]:
+def kinds_in(modules: tuple[str, ...]) -> tuple[KindDef, ...]:
+    """What some modules declare, in order."""
     return tuple(kind for name in modules for kind in import_module(name).KINDS)
 
 
-def builtin_registry() -> Registry:
-    """A registry as a fresh cluster has it, before any CRD."""
-    return Registry(builtin_kinds(), natives=native_kinds())
+def in_group_order(kinds: Iterable[KindDef]) -> list[KindDef]:
+    """Kubernetes' own kinds in the order of their groups, as they come within one."""
+    return sorted(
+        kinds, key=lambda kind: GROUP_ORDER.index(kind.group) if kind.group in GROUP_ORDER else len(GROUP_ORDER)
+    )

@@ -244,10 +244,6 @@ def pod_template(**options: Any) -> Schema:
     return core_v1("PodTemplateSpec", **options)
 
 
-def pod_spec(**options: Any) -> Schema:
-    return core_v1("PodSpec", **options)
-
-
 def label_selector(**options: Any) -> Schema:
     return meta_v1("LabelSelector", **options)
 

@@ -53,9 +53,6 @@ class Cgroups:
         self._is_v2 = {"memory": "memory" not in paths, "cpu": "cpu" not in paths}
         self._homes = {name: self._home(root, name, paths) for name in ("memory", "cpu")}
 
-    def can_limit(self, controller: str) -> bool:
-        return self._homes[controller] is not None
-
     def _home(self, root: Path, controller: str, paths: dict[str, str]) -> Path | None:
         if not self._is_v2[controller]:
             home = root / controller / paths[controller].strip("/")

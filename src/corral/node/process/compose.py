@@ -16,7 +16,7 @@ from pathlib import Path
 from corral.core.meta import Obj, spec_of
 from corral.core.quantity import milli, value
 from corral.node import names
-from corral.node.environment import Facts, Sources, command_line, container_environment
+from corral.node.environment import NodeFacts, Sources, command_line, container_environment
 from corral.node.images import Catalog
 from corral.node.process.folder import PodFolder, RunId
 from corral.node.process.launch import Launch
@@ -36,7 +36,7 @@ class Setting:
     pod: Obj
     folder: PodFolder
     sources: Sources
-    facts: Facts
+    facts: NodeFacts
     places: Mapping[str, Path]
     devices: tuple[int, ...]
     has_devices: bool

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
 from corral.node.process import kernel
-from corral.node.process.view import Mount, View
+from corral.node.process.view import Mount, RootView
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Abilities:
 
 
 def spawn(
-    launch: Launch, streams: tuple[int, int, int], around: Abilities, enter: int | None
+    launch: Launch, streams: tuple[int, int, int], abilities: Abilities, enter: int | None
 ) -> tuple[int, socket.socket]:
     """Fork a child that becomes `launch`. Returns its pid and the socket on which it reports."""
     parent_end, child_end = socket.socketpair()
@@ -77,7 +77,7 @@ def spawn(
         return pid, parent_end
     try:
         parent_end.close()
-        _become(launch, streams, around, enter, child_end)
+        _become(launch, streams, abilities, enter, child_end)
     except BaseException as error:  # the child must never return into the supervisor's loop
         try:
             child_end.sendall(_sentence(launch, error).encode())
@@ -85,18 +85,18 @@ def spawn(
             os._exit(128)
 
 
-def probe(around: Abilities) -> Abilities:
-    """What of `around` really works here, found out by a child that tries."""
+def probe(abilities: Abilities) -> Abilities:
+    """What of `abilities` really works here, found out by a child that tries."""
     pid = os.fork()
     if pid == 0:
         failed = 0
         try:
-            if around.can_isolate:
-                _isolate(Launch("probe", (), {}, ""), around)
+            if abilities.can_isolate:
+                _isolate(Launch("probe", (), {}, ""), abilities)
         except OSError:
             failed |= 1
         try:
-            if around.can_watch_sockets:
+            if abilities.can_watch_sockets:
                 kernel.watch_socket_calls()
         except OSError:
             failed |= 2
@@ -104,9 +104,9 @@ def probe(around: Abilities) -> Abilities:
             os._exit(failed)
     failed = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return replace(
-        around,
-        can_isolate=around.can_isolate and failed in (0, 2),
-        can_watch_sockets=around.can_watch_sockets and failed in (0, 1),
+        abilities,
+        can_isolate=abilities.can_isolate and failed in (0, 2),
+        can_watch_sockets=abilities.can_watch_sockets and failed in (0, 1),
     )
 
 
@@ -123,7 +123,7 @@ def _sentence(launch: Launch, error: BaseException) -> str:
 
 
 def _become(
-    launch: Launch, streams: tuple[int, int, int], around: Abilities, enter: int | None, report: socket.socket
+    launch: Launch, streams: tuple[int, int, int], abilities: Abilities, enter: int | None, report: socket.socket
 ) -> NoReturn:
     os.setsid()
     for number, descriptor in enumerate(streams):
@@ -137,25 +137,25 @@ def _become(
         signal.signal(handled, signal.SIG_DFL)
     if enter is not None:
         _join(enter)
-    elif launch.isolate and around.can_isolate:
-        _isolate(launch, around)
+    elif launch.isolate and abilities.can_isolate:
+        _isolate(launch, abilities)
     os.chdir(launch.cwd)
     _limit()
-    if launch.address and around.can_watch_sockets:
+    if launch.address and abilities.can_watch_sockets:
         listener = kernel.watch_socket_calls()
         socket.send_fds(report, [b"+"], [listener])
         os.close(listener)
-    if around.is_real_root:
+    if abilities.is_real_root:
         _drop_privileges(launch)
     kernel.die_with_parent(signal.SIGKILL)  # a change of user would have undone it
     os.umask(0o022)
     _execute(launch)
 
 
-def _isolate(launch: Launch, around: Abilities) -> None:
+def _isolate(launch: Launch, abilities: Abilities) -> None:
     kernel.unshare(kernel.NEW_MOUNTS | kernel.NEW_HOSTNAME)
     kernel.detach_propagation()
-    view = View(around.root)
+    view = RootView(abilities.root)
     view.build(list(launch.mounts))
     view.enter()
     if launch.hostname:

@@ -30,7 +30,7 @@ from corral.decide.pods.record import (
 )
 from corral.decide.pods.status import record_from_status
 from corral.node import names
-from corral.node.environment import Facts, MissingError, Sources
+from corral.node.environment import MissingError, NodeFacts, Sources
 from corral.node.exec import ProcessSession, session_id
 from corral.node.images import Catalog, UnknownImageError
 from corral.node.process import memory
@@ -53,7 +53,7 @@ REFRESH_S = 60.0
 GPU = "nvidia.com/gpu"
 
 
-class Surroundings(Protocol):
+class PodInputs(Protocol):
     """What pods need from the cluster around them."""
 
     async def sources(self, pod: Obj) -> Sources:
@@ -111,9 +111,9 @@ class PodTask(NamedTuple):
 class ProcessRuntime(ProcessStreams):
     """Implements `PodRuntime` with local processes."""
 
-    def __init__(self, settings: ProcessSettings, around: Surroundings, clock: Clock) -> None:
+    def __init__(self, settings: ProcessSettings, inputs: PodInputs, clock: Clock) -> None:
         self.settings = settings
-        self.around = around
+        self.inputs = inputs
         self.clock = clock
         self.pods = settings.state / "pods"
         self.connection = SupervisorConnection(settings.state, clock, orphan_s=settings.orphan_s)
@@ -136,9 +136,9 @@ class ProcessRuntime(ProcessStreams):
     async def open(self, observer: Observer, capacity: Mapping[str, Mapping[str, str]]) -> None:
         self._observer = observer
         self._capacity = capacity
-        self.around.on_names = self.refresh_names
+        self.inputs.on_names = self.refresh_names
         api = (self.settings.api_host, int(self.settings.api_port)) if self.settings.api_port else None
-        self.around.serve(self._service_network, api)
+        self.inputs.serve(self._service_network, api)
         self.settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.connection.on_exit = self._on_exit
         self.connection.on_lost = self._on_lost
@@ -202,10 +202,10 @@ class ProcessRuntime(ProcessStreams):
         if any(run.pod == folder.uid for run in self._running):
             await self._take_up(pod)
         # From here to the return nothing is awaited: a container that ends meanwhile would be reported to nobody.
-        told = record_from_status(pod, self.clock.now())
-        record = new_record(pod, told.started_at or self.clock.now())
+        recorded = record_from_status(pod, self.clock.now())
+        record = new_record(pod, recorded.started_at or self.clock.now())
         for container in all_containers(pod):
-            found = self._recover_container(folder, container, told.containers[container["name"]])
+            found = self._recover_container(folder, container, recorded.containers[container["name"]])
             if found is not None:
                 record = record.with_container(found)
                 if isinstance(found.state, Running):
@@ -219,7 +219,9 @@ class ProcessRuntime(ProcessStreams):
         except RuntimeProblem as problem:
             log.info("pod taken up without its volumes", extra={"pod": name_of(pod), "error": problem.message})
 
-    def _recover_container(self, folder: PodFolder, container: Obj, told: ContainerRecord) -> ContainerRecord | None:
+    def _recover_container(
+        self, folder: PodFolder, container: Obj, recorded: ContainerRecord
+    ) -> ContainerRecord | None:
         name = container["name"]
         attempts = folder.attempts(name)
         if not attempts:
@@ -229,8 +231,8 @@ class ProcessRuntime(ProcessStreams):
         previous = folder.ending(name, attempt - 1) if attempt else None
         last = self._ended(folder, container, attempt - 1, previous) if previous is not None else None
         if running := self._running.get(run):
-            is_ready = told.ready or not has_probe(container)
-            is_started = told.started or not container.get("startupProbe")
+            is_ready = recorded.ready or not has_probe(container)
+            is_started = recorded.started or not container.get("startupProbe")
             return ContainerRecord(
                 name, running, attempt, attempt, last, started=is_started, ready=is_ready, id=container_id(str(run))
             )
@@ -246,8 +248,8 @@ class ProcessRuntime(ProcessStreams):
         folder = self.folder(uid)
         holding = folder.load() or self._allocate(pod, folder)
         try:
-            sources = await self.around.sources(pod)
-            facts = Facts(
+            sources = await self.inputs.sources(pod)
+            facts = NodeFacts(
                 holding.address,
                 self.settings.host_address,
                 holding.node,
@@ -256,7 +258,7 @@ class ProcessRuntime(ProcessStreams):
                 self.settings.api_port,
             )
             claims = self.settings.state / "claims"
-            context = VolumeContext(pod, folder.volumes, sources, facts, self.around.token, claims, self.clock.now())
+            context = VolumeContext(pod, folder.volumes, sources, facts, self.inputs.token, claims, self.clock.now())
             places = await prepare_volumes(context)
         except MissingError as error:
             raise RuntimeProblem("ContainerCreating", str(error), event="FailedMount") from error
@@ -273,7 +275,7 @@ class ProcessRuntime(ProcessStreams):
             holding.devices,
             node_has_devices,
             self._is_isolating,
-            self.around.lookup(namespace_of(pod)),
+            self.inputs.lookup(namespace_of(pod)),
         )
         return Sandbox(holding.address)
 
@@ -320,8 +322,8 @@ class ProcessRuntime(ProcessStreams):
     # Names
 
     def _write_names(self, pod: Obj, folder: PodFolder, address: str) -> None:
-        around = self.around
-        text = names.pod_hosts(pod, address, around.hosts(namespace_of(pod)), around.services_of(pod))
+        inputs = self.inputs
+        text = names.pod_hosts(pod, address, inputs.hosts(namespace_of(pod)), inputs.services_of(pod))
         if self._hosts.get(folder.uid) != text or not folder.hosts.exists():
             # In place: the file is mounted into running containers, and a mount follows the file, not its name.
             folder.hosts.write_text(text)

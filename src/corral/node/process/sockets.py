@@ -31,7 +31,7 @@ class PodPorts:
         self.ports: set[int] = set()
 
 
-class Verdict(Enum):
+class CallVerdict(Enum):
     """What becomes of a stopped call."""
 
     RUN = "run"
@@ -61,9 +61,9 @@ def _redirect(call: kernel.SocketCall, pod: PodPorts) -> bool:
     with open(f"/proc/{call.pid}/mem", "r+b", buffering=0) as memory:  # noqa: PTH123  # a kernel file
         data = os.pread(memory.fileno(), min(call.length, 28), call.address)
         verdict = judge(data, call.is_bind, pod)
-        if verdict is Verdict.RUN:
+        if verdict is CallVerdict.RUN:
             return True
-        if verdict is Verdict.RUN_ON_OWN_ADDRESS:
+        if verdict is CallVerdict.RUN_ON_OWN_ADDRESS:
             os.pwrite(memory.fileno(), pod.own, call.address + 4)
             return True
         if _is_v6_only(call):
@@ -73,25 +73,25 @@ def _redirect(call: kernel.SocketCall, pod: PodPorts) -> bool:
         return True
 
 
-def judge(data: bytes, is_bind: bool, pod: PodPorts) -> Verdict:
+def judge(data: bytes, is_bind: bool, pod: PodPorts) -> CallVerdict:
     """What to do with a call on the socket address `data`. Remembers the ports that are bound."""
     if len(data) < 8:
-        return Verdict.RUN
+        return CallVerdict.RUN
     family = int.from_bytes(data[:2], "little")
     port: int = _PORT.unpack_from(data, 2)[0]
     if port == 0:
-        return Verdict.RUN  # the kernel picks a free port, which is in nobody's way
+        return CallVerdict.RUN  # the kernel picks a free port, which is in nobody's way
     if family == socket.AF_INET:
-        value, own, verdict = data[4:8], pod.own, Verdict.RUN_ON_OWN_ADDRESS
+        value, own, verdict = data[4:8], pod.own, CallVerdict.RUN_ON_OWN_ADDRESS
         is_local = value in (_ANY_4, _LOOPBACK_4)
     elif family == socket.AF_INET6 and len(data) >= 24:
-        value, own, verdict = data[8:24], _MAPPED + pod.own, Verdict.RUN_ON_OWN_ADDRESS_UNLESS_V6_ONLY
+        value, own, verdict = data[8:24], _MAPPED + pod.own, CallVerdict.RUN_ON_OWN_ADDRESS_UNLESS_V6_ONLY
         is_local = value in (_ANY_6, _LOOPBACK_6, _MAPPED + _ANY_4, _MAPPED + _LOOPBACK_4)
     else:
-        return Verdict.RUN
+        return CallVerdict.RUN
     if is_bind and (is_local or value == own):
         pod.ports.add(port)
-    return verdict if is_local and (is_bind or port in pod.ports) else Verdict.RUN
+    return verdict if is_local and (is_bind or port in pod.ports) else CallVerdict.RUN
 
 
 def _is_v6_only(call: kernel.SocketCall) -> bool:

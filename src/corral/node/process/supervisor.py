@@ -83,9 +83,9 @@ class Supervisor:
         self.stopping = False
         self.kill_at = 0.0
         self.cgroups = Cgroups()
-        self.around = self._look_around()
+        self.abilities = self._find_abilities()
 
-    def _look_around(self) -> Abilities:
+    def _find_abilities(self) -> Abilities:
         is_real_root = os.geteuid() == 0
         root = self.state / "root"
         root.mkdir(exist_ok=True)
@@ -220,6 +220,7 @@ class Supervisor:
         self.connections.remove(connection)
         for descriptor in connection.descriptors:
             os.close(descriptor)
+        # Containers go on when the control plane goes away; that is what this process is for. Exec sessions do not.
         for run in [run for run in self.runs.values() if run.launch.inside and run.client is connection]:
             self._signal(run, signal.SIGKILL)  # an exec session whose user went away
         self.alone_since = time.monotonic()
@@ -242,7 +243,7 @@ class Supervisor:
             (run.watchers.append if message["on"] else run.watchers.remove)(connection)
             return {}
         if operation == "list":
-            return {"runs": [self._describe(run) for run in self.runs.values()], "isolated": self.around.can_isolate}
+            return {"runs": [self._describe(run) for run in self.runs.values()], "isolated": self.abilities.can_isolate}
         if operation == "stop":
             self._stop(float(message.get("grace", 0)))
             return {}
@@ -252,6 +253,7 @@ class Supervisor:
         return {"id": run.launch.id, "pid": run.pid, "startedAt": run.started_at}
 
     def _start(self, connection: Connection, launch: Launch, seq: object) -> Message | None:
+        # Starting is idempotent by id: a control plane that lost the answer, or was restarted, asks again.
         known = self.runs.get(launch.id)
         if known is not None:
             return {"pid": known.pid, "startedAt": known.started_at}
@@ -262,8 +264,8 @@ class Supervisor:
         if launch.inside:
             given, connection.descriptors = connection.descriptors, []
         run, streams = self._prepare(connection, launch, given)
-        enter = inner.pid if inner is not None and self.around.can_isolate else None
-        run.pid, run.report = spawn(launch, streams, self.around, enter)
+        enter = inner.pid if inner is not None and self.abilities.can_isolate else None
+        run.pid, run.report = spawn(launch, streams, self.abilities, enter)
         run.seq = seq
         if launch.memory or launch.cpu_milli:
             name = hashlib.sha256(f"{self.state}/{launch.id}".encode()).hexdigest()[:24]
@@ -367,6 +369,8 @@ class Supervisor:
         return True
 
     def _signal(self, run: Run, number: int, *, group: bool = True) -> None:
+        # The pid is still that of the run: it is not given to another process before `_reap` has waited for it, and the
+        # run leaves `runs` in the same turn of this one thread.
         try:
             (os.killpg if group else os.kill)(run.pid, number)
         except ProcessLookupError:
@@ -409,6 +413,8 @@ class Supervisor:
         if run.launch.inside:
             self._send(run.client, {"event": "exit", **ending})
             return
+        # On disk before anybody hears of it: a control plane that dies now, or comes back later, finds how it ended. The
+        # other way round an exit could be announced once and never be known again.
         try:
             write_whole(Path(run.launch.directory) / "exit.json", json.dumps(ending))
         except FileNotFoundError:

@@ -39,7 +39,7 @@ class Mount:
 
 
 @dataclass(slots=True)
-class View:
+class RootView:
     """A root under construction at `base`."""
 
     base: str

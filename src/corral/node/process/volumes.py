@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.core.meta import Obj, namespace_of, spec_of
-from corral.node.environment import Facts, MissingError, Sources, field_value, resource_value, secret_data
+from corral.node.environment import MissingError, NodeFacts, Sources, field_value, resource_value, secret_data
 from corral.node.process.view import Mount
 
 DEFAULT_MODE = 0o644
@@ -31,7 +31,7 @@ class VolumeContext:
     pod: Obj
     folder: Path
     sources: Sources
-    facts: Facts
+    facts: NodeFacts
     token: TokenSource
     claims: Path
     """Where persistent volume claims live, one folder each."""

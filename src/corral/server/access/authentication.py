@@ -105,6 +105,8 @@ class Authenticator:
         """The user of a token meant for one of `audiences`; InvalidToken otherwise."""
         static = self._static.get(token)
         if static is not None:
+            if not set(audiences) & set(API_AUDIENCES):
+                raise InvalidToken("token is for another audience")
             return static, None
         claims = read_claims(self.signer.verify(token), self._now())
         if not set(audiences) & set(claims.audiences):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from corral.core.admission import UserInfo
 from corral.core.errors import Forbidden
 from corral.core.meta import Obj, namespace_of
+from corral.core.remembering import LONGEST
 from corral.server.access import rbac
 from corral.server.access.rbac import Attributes
 from corral.store import Compacted, ObjectKey, Store, StoreWatch
@@ -26,6 +27,7 @@ EVERYTHING: list[Obj] = [
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
 _REMEMBERED = 20_000
+_KNOWN_USERS = 4096
 
 Subject = tuple[str, ...]
 
@@ -62,9 +64,12 @@ class Authorizer:
         key = (user.name, user.groups, wanted)
         decision = self._decisions.get(key)
         if decision is None:
-            if len(self._decisions) >= _REMEMBERED:
-                self._decisions.clear()
-            decision = self._decisions[key] = self._decide(user, wanted)
+            decision = self._decide(user, wanted)
+            # Refused or not, what is asked for is the caller's to make up: long words are not kept.
+            if _length(user) + sum(map(len, wanted)) <= LONGEST:
+                if len(self._decisions) >= _REMEMBERED:
+                    self._decisions.clear()
+                self._decisions[key] = decision
         return decision
 
     def require(self, user: UserInfo, wanted: Attributes) -> None:
@@ -108,7 +113,11 @@ class Authorizer:
         key = (user.name, user.groups)
         grants = self._grants.get(key)
         if grants is None:
-            grants = self._grants[key] = self._collect(user)
+            grants = self._collect(user)
+            if _length(user) <= LONGEST:
+                if len(self._grants) >= _KNOWN_USERS:
+                    self._grants.clear()
+                self._grants[key] = grants
         return grants
 
     def _collect(self, user: UserInfo) -> Grants:
@@ -165,6 +174,10 @@ class Authorizer:
         return index
 
 
+def _length(user: UserInfo) -> int:
+    return len(user.name) + sum(map(len, user.groups))
+
+
 def _subject(subject: Obj, binding_namespace: str) -> Subject:
     kind, name = str(subject.get("kind")), str(subject.get("name"))
     if kind == "ServiceAccount":
@@ -203,8 +216,3 @@ def refusal(user: UserInfo, wanted: Attributes) -> Forbidden:
     details["kind"] = wanted.resource
     quoted = f' "{wanted.name}"' if wanted.name else ""
     return Forbidden(f"{subject}{quoted} is forbidden: {why}", details=details)
-
-
-def describe_user(user: UserInfo) -> str:
-    groups = " ".join(f'"{group}"' for group in user.groups)
-    return f'user "{user.name}" (groups=[{groups}])'

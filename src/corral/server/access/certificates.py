@@ -167,14 +167,14 @@ def save_pair(directory: Path, name: str, pair: Pair) -> None:
     write_private(directory / f"{name}.crt", pair.certificate)
 
 
-def load_authority(directory: Path | None, name: str, now: float) -> Authority:
-    """The authority kept in `directory`, made at first use; one that is never written when there is no directory."""
-    pair = read_pair(directory, "ca") if directory is not None else None
+def load_authority(directory: Path | None, name: str, now: float, file: str = "ca") -> Authority:
+    """The authority kept in `directory` under `file`, made at first use; one that is never written when there is no directory."""
+    pair = read_pair(directory, file) if directory is not None else None
     if pair is not None:
         return Authority(pair)
     authority = Authority.create(name, now)
     if directory is not None:
-        save_pair(directory, "ca", authority.pair)
+        save_pair(directory, file, authority.pair)
     return authority
 
 

@@ -10,6 +10,9 @@ from corral.server.access import rbac
 from corral.server.access.authorization import EVERYTHING, MASTERS, Authorizer
 from corral.server.access.rbac import Attributes
 
+# Who may only let go of a role or binding changes nothing about what it grants; labels do, where roles are aggregated.
+_HOLDING = frozenset({"ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"})
+
 
 class RbacGuard:
     """The plug-in."""
@@ -32,12 +35,12 @@ class RbacGuard:
 
     async def validate(self, request: AdmissionRequest) -> None:
         obj = request.obj or {}
+        if request.old is not None and _granted(obj) == _granted(request.old):
+            return
         if request.resource.kind in ("Role", "ClusterRole"):
             old = request.old or {}
-            if obj.get("rules") == old.get("rules") and obj.get("aggregationRule") == old.get("aggregationRule"):
-                return
             self._check(request, "escalate", request.resource.plural, request.name, obj.get("rules") or [])
-            if obj.get("aggregationRule"):
+            if obj.get("aggregationRule") or old.get("aggregationRule"):
                 self._check(request, "escalate", request.resource.plural, request.name, EVERYTHING)
         else:
             reference = obj.get("roleRef") or {}
@@ -63,3 +66,32 @@ class RbacGuard:
             f'user "{request.user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held'
         )
         raise errors.forbidden(request.resource, request.name, f"{why}:\n{lines}")
+
+
+def _granted(obj: Obj) -> Obj:
+    """The object without what says who holds on to it."""
+    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _HOLDING}
+    return {**obj, "metadata": metadata}
+
+
+class CreateGuard:
+    """The plug-in that asks for `create` whenever something is created, by whichever verb: apply and update may do it too."""
+
+    name = "CreateRights"
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        return request.operation == "CREATE" and not request.subresource and MASTERS not in request.user.groups
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        """Refuses, before anybody else does anything about the object."""
+        resource = request.resource
+        wanted = Attributes("create", resource.group, resource.plural, "", request.namespace, version=resource.version)
+        if not self._authorizer.allowed(request.user, wanted):  # a plain create names nothing, the others do
+            self._authorizer.require(request.user, wanted._replace(name=request.name))
+        return request.obj
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        """There is nothing more to it."""

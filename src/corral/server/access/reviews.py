@@ -15,7 +15,7 @@ from corral.kinds.kubernetes.core.kinds import PODS, SECRETS, SERVICE_ACCOUNTS
 from corral.server.access.authentication import API_AUDIENCES, Authenticator, user_status
 from corral.server.access.authorization import Authorizer
 from corral.server.access.rbac import Attributes
-from corral.server.access.tokens import MAX_SECONDS, MIN_SECONDS, InvalidToken, claims_for
+from corral.server.access.tokens import LONGEST_S, MAX_SECONDS, MIN_SECONDS, InvalidToken, claims_for
 from corral.server.verbs.options import Clock, Random, WriteOptions
 from corral.store import ObjectKey, Store
 
@@ -143,7 +143,8 @@ class Reviews:
             found, claims = self._authenticator.review(token, wanted)
         except InvalidToken as error:
             return self._answer(review, {"user": {}, "error": f"[invalid bearer token, {error}]"}, spec)
-        audiences = wanted if claims is None else tuple(name for name in wanted if name in claims.audiences)
+        meant_for = API_AUDIENCES if claims is None else claims.audiences
+        audiences = tuple(name for name in wanted if name in meant_for)
         status: Obj = {"authenticated": True, "user": user_status(found), "audiences": list(audiences)}
         return self._answer(review, status, spec)
 
@@ -153,10 +154,11 @@ class Reviews:
         spec = body.get("spec") or {}
         seconds = spec.get("expirationSeconds") or 3600
         _check_lifetime(seconds)
+        seconds = min(int(seconds), LONGEST_S)
         audiences = spec.get("audiences") or list(API_AUDIENCES)
         bound, node = self._bound(namespace, spec.get("boundObjectRef"))
         now = self._clock.now()
-        claims = claims_for(account, audiences, now, int(seconds), self._random.uid(), bound, node)
+        claims = claims_for(account, audiences, now, seconds, self._random.uid(), bound, node)
         token = self._authenticator.signer.sign(claims)
         return {
             "kind": "TokenRequest",
@@ -164,10 +166,10 @@ class Reviews:
             "metadata": {"name": name, "namespace": namespace, "creationTimestamp": self._clock.timestamp()},
             "spec": {
                 "audiences": audiences,
-                "expirationSeconds": int(seconds),
+                "expirationSeconds": seconds,
                 "boundObjectRef": spec.get("boundObjectRef"),
             },
-            "status": {"token": token, "expirationTimestamp": format_time(now + int(seconds))},
+            "status": {"token": token, "expirationTimestamp": format_time(now + seconds)},
         }
 
     def _require(self, resource: Resource, namespace: str, name: str) -> Obj:

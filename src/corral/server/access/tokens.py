@@ -21,6 +21,8 @@ from corral.server.access.certificates import key_pem, write_private
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 MIN_SECONDS = 600
 MAX_SECONDS = 1 << 32
+LONGEST_S = 365 * 24 * 3600
+"""How long a token lives at most: one asked for longer is shorter, and says so."""
 
 _PRIVATE_CLAIM = "kubernetes.io"
 

@@ -22,7 +22,7 @@ from corral.server.access.authentication import user_status
 from corral.server.admission.match_conditions import Conditions
 from corral.server.admission.webhook_rules import is_exempt, match_rules, namespace_matches, objects_match
 from corral.server.extension.outcalls import Caller, CallFailed, check_status, resolve
-from corral.server.served_resources import Serving
+from corral.server.served_resources import ServedResources
 from corral.server.verbs.options import Random
 from corral.store import Event, ObjectKey, Store
 
@@ -34,7 +34,6 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 class Hook(NamedTuple):
     """One webhook of one configuration."""
 
-    configuration: str
     spec: Obj
 
     @property
@@ -42,7 +41,7 @@ class Hook(NamedTuple):
         return str(self.spec["name"])
 
 
-class Verdict(NamedTuple):
+class WebhookAnswer(NamedTuple):
     """What a webhook answered: the patch it wants, or why it refuses."""
 
     patch: list[Obj]
@@ -54,7 +53,9 @@ class Webhooks:
 
     name = "Webhooks"
 
-    def __init__(self, store: Store, serving: Serving, random: Random, conditions: Conditions, caller: Caller) -> None:
+    def __init__(
+        self, store: Store, serving: ServedResources, random: Random, conditions: Conditions, caller: Caller
+    ) -> None:
         self._store = store
         self._serving = serving
         self._random = random
@@ -70,9 +71,7 @@ class Webhooks:
         hooks = self._kept.get(bucket)
         if hooks is None:
             hooks = self._kept[bucket] = [
-                Hook(stored.key.name, spec)
-                for stored in self._store.scan(bucket)
-                for spec in stored.obj.get("webhooks") or ()
+                Hook(spec) for stored in self._store.scan(bucket) for spec in stored.obj.get("webhooks") or ()
             ]
         return hooks
 
@@ -154,21 +153,21 @@ class Webhooks:
     def _fails(hook: Hook) -> bool:
         return str(hook.spec.get("failurePolicy") or "Fail") != "Ignore"
 
-    async def _ask(self, hook: Hook, request: AdmissionRequest, version: str) -> Verdict:
+    async def _ask(self, hook: Hook, request: AdmissionRequest, version: str) -> WebhookAnswer:
         if request.dry_run and hook.spec.get("sideEffects") not in ("None", "NoneOnDryRun"):
-            return Verdict([], BadRequest(f'admission webhook "{hook.name}" does not support dry run'))
+            return WebhookAnswer([], BadRequest(f'admission webhook "{hook.name}" does not support dry run'))
         uid = self._random.uid()
         try:
             response = await self._call(hook, await self._review(request, version, uid), uid)
         except CallFailed as error:
             if self._fails(hook):
-                return Verdict([], _failed(hook, f"failed to call webhook: {error}"))
-            return Verdict([], None)
+                return WebhookAnswer([], _failed(hook, f"failed to call webhook: {error}"))
+            return WebhookAnswer([], None)
         for warning in response.get("warnings") or ():
             request.warn(str(warning))
         if not response.get("allowed"):
-            return Verdict([], _denied(hook, response.get("status") or {}))
-        return Verdict(_patch_of(hook, response), None)
+            return WebhookAnswer([], _denied(hook, response.get("status") or {}))
+        return WebhookAnswer(_patch_of(hook, response), None)
 
     async def _call(self, hook: Hook, review: Obj, uid: str) -> Obj:
         config = hook.spec.get("clientConfig") or {}

@@ -8,28 +8,13 @@ from __future__ import annotations
 
 import re
 
-_STRING = rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
-_SCALAR = (
-    rb"(?:"
-    + _STRING
-    + rb"|true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|\[\s*+\]|\{\s*+\})"
-)
 _GAP = rb"[ \t\r\n]*+"
+_STRING = rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
+_NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_SCALAR = rb"(?:" + _STRING + rb"|true|false|null|" + _NUMBER + rb"|\[" + _GAP + rb"\]|\{" + _GAP + rb"\})"
 # All but the last of a container's members: a comma after each says that there is another.
-_ITEMS = re.compile(rb"(?>" + _GAP + _SCALAR.replace(rb"\s*+", _GAP) + _GAP + rb",(?=" + _GAP + rb"[^\]\}\s]))*+")
-_MEMBERS = re.compile(
-    rb"(?>"
-    + _GAP
-    + _STRING
-    + _GAP
-    + rb":"
-    + _GAP
-    + _SCALAR.replace(rb"\s*+", _GAP)
-    + _GAP
-    + rb",(?="
-    + _GAP
-    + rb'"))*+'
-)
+_ITEMS = re.compile(rb"(?>" + _GAP + _SCALAR + _GAP + rb",(?=" + _GAP + rb"[^\]\}\s]))*+")
+_MEMBERS = re.compile(rb"(?>" + _GAP + _STRING + _GAP + rb":" + _GAP + _SCALAR + _GAP + rb",(?=" + _GAP + rb'"))*+')
 _TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _DIGITS = re.compile(rb"[0-9]*+")
 _BLANK = re.compile(_GAP)

@@ -156,10 +156,6 @@ _DELETE = [
     _parameter("dryRun"), _parameter("gracePeriodSeconds", "integer"), _parameter("orphanDependents", "boolean"),
     _parameter("propagationPolicy"),
 ]  # fmt: skip
-_ACTIONS = {
-    "get": "get", "list": "list", "create": "post", "update": "put", "patch": "patch", "delete": "delete",
-    "deletecollection": "deletecollection",
-}  # fmt: skip
 
 
 class _Operations:

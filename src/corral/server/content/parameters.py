@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from corral.core import validation
 from corral.core.errors import BadRequest, Cause, Invalid
 from corral.core.errors import invalid as invalid_object
 from corral.core.meta import Obj
+from corral.core.remembering import remembered
 from corral.core.selectors import (
     FieldSelector,
     Selector,
@@ -58,12 +58,12 @@ def check_timeout(query: Query) -> None:
             raise BadRequest(f"invalid timeout specified in the request URL - {why}") from None
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _labels(text: str) -> Selector:
     return parse_label_selector(text)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _fields(text: str) -> FieldSelector:
     return parse_field_selector(text)
 

@@ -5,6 +5,7 @@ The common case never encodes an object again: stored bytes are joined with what
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,13 +17,12 @@ from corral.core.meta import Obj, metadata_of, resource_version_of
 from corral.core.validation import invalid
 from corral.kinds.machinery import tables
 from corral.server.content.negotiation import PROTOBUF, YAML, Representation
-from corral.server.http.message import JSON, Headers, Response
+from corral.server.http.message import JSON, Headers, Response, Stream, Writer
 from corral.server.served_resources import Served
 from corral.server.verbs.options import Listing
 from corral.store import Event, Stored
 
 encode = msgspec.json.Encoder().encode
-_META_V1 = "meta.k8s.io/v1"
 
 
 MAX_WARNINGS = 50  # Python's own HTTP client takes a hundred headers and refuses the answer with more
@@ -59,7 +59,7 @@ def error_response(error: ApiError, headers: Headers = (), media: str = JSON) ->
     return Response(error.code, body, content_type, headers)
 
 
-def encode_as(obj: Obj, media: str) -> tuple[bytes, str]:
+def encode_as(obj: Any, media: str) -> tuple[bytes, str]:
     """An object in one of the media types, and the Content-Type it got."""
     if media == YAML:
         return yaml.dump(obj, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True).encode(), YAML
@@ -98,7 +98,7 @@ class Views:
         body, content_type = encode_as(shown, wanted.media)
         return Response(status, body, content_type, headers)
 
-    def list(self, listing: Listing, served: Served, wanted: Representation, include: str) -> Response:
+    def list(self, listing: Listing, served: Served, wanted: Representation, include: str) -> Response | Stream:
         # A custom list always has the field, as lists without a Go type do.
         metadata: Obj = {} if served.kind.builtin or wanted.view else {"continue": ""}
         metadata["resourceVersion"] = listing.resource_version
@@ -121,6 +121,8 @@ class Views:
                 "metadata": metadata,
                 "items": [stored.obj for stored in listing.items],
             }
+        if wanted.media == YAML and len(listing.items) > 1:
+            return yaml_stream(shown, "rows" if wanted.view == "Table" else "items")
         body, content_type = encode_as(shown, wanted.media)
         return Response(200, body, content_type)
 
@@ -174,6 +176,22 @@ class Views:
         else:
             shown = partial(event.stored.obj, wanted.version)
         return encode({"type": event.type, "object": shown}) + b"\n"
+
+
+def yaml_stream(shown: Obj, many: str) -> Stream:
+    """A list as YAML, written item by item: writing it takes long, and others must have their turn meanwhile."""
+
+    async def produce(writer: Writer) -> None:
+        for name in sorted(shown):
+            if name != many:
+                await writer.write(encode_as({name: shown[name]}, YAML)[0])
+                continue
+            await writer.write(f"{many}:\n".encode())
+            for item in shown[many]:
+                await writer.write(encode_as([item], YAML)[0])
+                await asyncio.sleep(0)
+
+    return Stream(produce, YAML)
 
 
 def partial(obj: Obj, version: str) -> Obj:

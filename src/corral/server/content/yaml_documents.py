@@ -139,8 +139,8 @@ class _Builder:
             self._anchors[anchor] = node
         return node
 
-    def _alias(self, anchor: str) -> _Sized:
-        node = self._anchors.get(anchor)
+    def _alias(self, anchor: str | None) -> _Sized:
+        node = self._anchors.get(anchor or "")
         if node is None:
             raise ValueError(f"yaml: unknown anchor '{anchor}' referenced")
         self._spend(node.size)

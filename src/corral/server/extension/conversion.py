@@ -28,7 +28,7 @@ class Conversion:
 
     def __init__(self, kind: KindDef, shapes: Shapes, ask: Ask) -> None:
         self.kind = kind
-        self.asks = kind.conversion is not None
+        self.needs_webhook = kind.conversion is not None
         self._shapes = shapes
         self._ask = ask
         self._versions = {kind.api_version(version.name): version for version in kind.versions}
@@ -46,7 +46,7 @@ class Conversion:
             base = self._completed(stored)
             if base.is_in(api_version):
                 found = base
-            elif self.asks:
+            elif self.needs_webhook:
                 raise ApiError(f"{stored.key} was not converted to {api_version}", code=500, reason="")
             else:
                 found = _variant(stored, self._renamed(base.obj, api_version))
@@ -125,7 +125,7 @@ class Conversion:
         api_version = self.kind.api_version(version)
         if obj.get("apiVersion") == api_version:
             return obj
-        if not self.asks:
+        if not self.needs_webhook:
             return self._renamed(obj, api_version)
         metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
         (converted,) = await self._ask(self.kind, [{**obj, "metadata": metadata}], api_version)

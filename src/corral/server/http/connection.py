@@ -7,6 +7,7 @@ answers without a task when they are ready at once, and a single write per answe
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from contextlib import suppress
 from http import HTTPStatus
@@ -15,16 +16,22 @@ from typing import Any, Protocol, cast
 import httptools
 
 from corral.core.admission import UserInfo
+from corral.server.http.limits import Limits
 from corral.server.http.message import Answer, Request, Response, Stream, Upgrade
 
 MAX_BODY = 3 * 1024 * 1024
 MAX_HEAD = 256 * 1024
 MAX_PIPELINED = 16
-HEAD_TIMEOUT_S = 32.0
+MAX_UNASKED_BODY = 64 * 1024
+MAX_PATH = 8 * 1024
+HEAD_TIMEOUT_S = 10.0
+BODY_TIMEOUT_S = 60.0
 IDLE_TIMEOUT_S = 90.0
+LINGER_S = 0.5
 STREAM_BUFFER = 256 * 1024
-RAW_LIMIT = 1024 * 1024
+RAW_LIMIT = 256 * 1024
 
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._~-]*)(?::[0-9]*)?")
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
@@ -35,6 +42,14 @@ class Application(Protocol):
 
     async def answer(self, request: Request) -> Answer: ...
 
+    def knows(self, request: Request) -> bool:
+        """Whether the request comes from somebody with good credentials."""
+        ...
+
+    def refuse_body(self, request: Request) -> Response | None:
+        """The refusal of a request of which only the head is there; None when its body may come."""
+        ...
+
     def refuse(self, code: int, message: str) -> Response:
         """The answer to a request that never became one."""
         ...
@@ -43,13 +58,36 @@ class Application(Protocol):
 class Shared:
     """What all connections of one server share: the application, who is connected, and the current Date header."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: Application, limits: Limits = Limits()) -> None:  # noqa: B008  # frozen
         self.app = app
+        self.limits = limits
         self.connections: set[Connection] = set()
+        self.strangers: dict[Connection, None] = {}
+        """Connections that have shown no credentials yet, the oldest first."""
+        self.closed = 0
+        """How many connections have ended since somebody cleaned up."""
         self.date = ""
         self.closing = False
         self._sequence = 0
         self.audit_prefix = "00000000-0000-4000-8000-"
+
+    def connected(self, connection: Connection) -> bool:
+        """Count a new connection; False when there is no room for it. Strangers make room for each other."""
+        if len(self.connections) >= self.limits.connections:
+            return False
+        self.connections.add(connection)
+        if connection.peer is None:
+            self.strangers[connection] = None
+            if len(self.strangers) > self.limits.strangers:
+                oldest = next(iter(self.strangers))
+                self.disconnected(oldest)
+                oldest.transport.abort()
+        return True
+
+    def disconnected(self, connection: Connection) -> None:
+        self.closed += connection in self.connections
+        self.connections.discard(connection)
+        self.strangers.pop(connection, None)
 
     def next_audit_id(self) -> str:
         self._sequence += 1
@@ -79,7 +117,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.loop = asyncio.get_running_loop()
-        self.parser = httptools.HttpRequestParser(self)
+        self.parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self.transport: asyncio.Transport
         self.peer: UserInfo | None = None
         self.task: asyncio.Task[None] | None = None
@@ -97,10 +135,12 @@ class Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self.target = b""
         self.head_size = 0
+        self.head_done = False
         self.fields: list[tuple[str, str]] = []
         self.headers: dict[str, str] = {}
         self.body: list[bytes] = []
         self.body_size = 0
+        self.begun = 0.0
 
     # asyncio.Protocol
 
@@ -108,11 +148,14 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
         self.peer = _peer_user(self.transport)
         self.transport.set_write_buffer_limits(high=STREAM_BUFFER)
-        self.shared.connections.add(self)
+        if not self.shared.connected(self):
+            self._refuse(429, "Too many connections, please try again later.")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.shared.connections.discard(self)
+        self.shared.disconnected(self)
         self.waiting.clear()
+        self.parser = None  # it and this connection hold each other, and with it everything that was read
+        self._reset()
         self._wake_writer()
         if self.raw is not None:
             self.raw.feed(b"")
@@ -126,7 +169,10 @@ class Connection(asyncio.Protocol):
         if self.refused:
             return
         self.active_since = self.loop.time()
+        if not self.begun:
+            self.begun = self.active_since
         try:
+            assert self.parser is not None
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
             self.upgraded = True
@@ -164,6 +210,8 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value) + 4)
+        if self.head_done:
+            return  # a trailer: it comes after what a proxy has checked, and nothing here asks for one
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self.fields.append((key, text))
         self.headers[key] = text
@@ -174,24 +222,51 @@ class Connection(asyncio.Protocol):
             self._refuse(431, "request header fields too large")
 
     def on_headers_complete(self) -> None:
+        self.head_done = True
+        if len(self.target.partition(b"?")[0]) > MAX_PATH:
+            self._refuse(414, f"the path of the request is longer than {MAX_PATH} bytes")
+        hosts = [value for key, value in self.fields if key == "host"]
+        if len(hosts) > 1 or any(_HOST.fullmatch(host) is None for host in hosts):
+            self._refuse(400, "the request must name one host, as name or name:port")
+        length = self.headers.get("content-length", "")
+        if length.isdigit() and (len(length) > 15 or int(length) > MAX_BODY):
+            self._refuse(413, f"Request entity too large: limit is {MAX_BODY}")
         if not self.refused and self.headers.get("expect", "").lower() == "100-continue":
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            refusal = self.shared.app.refuse_body(self._request())
+            if refusal is not None:
+                self._end_with(refusal)
+            else:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
+        """Keep a little of anybody's body, and more of it only for those who may do what they ask for."""
+        if self.refused:
+            return
+        before = self.body_size
         self.body_size += len(body)
-        if self.body_size <= MAX_BODY:
+        if self.body_size > MAX_BODY:
+            self._refuse(413, f"Request entity too large: limit is {MAX_BODY}")
+        elif before <= MAX_UNASKED_BODY < self.body_size:
+            refusal = self.shared.app.refuse_body(self._request())
+            if refusal is not None:
+                self._end_with(refusal)
+        if not self.refused:
             self.body.append(body)
+
+    def _request(self) -> Request:
+        """The request as far as it is there."""
+        assert self.parser is not None
+        request = Request(self.parser.get_method().decode("latin-1"), self.target.decode("latin-1"), self.peer)
+        request.headers, request.fields = self.headers, self.fields
+        return request
 
     def on_message_complete(self) -> None:
         if self.refused:
             return
+        assert self.parser is not None
         keep_alive = self.parser.should_keep_alive()
-        ready: Request | Response
-        if self.body_size > MAX_BODY:
-            ready = self.shared.app.refuse(413, f"Request entity too large: limit is {MAX_BODY}")
-        else:
-            ready = Request(self.parser.get_method().decode("latin-1"), self.target.decode("latin-1"), self.peer)
-            ready.headers, ready.fields, ready.body = self.headers, self.fields, b"".join(self.body)
+        ready = self._request()
+        ready.body = b"".join(self.body)
         self._reset()
         if self.busy:
             self._queue(ready, keep_alive)
@@ -200,10 +275,12 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, code: int, message: str) -> None:
         """Answer what cannot be parsed any further and end the connection after the requests before it."""
-        if self.refused:
-            return
+        if not self.refused:
+            self._end_with(self.shared.app.refuse(code, message))
+
+    def _end_with(self, answer: Response) -> None:
         self.refused = True
-        answer = self.shared.app.refuse(code, message)
+        self.body.clear()
         if self.busy:
             self._queue(answer, False)
         else:
@@ -218,6 +295,8 @@ class Connection(asyncio.Protocol):
     # answering
 
     def _begin(self, ready: Request | Response, keep_alive: bool) -> None:
+        if self in self.shared.strangers and isinstance(ready, Request) and self.shared.app.knows(ready):
+            del self.shared.strangers[self]
         answer = ready if isinstance(ready, Response) else self.shared.app.answer_now(ready)
         if answer is not None:
             self._send(answer, keep_alive, "" if isinstance(ready, Response) else ready.method)
@@ -237,7 +316,10 @@ class Connection(asyncio.Protocol):
             else:
                 await self._upgrade(answer)
                 keep_alive = False
-        except (ConnectionError, asyncio.CancelledError):
+        except ConnectionError:
+            self.transport.abort()  # what was written and not taken goes with it
+            raise
+        except asyncio.CancelledError:
             self.transport.close()
             raise
         finally:
@@ -274,7 +356,9 @@ class Connection(asyncio.Protocol):
         end = b"\r\n" if keep_alive else b"Connection: close\r\n\r\n"
         body = b"" if method == "HEAD" else answer.body
         self.transport.write(b"%bContent-Length: %d\r\n%b%b" % (head, len(answer.body), end, body))
-        if not keep_alive:
+        if self.refused:  # more of it is on its way: closing at once would take the answer back
+            self.loop.call_later(LINGER_S, self.transport.close)
+        elif not keep_alive:
             self.transport.close()
 
     async def _stream(self, answer: Stream, keep_alive: bool, method: str) -> None:
@@ -320,7 +404,9 @@ class Connection(asyncio.Protocol):
         """True when the client has been silent for too long and nothing is being done for it."""
         if self.busy:
             return False
-        return now - self.active_since > (HEAD_TIMEOUT_S if self.head_size else IDLE_TIMEOUT_S)
+        if self.begun:  # all of it, however it trickles in
+            return now - self.begun > (BODY_TIMEOUT_S if self.head_done else HEAD_TIMEOUT_S)
+        return now - self.active_since > IDLE_TIMEOUT_S
 
 
 class _Raw:

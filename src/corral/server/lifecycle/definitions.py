@@ -18,7 +18,6 @@ from corral.core.meta import Key, Obj, finalizers_of, is_deleting, spec_of, stat
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.machinery.crd import crd_manifest, kind_from_crd
 from corral.kinds.machinery.definition import KindDef
-from corral.kinds.machinery.registry import native_kinds
 from corral.runtime.controller import Manager, Result
 from corral.server.api import Api, ListOptions
 from corral.server.lifecycle.identity import system_user
@@ -42,7 +41,7 @@ class Definitions:
         self._store = api.store
         self._manager = manager
         self._user = system_user("custom-resource-definition-controller")
-        self._natives = {kind.group_resource: kind for kind in native_kinds()}
+        self._natives = {kind.group_resource: kind for kind in api.registry.natives}
         self._served: dict[str, int] = {}  # generation of the definition each kind is served from
         self._queue = manager.add(self, watches=[], workers=1).queue
         for stored in self._store.scan(BUCKET):

@@ -2,12 +2,16 @@
 
     GET /api/v1/namespaces/ns/services/https:web:443/proxy/metrics
 
-The name may carry a scheme and a port. As in Kubernetes, an HTTPS backend is not verified: it has no name to verify.
+The name may carry a scheme and a port. As in Kubernetes, an HTTPS backend is not verified: it has no name to verify. Requests
+go to pods and Services of this cluster and nowhere else: what an object's fields say is not taken for an address of the
+cluster's, because those who may write them are not those who may make the server call somebody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import quote
 
 from corral.core import errors
 from corral.core.admission import UserInfo
@@ -22,6 +26,7 @@ from corral.server.verbs.options import Warnings
 from corral.store import ObjectKey, Store
 
 Handler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
+_PATH = "/:@!$&'()*+,;=~"
 _DROPPED = {"host", "authorization", "connection", "content-length", "transfer-encoding", "upgrade"}
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "date", "keep-alive", "content-type"}
 
@@ -38,12 +43,60 @@ def split_name(text: str) -> tuple[str, str, str]:
     raise BadRequest(f"invalid service request {text!r}")
 
 
+class Egress:
+    """Where the server may be sent. `networks` are those of the cluster's pods and Services, on which this process may reach
+    them whatever they are; None when pods live on machines of their own, outside any network that is known here."""
+
+    def __init__(self, networks: Sequence[str] | None) -> None:
+        self._networks = None if networks is None else [ip_network(network) for network in networks]
+
+    def host(self, text: str, *, outside: bool) -> str:
+        """`text` as the host of a URL. Addresses `outside` the known networks pass only where there is none, and never
+        those of this machine or of its links."""
+        try:
+            address = ip_address(text)
+        except ValueError:
+            raise BadRequest("address not allowed") from None
+        inside = any(address in network for network in self._networks or ())
+        if not inside and (not outside or self._networks is not None or not _is_off_limits(address)):
+            raise BadRequest("address not allowed")
+        return f"[{address}]" if address.version == 6 else str(address)
+
+
+def _is_off_limits(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            return False
+        address = address.ipv4_mapped or address
+    return not (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_unspecified
+        or address.is_multicast
+        or address.is_reserved
+    )
+
+
+def pod_port(pod: Obj, text: str) -> int:
+    """The port of a pod that is asked for by number or by name; the first it declares, or 80, when none is."""
+    declared = [each for container in spec_of(pod).get("containers") or () for each in container.get("ports") or ()]
+    if not text:
+        return int(declared[0]["containerPort"]) if declared else 80
+    for each in declared:
+        if each.get("name") == text:
+            return int(each["containerPort"])
+    if text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536:
+        return int(text)
+    raise BadRequest(f'invalid port "{text[:64]}": must be a number between 1 and 65535 or the name of a port')
+
+
 class Proxying:
     """Serves the proxy subresources of Services and Pods."""
 
-    def __init__(self, store: Store, caller: Caller) -> None:
+    def __init__(self, store: Store, caller: Caller, egress: Egress) -> None:
         self._store = store
         self._caller = caller
+        self._egress = egress
         self.by_subresource: dict[tuple[str, str], Handler] = {
             ("services", "proxy"): self.service,
             ("pods", "proxy"): self.pod,
@@ -64,26 +117,38 @@ class Proxying:
             wanted = ports[0] if ports and not port else None
         if wanted is None:
             raise ServiceUnavailable(f'no service port "{port}" found for service "{name}"')
+        if spec_of(service).get("type") == "ExternalName":
+            raise BadRequest("address not allowed")
         try:
             host, number = endpoint(self._store, service, info.namespace, name, int(wanted["port"]))
         except CallFailed as error:
             raise ServiceUnavailable(str(error)) from error
-        return await self._forward(request, info, f"{scheme}://{host}:{number}")
+        given = host == spec_of(service).get("clusterIP")  # whoever made the Service may have set it
+        return await self._forward(request, info, scheme, self._egress.host(host, outside=not given), number)
 
     async def pod(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         scheme, name, port = split_name(info.name)
         pod = self._find(PODS, info.namespace, name)
-        host = status_of(pod).get("podIP")
-        if not host:
-            raise BadRequest("address not allowed")
-        declared = [each for container in spec_of(pod).get("containers") or () for each in container.get("ports") or ()]
-        number = port or str(declared[0]["containerPort"] if declared else 80)
-        return await self._forward(request, info, f"{scheme}://{host}:{number}")
+        number = pod_port(pod, port)
+        host = self._pod_host(pod, number)
+        return await self._forward(request, info, scheme, host, number)
 
-    async def _forward(self, request: Request, info: RequestInfo, base: str) -> Answer:
+    def _pod_host(self, pod: Obj, port: int) -> str:
+        status, spec = status_of(pod), spec_of(pod)
+        address = str(status.get("podIP") or "")
+        declared = [each for container in spec.get("containers") or () for each in container.get("ports") or ()]
+        if spec.get("hostNetwork") and address and address == status.get("hostIP"):
+            # It lives on a machine, with everything else that does: only what it says is its own can be meant.
+            if any(each.get("containerPort") == port for each in declared):
+                return f"[{address}]" if ":" in address else address
+            raise BadRequest("address not allowed")
+        return self._egress.host(address, outside=True)
+
+    async def _forward(self, request: Request, info: RequestInfo, scheme: str, host: str, port: int) -> Answer:
+        base = f"{scheme}://{host}:{port}"
         _, _, query = request.target.partition("?")
         slash = "/" if request.path.endswith("/") and info.rest else ""
-        suffix = f"/{info.rest}{slash}" + (f"?{query}" if query else "")
+        suffix = f"/{quote(info.rest, safe=_PATH)}{slash}" + (f"?{query}" if query else "")
         fields = [(key, value) for key, value in request.fields if key not in _DROPPED]
         address = Address(base, base, "")
         try:

@@ -20,7 +20,7 @@ from corral.core.meta import (
     status_of,
     with_metadata,
 )
-from corral.core.remote_pods import CLUSTER_LABEL, Forwarded, PodChange, PodFeed, PodsElsewhere
+from corral.core.remote_pods import CLUSTER_LABEL, Forwarded, PodChange, PodFeed, RemotePodSource
 from corral.core.streams import LogOptions
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.tasks import until_one_ends
@@ -38,10 +38,10 @@ _NOT_PASSED_BACK = {"connection", "transfer-encoding", "content-length", "date",
 SWITCHING = 101
 
 
-class Elsewhere:
+class RemotePodsApi:
     """What the API answers about pods elsewhere."""
 
-    def __init__(self, pods: PodsElsewhere, store: Store) -> None:
+    def __init__(self, pods: RemotePodSource, store: Store) -> None:
         self._pods = pods
         self._store = store
 
@@ -191,7 +191,7 @@ class JoinedWatch:
 
     async def __anext__(self) -> list[Event]:
         while True:
-            if found := self._elsewhere():
+            if found := self._remote_events():
                 return found
             if self._next is None:
                 self._next = asyncio.ensure_future(self._own.next())
@@ -205,9 +205,9 @@ class JoinedWatch:
                 batch = task.result()
                 if not batch:
                     raise StopAsyncIteration
-                return [*self._elsewhere(), *map(self._own_event, batch)]
+                return [*self._remote_events(), *map(self._own_event, batch)]
 
-    def _elsewhere(self) -> list[Event]:
+    def _remote_events(self) -> list[Event]:
         first, self._first = self._first, []
         changes = self._feed.poll()
         return [*first, *(event for change in changes if (event := self._translate(change)) is not None)]

@@ -9,7 +9,7 @@ import msgspec
 
 from corral.core.errors import ApiError, ServiceUnavailable, not_found
 from corral.core.meta import Key, Obj, key_of, labels_of, with_labels
-from corral.core.remote_pods import CLUSTER_LABEL, PodsElsewhere
+from corral.core.remote_pods import CLUSTER_LABEL, RemotePodSource
 from corral.kinds.kubernetes.metrics import KINDS, NODE_METRICS
 from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.virtual_resources import ExtraRequest
@@ -18,12 +18,12 @@ PATIENCE_S = 5.0
 _decode = msgspec.json.Decoder(dict).decode
 
 
-class UsageElsewhere:
+class RemoteUsage:
     """Answers for metrics.k8s.io with what the clusters answer that run the pods."""
 
     kinds: Sequence[KindDef] = KINDS
 
-    def __init__(self, pods: Callable[[], PodsElsewhere | None]) -> None:
+    def __init__(self, pods: Callable[[], RemotePodSource | None]) -> None:
         self._pods = pods
 
     async def get(self, request: ExtraRequest) -> Obj:
@@ -45,7 +45,7 @@ class UsageElsewhere:
         found = sorted((item for items in answers for item in items), key=key_of)
         return [item for item in found if request.labels is None or request.labels.matches(labels_of(item))]
 
-    async def _ask(self, pods: PodsElsewhere, shown: Sequence[Obj], request: ExtraRequest) -> Sequence[Obj]:
+    async def _ask(self, pods: RemotePodSource, shown: Sequence[Obj], request: ExtraRequest) -> Sequence[Obj]:
         """What one cluster says about its pods; nothing when it cannot be reached or does not measure."""
         target = request.kind.resource().at(request.version).path(request.namespace)
         try:

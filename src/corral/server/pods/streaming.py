@@ -19,7 +19,7 @@ from corral.server.content import parameters
 from corral.server.http import channels
 from corral.server.http.message import Answer, Query, RawStream, Request, Response, Stream, Upgrade, Writer
 from corral.server.paths import RequestInfo
-from corral.server.pods.remote_pods import Elsewhere
+from corral.server.pods.remote_pods import RemotePodsApi
 from corral.server.verbs.options import Warnings
 from corral.store import ObjectKey
 
@@ -73,9 +73,11 @@ def _log_options(query: Query, name: str, now: float) -> LogOptions:
 class PodStreaming:
     """Serves the streaming subresources; while `streams` gives None no pod has anything to stream."""
 
-    def __init__(self, api: Api, streams: Callable[[], PodStreams | None], elsewhere: Elsewhere | None = None) -> None:
+    def __init__(
+        self, api: Api, streams: Callable[[], PodStreams | None], remote_pods: RemotePodsApi | None = None
+    ) -> None:
         self._api = api
-        self._elsewhere = elsewhere
+        self._remote_pods = remote_pods
         self._streams = streams
         self.by_subresource: dict[tuple[str, str], Handler] = {
             ("pods", "log"): self._here_or_there(self.log),
@@ -86,32 +88,32 @@ class PodStreaming:
 
     def _here_or_there(self, here: Handler) -> Handler:
         """A pod of another cluster answers from there: one that is only shown here, or one of ours that waits for good."""
-        elsewhere = self._elsewhere
-        if elsewhere is None:
+        remote_pods = self._remote_pods
+        if remote_pods is None:
             return here
 
         async def handle(request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
             own = self._api.store.get(ObjectKey("pods", info.namespace, info.name))
             if own is None or not spec_of(own.obj).get("nodeName"):
-                pod = await elsewhere.find(info.namespace, info.name)
+                pod = await remote_pods.find(info.namespace, info.name)
                 if pod is not None:
-                    return self._kept(elsewhere, pod, request, info) or await elsewhere.forward(
+                    return self._kept(remote_pods, pod, request, info) or await remote_pods.forward(
                         pod, info.subresource, request
                     )
             return await here(request, info, user, warnings)
 
         return handle
 
-    def _kept(self, elsewhere: Elsewhere, pod: Obj, request: Request, info: RequestInfo) -> Answer | None:
+    def _kept(self, remote_pods: RemotePodsApi, pod: Obj, request: Request, info: RequestInfo) -> Answer | None:
         """The answer for a pod that is gone where it ran, of which some log is left; None when it is still there."""
         first = spec_of(pod)["containers"][0]["name"]
-        if elsewhere.kept_log(pod, first, LogOptions()) is None:
+        if remote_pods.kept_log(pod, first, LogOptions()) is None:
             return None
         if info.subresource != "log":
             raise BadRequest(f"pod {info.name} has ended and is gone; the end of its log is all that is left of it")
         options = _log_options(request.query, info.name, self._api.clock.now())
         container = choose_container(pod, request.query.get("container"))
-        return Response(200, elsewhere.kept_log(pod, container, options) or b"", "text/plain")
+        return Response(200, remote_pods.kept_log(pod, container, options) or b"", "text/plain")
 
     async def _pod(self, info: RequestInfo, user: UserInfo) -> Obj:
         return (await self._api.get(user, PODS, info.namespace, info.name)).obj
@@ -131,12 +133,15 @@ class PodStreaming:
             return Response(204, b"", "")
         lines = self._on_node(pod).logs(pod, container, options)
         first = await anext(lines, b"")  # so that a refusal is still an HTTP error
-        if not options.follow:
-            return Response(200, first + b"".join([chunk async for chunk in lines]), "text/plain")
+        second = await anext(lines, b"") if not options.follow else b""
+        if not options.follow and not second:
+            return Response(200, first, "text/plain")
 
         async def produce(writer: Writer) -> None:
             try:
                 await writer.write(first)
+                if second:
+                    await writer.write(second)
                 async for chunk in lines:
                     await writer.write(chunk)
             finally:

@@ -30,7 +30,7 @@ class Applier:
         writing = writing.repeatable()._replace(patched=True)
         for _ in range(ATTEMPTS):
             current = self._store.head(writing.key)
-            if writing.served.asks:
+            if writing.served.needs_webhook:
                 await writing.served.prepare(current)
             try:
                 if current is None:

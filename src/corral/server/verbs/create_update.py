@@ -97,7 +97,7 @@ class Writer:
             await self._exists(served, name, stale.current)
         except StoreError as error:
             raise refused(error) from error
-        if served.asks:
+        if served.needs_webhook:
             await served.prepare(kept)
         return served.view(kept)
 
@@ -117,7 +117,7 @@ class Writer:
             writing = writing.repeatable()
         for _ in range(UPDATE_ATTEMPTS):
             current = self._store.head(writing.key)
-            if writing.served.asks:
+            if writing.served.needs_webhook:
                 await writing.served.prepare(current)
             obj = self._read_update(writing, sent, current)
             if current is None:
@@ -185,7 +185,7 @@ class Writer:
         if writing.options.dry_run:
             return await self._as_if_kept(writing, Stored(current.key, current.revision, obj=obj))
         kept = await self._keep(writing, current, obj)
-        if served.asks:
+        if served.needs_webhook:
             await served.prepare(kept)
         return served.view(kept)
 

@@ -54,7 +54,7 @@ class Deleter:
     async def _delete(self, writing: Writing, current: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
         served = writing.served
         await self._check_preconditions(writing, current, options)
-        if served.asks:
+        if served.needs_webhook:
             await served.prepare(current)
         request = writing.admission("DELETE", None, served.view(current).obj)
         await self._chain.mutate(request)
@@ -75,7 +75,7 @@ class Deleter:
         return await self._shown(writing, kept), False
 
     async def _shown(self, writing: Writing, stored: Stored) -> Stored:
-        if writing.served.asks:
+        if writing.served.needs_webhook:
             await writing.served.prepare(stored)
         return writing.served.view(stored)
 

@@ -44,7 +44,7 @@ class Patcher:
             if current is None:
                 await self._store.settled()
                 raise errors.not_found(writing.served.resource, writing.name)
-            if writing.served.asks:
+            if writing.served.needs_webhook:
                 await writing.served.prepare(current)
             try:
                 return await self._writer.replace(writing, current, self._changed(writing, current, change))

@@ -29,7 +29,7 @@ class Reader:
         stored = self._store.get(served.key(namespace, name))
         if stored is None:
             raise errors.not_found(served.resource, name)
-        if served.asks:
+        if served.needs_webhook:
             await served.prepare(stored)
         return served.view(stored)
 
@@ -42,13 +42,13 @@ class Reader:
             continued=bool(options.continue_token),
         )
         selection = Selection(served, options.namespace, options.labels, options.fields)
-        if served.asks and selection.reads:
+        if served.needs_webhook and selection.reads:
             # Which objects are wanted shows only after their conversion.
             every = Selection(served, options.namespace, None, None)
             await served.prepare(*(await self._find(served, every, replace(options, limit=0))).items)
         page = await self._find(served, selection, options)
         items = page.items
-        if served.asks:
+        if served.needs_webhook:
             await served.prepare(*items)
         if served.converts:
             items = [served.view(stored) for stored in items]

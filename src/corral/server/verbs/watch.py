@@ -61,7 +61,7 @@ class Watch:
             if not batch:
                 self._initial = None
                 self._source = self._follow(self._after)
-            elif shown := await self._asked(batch) if self._served.asks else batch:
+            elif shown := await self._asked(batch) if self._served.needs_webhook else batch:
                 return shown
         while not self._ended:
             assert self._source is not None
@@ -69,7 +69,7 @@ class Watch:
                 found = await self._source.next()
             except Compacted as error:
                 raise revisions.too_old_watch(self._after, error.oldest) from None
-            if self._served.asks:
+            if self._served.needs_webhook:
                 await self._prepare(found)
             batch = self._translate(found)
             if batch:
@@ -81,7 +81,7 @@ class Watch:
 
     def poll(self) -> list[Event]:
         """Events that are there without waiting."""
-        if self._initial is not None or self._ended or self._source is None or self._served.asks:
+        if self._initial is not None or self._ended or self._source is None or self._served.needs_webhook:
             return []
         try:
             return self._translate(self._source.poll())
@@ -127,12 +127,12 @@ class Watch:
         if options.send_initial_events is False or (start and not options.send_initial_events):
             return None
         self._after = max(self._store.revision, start)
-        match = self._selection.match if not self._served.asks else None
+        match = self._selection.match if not self._served.needs_webhook else None
         page = self._store.page(self._served.bucket, self._selection.namespace, match=match)
         return self._snapshot(page.items, closing=bool(options.send_initial_events) and options.bookmarks)
 
     def _snapshot(self, items: list[Stored], *, closing: bool) -> Iterator[list[Event]]:
-        view = self._served.view if not self._served.asks else _as_it_is
+        view = self._served.view if not self._served.needs_webhook else _as_it_is
         for index in range(0, len(items), _INITIAL_BATCH):
             yield [Event("ADDED", view(stored)) for stored in items[index : index + _INITIAL_BATCH]]
         if closing:
@@ -203,7 +203,7 @@ class Watch:
         closing: list[Event] = []
         if self._bookmarks and self._source is not None:
             while found := self._source.poll():
-                if self._served.asks:
+                if self._served.needs_webhook:
                     await self._prepare(found)
                 closing += self._translate(found)
             closing.append(self._bookmark(self._store.revision))

@@ -13,13 +13,16 @@ import yaml
 
 from corral.core.meta import Obj, annotations_of, metadata_of, name_of, namespace_of, spec_of
 from corral.core.timestamps import parse_duration
-from corral.jobs.framework.registry import ADAPTERS, adapters
-from corral.jobs.leader_worker_set.kind import GROUP as LWS_GROUP
+from corral.jobs.framework.registry import dispatched_adapters, known_frameworks, queued_sets
 
 SUBMIT_AFTER, SUBMIT_COUNT, SUBMIT_EVERY = (f"corral.dev/submit-{word}" for word in ("after", "count", "every"))
 MOST = 100_000
-LASTING = {("apps", "Deployment"), ("apps", "StatefulSet"), (LWS_GROUP, "LeaderWorkerSet"), ("batch", "CronJob")}
-"""Kinds that are queued, or make what is queued, and never end by themselves."""
+
+
+def lasting_kinds() -> set[tuple[str, str]]:
+    """Kinds that are queued, or make what is queued, and never end by themselves."""
+    sets = {(found.resource.group, found.resource.kind) for found in queued_sets(known_frameworks())}
+    return sets | {("batch", "CronJob")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Submission:
 
     @property
     def lasts(self) -> bool:
-        return group_kind(self.obj) in LASTING
+        return group_kind(self.obj) in lasting_kinds()
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ def group_kind(obj: Obj) -> tuple[str, str]:
 
 def read(files: Sequence[str]) -> Manifests:
     """All documents of the files; `-` is standard input."""
-    kinds = {(adapter.resource.group, adapter.resource.kind) for adapter in adapters(ADAPTERS)} | LASTING
+    kinds = {(found.resource.group, found.resource.kind) for found in dispatched_adapters()} | lasting_kinds()
     result = Manifests()
     for file in files:
         for obj in _documents(file):

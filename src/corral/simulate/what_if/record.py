@@ -11,7 +11,7 @@ from corral.core.quantity import milli
 from corral.kinds.kueue import names
 from corral.workload import workload as wl
 
-Share = tuple[str, str, str]
+UsageColumn = tuple[str, str, str]
 """ClusterQueue, flavor, resource."""
 Owner = tuple[str, str, str]
 """Namespace, kind, name."""
@@ -20,7 +20,7 @@ DELETED = "Deleted"
 
 
 @dataclass(slots=True)
-class Entry:
+class WorkloadRecord:
     """One Workload. Times are seconds since the start."""
 
     owners: tuple[Owner, ...]
@@ -30,7 +30,7 @@ class Entry:
     admitted: float | None = None
     """When it was admitted for good: an eviction starts over."""
     reserved: float | None = None
-    usage: dict[Share, int] = field(default_factory=dict)
+    usage: dict[UsageColumn, int] = field(default_factory=dict)
     cluster: str = ""
     ended: float | None = None
     result: str = ""
@@ -68,10 +68,10 @@ class Record:
         self.busy = 0.0
         """Until when quota was used."""
         self._moved = 0.0
-        self.entries: dict[str, Entry] = {}
-        self.used: dict[Share, Used] = {}
-        self._by_owner: dict[Owner, list[Entry]] = {}
-        self.on_end: Callable[[Entry], None] = lambda entry: None
+        self.entries: dict[str, WorkloadRecord] = {}
+        self.used: dict[UsageColumn, Used] = {}
+        self._by_owner: dict[Owner, list[WorkloadRecord]] = {}
+        self.on_end: Callable[[WorkloadRecord], None] = lambda entry: None
 
     @property
     def seconds(self) -> float:
@@ -96,10 +96,10 @@ class Record:
             entry.ended, entry.result, entry.admitted = None, "", None
         self._look(entry, new)
 
-    def _begun(self, workload: Obj) -> Entry:
-        return Entry((), namespace_of(workload), str(spec_of(workload).get("queueName") or ""), self.seconds)
+    def _begun(self, workload: Obj) -> WorkloadRecord:
+        return WorkloadRecord((), namespace_of(workload), str(spec_of(workload).get("queueName") or ""), self.seconds)
 
-    def _look(self, entry: Entry, workload: Obj) -> None:
+    def _look(self, entry: WorkloadRecord, workload: Obj) -> None:
         self._own(entry, workload)
         if wl.is_finished(workload):
             if entry.ended is None:
@@ -119,14 +119,14 @@ class Record:
             entry.cluster = str(status_of(workload).get("clusterName") or self._cluster)
         entry.message = _why(workload)
 
-    def _own(self, entry: Entry, workload: Obj) -> None:
+    def _own(self, entry: WorkloadRecord, workload: Obj) -> None:
         for reference in owner_references_of(workload):
             owner = (entry.namespace, str(reference["kind"]), str(reference["name"]))
             if owner not in entry.owners:
                 entry.owners = (*entry.owners, owner)
                 self._by_owner.setdefault(owner, []).append(entry)
 
-    def _reserve(self, entry: Entry, workload: Obj) -> None:
+    def _reserve(self, entry: WorkloadRecord, workload: Obj) -> None:
         entry.reserved = self.seconds
         queue = wl.cluster_queue_of(workload)
         for assignment in wl.admission_of(workload).get("podSetAssignments") or ():
@@ -139,7 +139,7 @@ class Record:
             used.now += amount
             used.peak = max(used.peak, used.now)
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, entry: WorkloadRecord) -> None:
         if entry.reserved is None:
             return
         for share, amount in entry.usage.items():
@@ -147,7 +147,7 @@ class Record:
             self.used[share].total += amount * (self.seconds - entry.reserved)
         entry.reserved, entry.usage, self.busy = None, {}, self.seconds
 
-    def _end(self, entry: Entry, result: str) -> None:
+    def _end(self, entry: WorkloadRecord, result: str) -> None:
         entry.ended, entry.result, entry.message = self.seconds, result, ""
         self.on_end(entry)
 
@@ -173,7 +173,7 @@ def _why(workload: Obj) -> str:
     if wl.is_admitted(workload):
         return ""
     if wl.has_quota(workload):
-        told = [str(state.get("message") or "") for state in wl.check_states_of(workload)]
-        return next((text for text in told if text), "")
+        messages = [str(state.get("message") or "") for state in wl.check_states_of(workload)]
+        return next((text for text in messages if text), "")
     found = conditions.find(workload, names.QUOTA_RESERVED) or {}
     return str(found.get("message") or "")

@@ -20,7 +20,7 @@ from corral.node.node import NodeSpec
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import CHECK, SimulatedFleet
 from corral.simulate.what_if.manifests import Manifests, Submission, quota_of
-from corral.simulate.what_if.record import Entry, Owner, Record
+from corral.simulate.what_if.record import Owner, Record, WorkloadRecord
 
 ALONE = "cluster"
 PODS = "110"
@@ -50,8 +50,8 @@ async def simulate(
             cluster = await _start_alone(stack, manifests, node, seed)
         record = Record(cluster.clock.now, "" if workers else ALONE)
         cluster.manager.informer(WORKLOADS).on_change(record.changed)
-        course = _Course(cluster, record, until)
-        await course.run(manifests.jobs)
+        playback = _Playback(cluster, record, until)
+        await playback.run(manifests.jobs)
         record.close()
         found = (await cluster.client.list(CLUSTER_QUEUES)).items
         quotas = {
@@ -59,7 +59,7 @@ async def simulate(
             for queue in found
             for flavor, resource, amount in quota_of(queue)
         }
-        return Outcome(record, record.seconds, quotas, course.unqueued)
+        return Outcome(record, record.seconds, quotas, playback.unqueued)
 
 
 # Clusters
@@ -149,10 +149,10 @@ def nodes_for_quota(manifests: Manifests) -> list[NodeSpec]:
 
 
 async def _make_namespaces(cluster: SimulatedCluster, manifests: Manifests) -> None:
-    told = {name_of(obj): obj for obj in manifests.of_kind("Namespace")}
-    for name in sorted({*manifests.namespaces, *told}):
+    given = {name_of(obj): obj for obj in manifests.of_kind("Namespace")}
+    for name in sorted({*manifests.namespaces, *given}):
         try:
-            await cluster.client.create(NAMESPACES, told.get(name) or {"metadata": {"name": name}})
+            await cluster.client.create(NAMESPACES, given.get(name) or {"metadata": {"name": name}})
         except AlreadyExists:
             continue
 
@@ -203,7 +203,7 @@ async def _standard_queues(
 # Time
 
 
-class _Course:
+class _Playback:
     """Submitting each job at its time, and waiting for the end of those that end."""
 
     def __init__(self, cluster: SimulatedCluster, record: Record, until: float) -> None:
@@ -236,6 +236,6 @@ class _Course:
                 if not self._lasts and self._record.stands_still(STILL_S):
                     return
 
-    def _on_end(self, entry: Entry) -> None:
+    def _on_end(self, entry: WorkloadRecord) -> None:
         self._open -= {owner for owner in entry.owners if self._record.has_ended(owner)}
         self._ended.set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from corral.workload.steps.activity import deactivate, end_backoff, reactivate, restart
 from corral.workload.steps.admission import act_on_checks, sync_admitted, sync_checks
 from corral.workload.steps.deadlines import limit_execution, require_readiness
-from corral.workload.steps.ending import finish_orphan, let_orphan_go, retire
+from corral.workload.steps.ending import finish_orphan, release_orphan, retire
 from corral.workload.steps.queues import become_parent, drain, explain_waiting, hold_at_gate, sync_gates
 from corral.workload.steps.step_api import Step
 
@@ -30,7 +30,7 @@ LIFE: tuple[Step, ...] = (
     limit_execution,
     require_readiness,
 )
-LEAVING: tuple[Step, ...] = (let_orphan_go,)
+LEAVING: tuple[Step, ...] = (release_orphan,)
 END: tuple[Step, ...] = (retire,)
 
 __all__ = ["END", "LEAVING", "LIFE"]

@@ -8,67 +8,67 @@ from corral.kinds.kueue import names
 from corral.workload import lifecycle, variants
 from corral.workload import waiting_reasons as unadmitted
 from corral.workload import workload as wl
-from corral.workload.steps.step_api import OBJECT, Move, Surroundings, Wait, Write, evicted, released
+from corral.workload.steps.step_api import OBJECT, LookAgain, Move, WorkloadView, WriteWorkload, evicted, released
 from corral.workload.waiting_reasons import Problem, is_stopped, stop_policy
 
 ITS_TURN = "The workload is waiting for its turn"
 LOOK_AGAIN_S = 0.1
 
 
-def become_parent(workload: Obj, around: Surroundings) -> Move | None:
+def become_parent(workload: Obj, view: WorkloadView) -> Move | None:
     """In a queue that admits concurrently, variants are queued in a workload's place."""
-    if not around.concurrent or variants.is_parent(workload) or variants.parent_of(workload) is not None:
+    if not view.concurrent or variants.is_parent(workload) or variants.parent_of(workload) is not None:
         return None
-    if variants.policy_of(around.cluster_queue) is None:
+    if variants.policy_of(view.cluster_queue) is None:
         return None
-    return Write(variants.marked_as_parent(workload), OBJECT)
+    return WriteWorkload(variants.marked_as_parent(workload), OBJECT)
 
 
-def sync_gates(workload: Obj, around: Surroundings) -> Move | None:
+def sync_gates(workload: Obj, view: WorkloadView) -> Move | None:
     """Preemption gates of the spec appear closed in the status."""
     wanted = [gate["name"] for gate in spec_of(workload).get("preemptionGates") or []]
     held = {gate["name"]: gate for gate in status_of(workload).get("preemptionGates") or []}
     if list(held) == wanted:
         return None
-    closed = {"position": "Closed", "lastTransitionTime": around.stamp}
+    closed = {"position": "Closed", "lastTransitionTime": view.stamp}
     gates = [held.get(name) or {"name": name, **closed} for name in wanted]
-    return Write(with_status(workload, {**status_of(workload), "preemptionGates": gates}))
+    return WriteWorkload(with_status(workload, {**status_of(workload), "preemptionGates": gates}))
 
 
-def hold_at_gate(workload: Obj, around: Surroundings) -> Move | None:
+def hold_at_gate(workload: Obj, view: WorkloadView) -> Move | None:
     """A gated workload has no quota and says so, until the last gate is gone."""
     if wl.is_admitted(workload):
         return None
-    wanted = unadmitted.admission_gates(workload, around.gates)
+    wanted = unadmitted.admission_gates(workload, view.gates)
     held = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("reason") == unadmitted.GATED
     if bool(wanted) == held:
         return None
     if not wanted:
-        reason = "PendingEvaluation" if unadmitted.is_granular(around.gates) else "Pending"
-        new = lifecycle.pending(workload, reason, unadmitted.GATE_CLEARED, around.stamp)
+        reason = "PendingEvaluation" if unadmitted.is_granular(view.gates) else "Pending"
+        new = lifecycle.pending(workload, reason, unadmitted.GATE_CLEARED, view.stamp)
         event = "AdmissionGateCleared", "Admission gate cleared, workload is now admissible"
-        return Write(new, event=("Normal", *event))
+        return WriteWorkload(new, event=("Normal", *event))
     reason, message = unadmitted.gated(wanted)
     if wl.has_quota(workload):
-        new = released(workload, around, reason, message)
+        new = released(workload, view, reason, message)
     else:
-        new = lifecycle.pending(workload, reason, message, around.stamp)
-    return Write(new, event=("Normal", "AdmissionGated", f"Workload admission is gated by: {wanted}"))
+        new = lifecycle.pending(workload, reason, message, view.stamp)
+    return WriteWorkload(new, event=("Normal", "AdmissionGated", f"Workload admission is gated by: {wanted}"))
 
 
-def drain(workload: Obj, around: Surroundings) -> Move | None:
+def drain(workload: Obj, view: WorkloadView) -> Move | None:
     """A stopped or deleted queue takes quota back: from running workloads only when it is drained."""
     if not wl.has_quota(workload) or wl.is_evicted(workload):
         return None
-    local, queue = around.local_queue, around.cluster_queue
+    local, queue = view.local_queue, view.cluster_queue
     if queue is not None and stop_policy(queue) == "HoldAndDrain":
-        return evicted(workload, around, names.BY_CLUSTER_QUEUE_STOPPED, "The ClusterQueue is stopped")
+        return evicted(workload, view, names.BY_CLUSTER_QUEUE_STOPPED, "The ClusterQueue is stopped")
     if local is not None and stop_policy(local) == "HoldAndDrain":
-        return evicted(workload, around, names.BY_LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
+        return evicted(workload, view, names.BY_LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
     if wl.is_admitted(workload):
         return None
     problem = _lost_queue(workload, local, queue)
-    return None if problem is None else Write(released(workload, around, *problem.under(around.gates)))
+    return None if problem is None else WriteWorkload(released(workload, view, *problem.under(view.gates)))
 
 
 def _lost_queue(workload: Obj, local: Obj | None, queue: Obj | None) -> Problem | None:
@@ -82,24 +82,26 @@ def _lost_queue(workload: Obj, local: Obj | None, queue: Obj | None) -> Problem 
     return Problem("Suspended", f"ClusterQueue {name_of(queue)} is stopped") if is_stopped(queue) else None
 
 
-def explain_waiting(workload: Obj, around: Surroundings) -> Move | None:
+def explain_waiting(workload: Obj, view: WorkloadView) -> Move | None:
     """A waiting workload whose queue cannot take it says so."""
-    gates, granular = around.gates, unadmitted.is_granular(around.gates)
+    gates, granular = view.gates, unadmitted.is_granular(view.gates)
     if wl.has_quota(workload):
         return None
     inactive = wl.is_evicted(workload) and not wl.is_active(workload)
     if not granular and (inactive or unadmitted.admission_gates(workload, gates)):
         return None
-    found = unadmitted.why_waiting(workload, _queue_problem(workload, around), gates, around.state)
+    found = unadmitted.why_waiting(workload, _queue_problem(workload, view), gates, view.state)
     if found is None:
         if granular or not _names_a_problem(workload):
             return None
-        if around.state is not None and not around.state.is_at_rest(key_of(workload), around.now):
-            return Wait(LOOK_AGAIN_S)
+        if _lost_queue(workload, view.local_queue, view.cluster_queue) is not None:
+            return None  # it was told so with its reservation, and it is still so
+        if view.state is not None and not view.state.is_at_rest(key_of(workload), view.now):
+            return LookAgain(LOOK_AGAIN_S)
         # Its queue takes it again, and the scheduler had nothing to say about it.
-        found = (around.state and around.state.told(key_of(workload))) or ("Pending", ITS_TURN)
-    new = lifecycle.pending(workload, *found, around.stamp)
-    return None if new is workload else Write(new)
+        found = (view.state and view.state.last_message(key_of(workload))) or ("Pending", ITS_TURN)
+    new = lifecycle.pending(workload, *found, view.stamp)
+    return None if new is workload else WriteWorkload(new)
 
 
 def _names_a_problem(workload: Obj) -> bool:
@@ -107,6 +109,6 @@ def _names_a_problem(workload: Obj) -> bool:
     return (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("reason") == unadmitted.INADMISSIBLE
 
 
-def _queue_problem(workload: Obj, around: Surroundings) -> Problem | None:
-    uncounted = around.state.uncounted(key_of(workload)) if around.state is not None else ""
-    return unadmitted.problem_of_queues(workload, around.local_queue, around.cluster_queue, uncounted=uncounted)
+def _queue_problem(workload: Obj, view: WorkloadView) -> Problem | None:
+    uncounted = view.state.uncounted(key_of(workload)) if view.state is not None else ""
+    return unadmitted.problem_of_queues(workload, view.local_queue, view.cluster_queue, uncounted=uncounted)

@@ -27,8 +27,8 @@ class Eviction(NamedTuple):
     cause: str = ""
 
 
-class Write(NamedTuple):
-    """Store a Workload like this, and tell about it."""
+class WriteWorkload(NamedTuple):
+    """Store this Workload, then record the event and count the eviction or admission."""
 
     workload: Obj
     part: str = STATUS
@@ -39,14 +39,14 @@ class Write(NamedTuple):
     admits: bool = False
 
 
-class Finish(NamedTuple):
+class FinishWorkload(NamedTuple):
     """End a Workload."""
 
     reason: str
     message: str
 
 
-class LetGo(NamedTuple):
+class RemoveFinalizer(NamedTuple):
     """Remove our finalizer."""
 
 
@@ -56,13 +56,13 @@ class Delete(NamedTuple):
     message: str
 
 
-class Wait(NamedTuple):
-    """Nothing to do yet; ask again in a while."""
+class LookAgain(NamedTuple):
+    """Nothing to do yet; run the steps again after so many seconds."""
 
     seconds: float
 
 
-Move = Write | Finish | LetGo | Delete | Wait
+Move = WriteWorkload | FinishWorkload | RemoveFinalizer | Delete | LookAgain
 
 
 class Objects(Protocol):
@@ -81,8 +81,8 @@ class Queues(Protocol):
     def cluster_queues(self) -> Objects: ...
 
 
-class Surroundings:
-    """All that matters to a Workload besides itself: its queues, the configuration, what the scheduler knows, the time."""
+class WorkloadView:
+    """What a step may look at besides the Workload: its queues, the configuration, what the scheduler knows, the time."""
 
     def __init__(
         self, workload: Obj, queues: Queues, config: LifeSettings, now: float, state: SchedulerKnowledge | None = None
@@ -124,38 +124,38 @@ class Surroundings:
 
     @property
     def is_parent(self) -> bool:
-        """Variants are queued in its place, and have checks in its place."""
+        """Whether variants of this Workload are queued, and pass checks, instead of it."""
         return self.concurrent and variants.is_parent(self._workload)
 
 
-Step = Callable[[Obj, Surroundings], Move | None]
+Step = Callable[[Obj, WorkloadView], Move | None]
 
 
 def evicted(
-    workload: Obj, around: Surroundings, reason: str, message: str, *, cause: str = "", requeue_at: float | None = None
-) -> Write:
+    workload: Obj, view: WorkloadView, reason: str, message: str, *, cause: str = "", requeue_at: float | None = None
+) -> WriteWorkload:
     """Evict a Workload, not to be tried again before `requeue_at`."""
-    new = lifecycle.evict(workload, reason, message, around.stamp, cause=cause)
+    new = lifecycle.evict(workload, reason, message, view.stamp, cause=cause)
     if requeue_at is not None:
         new = with_requeue_at(new, requeue_at, counted=reason == names.BY_PODS_READY_TIMEOUT)
     return eviction(new, reason, message, cause)
 
 
-def eviction(new: Obj, reason: str, message: str, cause: str = "") -> Write:
-    """Write an eviction and tell about it."""
+def eviction(new: Obj, reason: str, message: str, cause: str = "") -> WriteWorkload:
+    """The write of an eviction, with its event."""
     named = (conditions.find(new, names.EVICTED) or {}).get("reason", reason)
-    return Write(new, event=("Normal", f"EvictedDueTo{named}", message), eviction=Eviction(reason, cause))
+    return WriteWorkload(new, event=("Normal", f"EvictedDueTo{named}", message), eviction=Eviction(reason, cause))
 
 
-def requeued(workload: Obj, around: Surroundings, reason: str, message: str) -> Obj:
+def requeued(workload: Obj, view: WorkloadView, reason: str, message: str) -> Obj:
     """`workload` free to be queued again."""
-    return lifecycle.with_condition(workload, names.REQUEUED, True, reason, message, around.stamp)
+    return lifecycle.with_condition(workload, names.REQUEUED, True, reason, message, view.stamp)
 
 
-def released(workload: Obj, around: Surroundings, reason: str, message: str) -> Obj:
+def released(workload: Obj, view: WorkloadView, reason: str, message: str) -> Obj:
     """`workload` without its reservation."""
     required = [state["name"] for state in wl.check_states_of(workload)]
-    return lifecycle.release(workload, required, around.stamp, message=message, reason=reason)
+    return lifecycle.release(workload, required, view.stamp, message=message, reason=reason)
 
 
 def with_requeue_at(workload: Obj, due: float, *, counted: bool = False) -> Obj:

@@ -8,8 +8,9 @@ import pytest
 
 from corral.core.schema.formats import find_check
 from corral.core.schema.gate import gate_of
+from corral.core.schema.prune import unknown_fields
 from corral.core.schema.resource import ResourceSchema
-from corral.core.schema.structural import OBJECT_META, compile_definition, compile_schema
+from corral.core.schema.structural import OBJECT_META, compile_schema
 from corral.core.schema.validate import validate
 
 WIDGET = ResourceSchema.custom(
@@ -136,7 +137,7 @@ def test_unchanged_faults_are_forgiven() -> None:
 def test_pruning_drops_and_lists_unknown_fields() -> None:
     obj = widget(size=1, bogus=1, free={"any": {"thing": 1}}, ports=[{"number": 1, "protocol": "TCP", "x": 1}])
     obj["extra"] = {}
-    assert WIDGET.unknown_fields(obj) == ["spec.bogus", "spec.ports[0].x", "extra"]
+    assert unknown_fields(obj, WIDGET.root) == ["spec.bogus", "spec.ports[0].x", "extra"]
     pruned = WIDGET.prune(obj)
     assert pruned == widget(size=1, free={"any": {"thing": 1}}, ports=[{"number": 1, "protocol": "TCP"}])
     assert pruned["spec"]["free"] is obj["spec"]["free"]
@@ -168,7 +169,7 @@ def test_metadata_is_always_known_and_names_can_be_limited() -> None:
         }
     )
     obj = {"kind": "X", "metadata": {"name": "long", "labels": {"a": "b"}, "bogus": 1}}
-    assert schema.unknown_fields(obj) == ["metadata.bogus"]
+    assert unknown_fields(obj, schema.root) == ["metadata.bogus"]
     assert [str(cause) for cause in schema.validate(obj)] == ["metadata.name: Too long: may not be more than 3 bytes"]
 
 
@@ -182,7 +183,7 @@ def test_references_and_cycles() -> None:
             },
         }
     }
-    tree = compile_definition("a.Tree", definitions)
+    tree = compile_schema({"$ref": "#/$defs/a.Tree"}, definitions)
     assert tree.properties["children"].items is tree
     assert tree.properties["left"].patch_strategies == {"replace"}
     assert gate_of(tree, strict=True).passes({"children": [{"left": {"children": []}}]})

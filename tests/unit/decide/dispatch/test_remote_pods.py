@@ -1,4 +1,4 @@
-"""Where pods on workers are looked for, and the part of a kept log that a reader asks for."""
+"""The part of a kept log that a reader asks for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import pytest
 
 from corral.core.streams import LogOptions
 from corral.core.timestamps import parse_time
-from corral.decide.dispatch.remote_pods import part_of, pod_selector, tail
-from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.ray.kind import RAY_JOBS
+from corral.decide.dispatch.remote_pods import part_of, tail
 
 LOG = b"".join(b"2026-11-16T10:00:0%d.5Z line %d\n" % (number, number) for number in range(4))
 
@@ -37,9 +35,3 @@ def test_a_long_log_keeps_its_last_whole_lines() -> None:
     assert tail(b"first\nsecond\nthird\n", 14) == b"second\nthird\n"
     assert tail(b"short\n", 14) == b"short\n"
     assert len(tail(b"x" * 100, 14)) == 14, "a line that has no end is cut"
-
-
-def test_pods_are_looked_for_by_what_they_have_in_common() -> None:
-    job = {"metadata": {"name": "a", "uid": "u"}}
-    assert pod_selector(JOBS, job) == "batch.kubernetes.io/controller-uid=u"
-    assert pod_selector(RAY_JOBS, job) == ""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.core.meta import Obj
 from corral.core.patch.json import json_equal, json_patch
 from corral.decide.member.compare import compare, differences, trimmed
 
@@ -79,3 +81,15 @@ def test_a_template_can_be_shown_as_old_api_servers_stored_it() -> None:
 
 def test_at_most_a_hundred_are_listed() -> None:
     assert len(compare({"data": {}}, {"data": {str(number): "x" for number in range(200)}})) == 100
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+def test_a_label_or_annotation_is_named_also_where_the_other_side_has_none(part: str) -> None:
+    bare: Obj = {"metadata": {"name": "x"}}
+    noted: Obj = {"metadata": {"name": "x", part: {"foo": "bar", "kubernetes.io/metadata.name": "x"}}}
+    assert compare(bare, noted) == [{"path": f"/metadata/{part}/foo", "valueInMember": "bar"}]
+    assert compare(noted, bare) == [{"path": f"/metadata/{part}/foo", "valueInHub": "bar"}]
+    assert compare({"data": {}}, noted) == [
+        {"path": "/data", "valueInHub": "map[]"},
+        {"path": f"/metadata/{part}/foo", "valueInMember": "bar"},
+    ]

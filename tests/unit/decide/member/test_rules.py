@@ -10,7 +10,7 @@ from corral.core.resource import Resource
 from corral.decide.member.backoff import BackoffSettings, Pace, next_pace
 from corral.decide.member.manifests import hash_of, identify, last_applied, to_apply
 from corral.decide.member.ownership import may_not_apply, print_references
-from corral.decide.member.queue import bend, ignored_paths, is_finished
+from corral.decide.member.queue import bend, ignored_paths
 from corral.decide.member.waves import wave_of, waves
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -175,21 +175,6 @@ def test_users_name_paths_in_a_list_or_with_commas(order: tuple[str, ...]) -> No
     as_text = {"metadata": {"annotations": {"corral.dev/ignore-differences": ", ".join(order)}}}
     assert ignored_paths(as_list) == ignored_paths(as_text) == order
     assert bend(JOB, STARTED, ignored=order)["spec"]["parallelism"] == 2
-
-
-@pytest.mark.parametrize(
-    ("status", "want"),
-    [
-        ({"conditions": [{"type": "Complete", "status": "True"}]}, True),
-        ({"conditions": [{"type": "Failed", "status": "True"}]}, True),
-        ({"conditions": [{"type": "Suspended", "status": "True"}]}, False),
-        ({"jobStatus": "SUCCEEDED"}, True),
-        ({"jobStatus": "RUNNING"}, False),
-        ({}, False),
-    ],
-)
-def test_which_jobs_are_finished(status: dict[str, object], want: bool) -> None:
-    assert is_finished({"status": status}) is want
 
 
 def test_owner_references_print_as_in_go() -> None:

@@ -10,22 +10,28 @@ from hypothesis import strategies as st
 
 from corral.core.patch.json import merge_patch
 from corral.core.patch.strategic import strategic_merge
-from corral.core.schema.structural import compile_schema
+from corral.core.schema.structural import Schema, compile_schema
 from corral.decide.member.three_way import three_way
-from corral.kinds.machinery.registry import builtin_registry
+from corral.jobs.framework.served_kinds import builtin_registry
 
 DATA = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("123"), max_size=6)
 
 
 def applied(original: dict[str, Any], modified: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:
     """`current` after the three-way patch."""
-    patch = three_way(original, modified, current)
-    if patch.kind == "merge":
+    schema = schema_of(modified)
+    patch = three_way(original, modified, current, schema)
+    if schema is None:
+        assert patch.kind == "merge"
         merged: dict[str, Any] = merge_patch(current, patch.body)
         return merged
-    found = builtin_registry().find(modified["apiVersion"], modified["kind"])
-    assert found is not None
-    return strategic_merge(current, patch.body, compile_schema(found[1].schema))
+    assert patch.kind == "strategic"
+    return strategic_merge(current, patch.body, schema)
+
+
+def schema_of(obj: dict[str, Any]) -> Schema | None:
+    found = builtin_registry().find(obj["apiVersion"], obj["kind"])
+    return compile_schema(found[1].schema) if found is not None else None
 
 
 @pytest.mark.parametrize("kind", [("v1", "ConfigMap"), ("example.com/v1", "Gadget")])
@@ -58,10 +64,10 @@ def test_lists_of_built_in_kinds_merge_by_key() -> None:
 
 def test_an_object_that_is_as_it_should_be_needs_no_patch() -> None:
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}}
-    assert three_way(obj, obj, {**obj, "data": {"a": "1", "b": "2"}}).body == {}
+    assert three_way(obj, obj, {**obj, "data": {"a": "1", "b": "2"}}, schema_of(obj)).body == {}
 
 
 def test_an_empty_selector_does_not_touch_a_generated_one() -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"selector": {"matchLabels": {}}, "suspend": True}}
     live = {**job, "spec": {"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}, "suspend": False}}
-    assert three_way(job, job, live).body == {"spec": {"suspend": True}}
+    assert three_way(job, job, live, schema_of(job)).body == {"spec": {"suspend": True}}

@@ -8,15 +8,18 @@ from hypothesis import strategies as st
 
 from corral.core.conditions import condition
 from corral.core.meta import Obj
+from corral.decide.placement.bindings import Binding, Overrides, binding_of
 from corral.decide.placement.clusters import Cluster, SchedulingError, cluster_of
 from corral.decide.placement.eviction import judge
 from corral.decide.placement.overrides import OverrideError, apply_overrides
-from corral.decide.placement.rollout import Overrides, amount, plan
+from corral.decide.placement.rollout import amount, plan
 from corral.decide.placement.scores import Spread, affinity_score, extremes
 from corral.decide.placement.selection import is_selectable, ordered, strip
 from corral.decide.placement.snapshots import outdated, policy_hash, resource_hash, split
 from corral.decide.placement.staged import concurrency
+from corral.decide.placement.strategy import strategy_of
 from corral.decide.placement.works import summarize
+from corral.jobs.framework.endings import ENDINGS
 
 NOW = 1_767_225_600.0
 STAMP = "2026-01-01T00:00:00Z"
@@ -148,27 +151,28 @@ def test_what_may_travel(group: str, kind: str, selectable: bool) -> None:
 # Rollout
 
 
-def binding(name: str, snapshot_name: str = "old", state: str = "Bound", *conditions: Obj) -> Obj:
+def binding(name: str, snapshot_name: str = "old", state: str = "Bound", *conditions: Obj) -> Binding:
     status = [{"lastTransitionTime": STAMP, "observedGeneration": 1, **one} for one in conditions]
     spec = {"state": state, "targetCluster": name, "resourceSnapshotName": snapshot_name}
-    return {"metadata": {"name": name, "generation": 1}, "spec": spec, "status": {"conditions": status}}
+    metadata = {"name": name, "generation": 1}
+    return binding_of({"metadata": metadata, "spec": spec, "status": {"conditions": status}})
 
 
 READY = condition("Available", True, "AllWorkAreAvailable")
 BROKEN = condition("Available", False, "NotAllWorkAreAvailable")
 
 
-def step(bindings: list[Obj], unavailable: int | str = 1, surge: int | str = 0) -> tuple[list[str], list[str]]:
+def step(bindings: list[Binding], unavailable: int | str = 1, surge: int | str = 0) -> tuple[list[str], list[str]]:
     rolling = {"maxUnavailable": unavailable, "maxSurge": surge, "unavailablePeriodSeconds": 60}
     found = plan(
         bindings,
         snapshot="new",
         overrides={},
-        strategy={"rollingUpdate": rolling},
+        strategy=strategy_of({"spec": {"strategy": {"rollingUpdate": rolling}}}),
         target=len(bindings),
         now=NOW + 1000,
     )
-    return [one["metadata"]["name"] for one in found.update], [one["metadata"]["name"] for one in found.held]
+    return [one.name for one in found.update], [one.name for one in found.held]
 
 
 def test_budgets() -> None:
@@ -247,9 +251,9 @@ def work(name: str, applied: str, reason: str = "x", generation: int = 1) -> Obj
 
 def test_a_work_that_has_not_answered_hides_one_that_failed() -> None:
     works = [work("a", "False"), work("b", "True", generation=2)]
-    (entry,) = summarize(works, report_diff=False).conditions
+    (entry,) = summarize(works, ENDINGS, report_diff=False).conditions
     assert entry["message"] == "Work object b has not yet completed the apply op"
-    (entry,) = summarize(works[:1], report_diff=False).conditions
+    (entry,) = summarize(works[:1], ENDINGS, report_diff=False).conditions
     assert entry["message"] == "Work object a has failed to apply"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.core.meta import Obj, finalizers_of, spec_of
+from corral.decide.placement.bindings import Binding, Overrides, binding_of
 from corral.decide.placement.first_write import (
     BindingDraft,
     Release,
@@ -15,7 +16,6 @@ from corral.decide.placement.first_write import (
     new_work,
     released_binding,
 )
-from corral.decide.placement.rollout import Overrides, overrides_of
 from corral.kinds.fleet.names import (
     BINDING_CLEANUP,
     PLACEMENT_CLEANUP,
@@ -58,7 +58,7 @@ def test_a_binding_is_scheduled_unless_it_is_released_with_the_write_that_makes_
     assert (spec_of(scheduled)["state"], spec_of(scheduled)["resourceSnapshotName"]) == ("Scheduled", "")
     assert (spec_of(released)["state"], spec_of(released)["resourceSnapshotName"]) == ("Bound", "app-0-snapshot")
     assert finalizers_of(released) == [BINDING_CLEANUP, WORK_CLEANUP]
-    assert overrides_of(released) == RELEASE.overrides
+    assert binding_of(released).overrides == RELEASE.overrides
 
 
 def test_a_binding_released_later_says_what_one_released_at_once_says() -> None:
@@ -75,20 +75,27 @@ def test_only_bindings_that_no_update_run_serves_come_with_an_apply_strategy() -
     [
         pytest.param(PLACEMENT, [MASTER], [], True, True, id="the first of a whole snapshot"),
         pytest.param(PLACEMENT, [MASTER], [], False, False, id="writes one by one"),
-        pytest.param(PLACEMENT, [MASTER], [{"metadata": {}}], True, False, id="a budget counts what is there"),
+        pytest.param(
+            PLACEMENT,
+            [MASTER],
+            [binding_of({"metadata": {"name": "there"}})],
+            True,
+            False,
+            id="a budget counts what is there",
+        ),
         pytest.param(PLACEMENT, [FIRST_OF_TWO], [], True, False, id="half a snapshot"),
         pytest.param(PLACEMENT, [], [], True, False, id="no snapshot"),
         pytest.param(EXTERNAL, [MASTER], [], True, False, id="an update run decides"),
     ],
 )
 def test_first_bindings_are_released_at_once(
-    placement: Obj, snapshots: list[Obj], bindings: list[Obj], coalesce: bool, expected: bool
+    placement: Obj, snapshots: list[Obj], bindings: list[Binding], coalesce: bool, expected: bool
 ) -> None:
     assert may_release_at_once(placement, snapshots, bindings, coalesce=coalesce) is expected
 
 
 def test_a_binding_with_the_latest_snapshot_counts_as_released_before_anybody_says_so() -> None:
-    binding = new_binding(draft(), RELEASE)
+    binding = binding_of(new_binding(draft(), RELEASE))
     assert is_released(binding, PLACEMENT, MASTER)
     assert not is_released(binding, PLACEMENT, {"metadata": {"name": "app-1-snapshot"}})
     assert not is_released(binding, EXTERNAL, MASTER)
@@ -102,5 +109,5 @@ def test_a_binding_that_rollouts_spoke_of_is_served_whether_it_may_go_on_or_has_
     current = {**binding, "metadata": {**binding["metadata"], "generation": 2}, "status": {"conditions": [said]}}
     edited = {**current, "metadata": {**current["metadata"], "generation": 3}}
     newer: Obj = {"metadata": {"name": "app-1-snapshot"}}
-    assert is_released(current, PLACEMENT, newer)
-    assert not is_released(edited, PLACEMENT, newer)
+    assert is_released(binding_of(current), PLACEMENT, newer)
+    assert not is_released(binding_of(edited), PLACEMENT, newer)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj
-from corral.decide.pods.scheduling import Chosen, Decision, Preempt, Unschedulable, schedule
+from corral.decide.pods.scheduling import Chosen, Decision, PreemptPods, Unschedulable, schedule
 from corral.decide.pods.workload import NodeState, pod_requests, view_node, view_pod
 
 
@@ -230,7 +230,7 @@ def test_schedule_decides(case: Case) -> None:
 
 
 def preempted(decision: Decision) -> tuple[str, set[str]]:
-    assert isinstance(decision, Preempt)
+    assert isinstance(decision, PreemptPods)
     return decision.node, {victim.uid for victim in decision.victims}
 
 

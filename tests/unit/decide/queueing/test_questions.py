@@ -127,7 +127,7 @@ def test_who_is_ahead_in_a_strict_queue_and_what_is_missing() -> None:
     [
         pytest.param(lambda state: state.questions.explain(NOBODY), None, id="explain"),
         pytest.param(lambda state: state.questions.refusal(NOBODY), "", id="refusal"),
-        pytest.param(lambda state: state.questions.told(NOBODY), None, id="told"),
+        pytest.param(lambda state: state.questions.last_message(NOBODY), None, id="last_message"),
         pytest.param(lambda state: state.questions.no_fit_reason(NOBODY), None, id="no fit"),
         pytest.param(lambda state: state.questions.uncounted(NOBODY), "", id="uncounted"),
         pytest.param(lambda state: state.questions.is_at_rest(NOBODY, 0.0), False, id="at rest"),

@@ -9,7 +9,7 @@ import pytest
 from corral.core.meta import Obj, name_of
 from corral.core.timestamps import format_time
 from corral.jobs.batch_job.failure import Backoff
-from corral.jobs.batch_job.plan import INDEX, INDEX_FAILURES, TRACKING, View, assess, is_ours
+from corral.jobs.batch_job.plan import INDEX, INDEX_FAILURES, TRACKING, SyncView, assess, is_managed_here
 from corral.jobs.batch_job.pods import PodPlan, plan_pods
 from corral.jobs.batch_job.status import plan_status, settle
 
@@ -57,7 +57,7 @@ def pod(
 
 
 def plan_for(subject: Obj, *pods: Obj, **view: Any) -> PodPlan:
-    state = View(subject, pods, NOW, **view)
+    state = SyncView(subject, pods, NOW, **view)
     return plan_pods(state, assess(state))
 
 
@@ -149,7 +149,7 @@ def test_retry_of_an_index_counts_its_failures_after_its_own_pause() -> None:
     failed = pod("a", "Failed", index=0, code=1, failures=0, ended=NOW - 4)
     plan = plan_for(subject, failed, pod("b", index=1, failures=0))
     assert plan.wait_s == 6.0
-    late = View(subject, [failed, pod("b", index=1, failures=0)], NOW + 6)
+    late = SyncView(subject, [failed, pod("b", index=1, failures=0)], NOW + 6)
     made = plan_pods(late, assess(late)).create
     assert [entry["metadata"]["annotations"][INDEX_FAILURES] for entry in made] == ["1"]
 
@@ -213,13 +213,13 @@ VERDICTS = [
 
 @pytest.mark.parametrize(("subject", "pods", "kind", "reason"), VERDICTS)
 def test_job_reaches_a_verdict(subject: Obj, pods: list[Obj], kind: str | None, reason: str | None) -> None:
-    verdict = assess(View(subject, pods, NOW)).verdict
+    verdict = assess(SyncView(subject, pods, NOW)).verdict
     assert (verdict and verdict["type"], verdict and verdict["reason"]) == (kind, reason)
 
 
 def sync(subject: Obj, *pods: Obj) -> tuple[Obj, Obj, list[str]]:
     """The two statuses a sync writes when everything works, and the final events."""
-    view = View(subject, pods, NOW)
+    view = SyncView(subject, pods, NOW)
     facts = assess(view)
     plan = plan_pods(view, facts)
     first = plan_status(view, facts, plan, len(plan.create), plan.delete)
@@ -287,6 +287,6 @@ def test_interrupted_sync_neither_loses_nor_repeats_a_pod() -> None:
 
 
 def test_foreign_manager_is_left_alone() -> None:
-    assert is_ours(job())
-    assert is_ours(job(managedBy="kubernetes.io/job-controller"))
-    assert not is_ours(job(managedBy="kueue.x-k8s.io/multikueue"))
+    assert is_managed_here(job())
+    assert is_managed_here(job(managedBy="kubernetes.io/job-controller"))
+    assert not is_managed_here(job(managedBy="kueue.x-k8s.io/multikueue"))

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from corral.core.meta import Obj
-from corral.jobs.framework.followed_fields import changes
+from corral.jobs.framework.followed_fields import changes as changes_of
 from corral.jobs.framework.paths import get_in, set_in
+from corral.jobs.framework.registry import dispatched_adapters
 from corral.kinds.kueue import names
 
 RUN_POLICY_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
@@ -38,6 +39,11 @@ STAYS = [
     ("PyTorchJob", "spec.runPolicy.suspend", False, True),
     ("StatefulSet", "spec.serviceName", "a", "b"),
 ]
+
+
+def changes(local: Obj, remote: Obj, workload: str) -> Obj | None:
+    (adapter,) = [found for found in dispatched_adapters() if found.resource.kind == local["kind"]]
+    return changes_of(adapter, local, remote, workload)
 
 
 def path_of(text: str) -> tuple[str, ...]:

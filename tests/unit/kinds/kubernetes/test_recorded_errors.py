@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from corral.core import errors, validation
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.machinery.decoding import DecodeError, decode
 from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.gotypes import go_type_of
-from corral.kinds.machinery.registry import builtin_registry
 
 CASES = json.loads((Path(__file__).parents[3] / "data" / "kube-errors.json").read_text())["cases"]
 REGISTRY = builtin_registry()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from corral.core import errors, validation
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.machinery.decoding import DecodeError, decode
 from corral.kinds.machinery.gotypes import go_type_of
-from corral.kinds.machinery.registry import builtin_registry
 
 RECORDED = json.loads((Path(__file__).parents[3] / "data" / "kinds" / "refused-creates.json").read_text())
 REGISTRY = builtin_registry()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from corral.core.errors import Cause
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.machinery import jsonpath
 from corral.kinds.machinery.decoding import decode
 from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.gotypes import go_type_of
-from corral.kinds.machinery.registry import builtin_registry
 
 REGISTRY = builtin_registry()
 

@@ -3,10 +3,10 @@
 import pytest
 
 from corral.core.meta import Obj
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.machinery.decoding import decode
 from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.gotypes import go_type_of
-from corral.kinds.machinery.registry import builtin_registry
 
 KINDS = [kind for kind in builtin_registry() if kind.builtin and kind.storage_version.status]
 STATUSES: dict[str, list[Obj]] = {

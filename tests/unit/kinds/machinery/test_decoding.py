@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corral.kinds.machinery import protobuf
-from corral.kinds.machinery.decoding import DecodeError, decode, duplicate_fields
+from corral.kinds.machinery.decoding import DecodeError, decode
 
 DATA = Path(__file__).parents[3] / "data"
 GOLDEN = json.loads((DATA / "kinds" / "jobs.json").read_text())
@@ -111,9 +111,3 @@ def test_decoding_drops_empty_optional_fields_and_makes_quantities_canonical() -
 def test_decoding_shows_required_lists_as_null_when_they_are_missing() -> None:
     role, _ = decode("rbac/v1.Role", {"metadata": {"name": "r"}})
     assert role["rules"] is None
-
-
-def test_duplicate_fields_are_found_at_any_depth() -> None:
-    raw = '{"data":{"a":"1","a":"2"},"metadata":{"labels":{"x":"1"},"labels":{}}}'
-    assert duplicate_fields(raw) == ["data.a", "metadata.labels"]
-    assert duplicate_fields('{"a":{"b":1},"c":{"b":2}}') == []

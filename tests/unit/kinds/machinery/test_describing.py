@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from corral.jobs.framework.served_kinds import native_kinds
 from corral.kinds.machinery.crd import crd_manifest
 from corral.kinds.machinery.definition import KindDef, Schema
-from corral.kinds.machinery.describing import _TABLES, _table, described
-from corral.kinds.machinery.registry import native_kinds
+from corral.kinds.machinery.describing import described, table_of
 
 WHOLE = ("kueue.x-k8s.io", "placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io", "multicluster.x-k8s.io")
 
@@ -34,12 +34,10 @@ def test_every_shipped_kind_is_described(kind: KindDef) -> None:
             assert missing == []
 
 
-@pytest.mark.parametrize("group", sorted(_TABLES))
-def test_no_description_is_of_a_field_that_is_not_there(group: str) -> None:
-    table = _table(group)
-    for kind in [kind for kind in native_kinds() if kind.group == group]:
-        for path in table[kind.kind][1]:
-            assert any(_has(version.schema, path.split(".")) for version in kind.versions), (kind.kind, path)
+@pytest.mark.parametrize("kind", native_kinds(), ids=lambda kind: kind.group_resource)
+def test_no_description_is_of_a_field_that_is_not_there(kind: KindDef) -> None:
+    for path in table_of(kind.descriptions)[kind.kind][1]:
+        assert any(_has(version.schema, path.split(".")) for version in kind.versions), path
 
 
 def _has(schema: Schema, path: list[str]) -> bool:

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.machinery import schemas as s
 from corral.kinds.machinery.crd import crd_manifest, kind_from_crd
 from corral.kinds.machinery.definition import Column, KindDef, ScalePaths, VersionDef, age_column
-from corral.kinds.machinery.registry import Registry, builtin_registry
+from corral.kinds.machinery.registry import Registry
 from corral.kinds.machinery.tables import cells, columns_of, human_duration
 
 REGISTRY = builtin_registry()
@@ -53,7 +54,7 @@ def test_crds_and_kinds_are_two_forms_of_one_thing() -> None:
     kind = kind_from_crd(manifest)
     assert manifest["metadata"]["name"] == "gadgets.example.com"
     assert crd_manifest(kind) == manifest
-    assert kind.has_status
+    assert kind.storage_version.status
     assert [version.name for version in kind.served_versions] == ["v1"]
     assert kind.field_value({"spec": {"size": 3}}, "spec.size") == "3"
 
@@ -111,7 +112,7 @@ def test_start_up_reads_no_schema() -> None:
     script = (
         "import sys\n"
         "from corral.kinds.machinery import gotypes, schemas\n"
-        "from corral.kinds.machinery.registry import builtin_registry\n"
+        "from corral.jobs.framework.served_kinds import builtin_registry\n"
         "builtin_registry()\n"
         "sys.exit(schemas.load_package.cache_info().currsize)\n"
     )

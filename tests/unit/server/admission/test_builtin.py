@@ -10,6 +10,7 @@ from api_setup import ADMIN, HandClock
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.kubernetes.coordination import LEASES
 from corral.kinds.kubernetes.core.kinds import (
     CONFIG_MAPS,
@@ -20,7 +21,6 @@ from corral.kinds.kubernetes.core.kinds import (
     SERVICE_ACCOUNTS,
 )
 from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
-from corral.kinds.machinery.registry import builtin_registry
 from corral.runtime.random import Random
 from corral.server.api import Api
 from corral.store import Store

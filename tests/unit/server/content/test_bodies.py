@@ -38,7 +38,9 @@ def test_unknown_media_types_are_refused() -> None:
 def test_duplicate_fields_are_found() -> None:
     body = b'{"data":{"a":"1","a":"2"},"x":[{"y":1,"y":2}]}'
     assert bodies.duplicates(body, json.loads(body)) == ["data.a", "x[0].y"]
-    clean = b'{"data" : {"a\\"b": "1"}}'
+    twice = b'{"data":{"a":"1","a":"2"},"metadata":{"labels":{"x":"1"},"labels":{}}}'
+    assert bodies.duplicates(twice, json.loads(twice)) == ["data.a", "metadata.labels"]
+    clean = b'{"data" : {"a\\"b": "1"}, "more": {"b": 2}}'
     assert bodies.duplicates(clean, json.loads(clean)) == []
 
 

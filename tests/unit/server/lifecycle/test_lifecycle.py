@@ -13,6 +13,7 @@ from corral.core import conditions
 from corral.core.errors import MethodNotAllowed, NotFound
 from corral.core.meta import Obj, owner_ref, with_metadata
 from corral.core.resource import Resource
+from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.kubernetes.core.kinds import (
     CONFIG_MAPS,
@@ -22,7 +23,6 @@ from corral.kinds.kubernetes.core.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
-from corral.kinds.machinery.registry import builtin_registry
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random

@@ -12,7 +12,7 @@ import pytest
 from corral.client import kubeconfig
 from corral.client.http import HttpClient
 from corral.clusters.embedded_api import EmbeddedApi
-from corral.controllers.dispatch.remote_pods.changes import Feed, History
+from corral.controllers.dispatch.remote_pods.changes import History, PodChangeFeed
 from corral.core.errors import BadRequest, Expired, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.remote_pods import Forwarded, PodChange
@@ -74,7 +74,7 @@ class Fake:
     def known(self, namespace: str, name: str) -> Obj | None:
         return self.pods.get(name)
 
-    async def follow(self, after: int) -> tuple[Sequence[Obj], Feed]:
+    async def follow(self, after: int) -> tuple[Sequence[Obj], PodChangeFeed]:
         return ([] if after else list(self.pods.values())), self.history.follow(after or None)
 
     def kept_log(self, pod: Obj, container: str, options: LogOptions) -> bytes | None:
@@ -102,7 +102,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     api = EmbeddedApi(None)
     fake = Fake(api)
-    api.server.elsewhere = fake
+    api.server.remote_pods = fake
     await api.start()
     client = HttpClient(kubeconfig.access(api.server.kubeconfig()))
     try:

@@ -16,13 +16,13 @@ from corral.workload.steps.step_api import (
     OBJECT,
     WHOLE_STATUS,
     Delete,
-    Finish,
-    LetGo,
+    FinishWorkload,
+    LookAgain,
     Move,
+    RemoveFinalizer,
     Step,
-    Surroundings,
-    Wait,
-    Write,
+    WorkloadView,
+    WriteWorkload,
 )
 
 NOW = 1_767_225_600.0
@@ -78,9 +78,9 @@ READY_IN_30 = QueueingConfig(wait_for_pods_ready=WaitForPodsReady(timeout_s=30))
 
 def answer(steps: tuple[Step, ...], subject: Obj, around: World, config: QueueingConfig) -> tuple[str, Move | None]:
     """The step that answers first, and its answer."""
-    surroundings = Surroundings(subject, around, config, NOW)
+    view = WorkloadView(subject, around, config, NOW)
     for step in steps:
-        move = step(subject, surroundings)
+        move = step(subject, view)
         if move is not None:
             return getattr(step, "__name__", ""), move
     return "", None
@@ -98,20 +98,20 @@ class Case(NamedTuple):
 CASES = {
     "waits for the scheduler": Case(workload()),
     "runs": Case(workload(RESERVED, ADMITTED, cond("PodsReady"), status=RUNNING)),
-    "its job is gone": Case(workload(ownerReferences=[], labels={names.JOB_UID: "u"}), "finish_orphan", Finish),
+    "its job is gone": Case(workload(ownerReferences=[], labels={names.JOB_UID: "u"}), "finish_orphan", FinishWorkload),
     "made by hand": Case(workload(ownerReferences=[])),
-    "switched off": Case(workload(spec={"active": False}), "deactivate", Write),
-    "to be switched off": Case(workload(cond("DeactivationTarget")), "deactivate", Write),
-    "switched on again": Case(workload(cond("Requeued", "False", "Deactivated")), "reactivate", Write),
-    "queue started again": Case(workload(cond("Requeued", "False", "ClusterQueueStopped")), "restart", Write),
+    "switched off": Case(workload(spec={"active": False}), "deactivate", WriteWorkload),
+    "to be switched off": Case(workload(cond("DeactivationTarget")), "deactivate", WriteWorkload),
+    "switched on again": Case(workload(cond("Requeued", "False", "Deactivated")), "reactivate", WriteWorkload),
+    "queue started again": Case(workload(cond("Requeued", "False", "ClusterQueueStopped")), "restart", WriteWorkload),
     "queue still stopped": Case(
         workload(cond("QuotaReserved", "False", "Inadmissible"), cond("Requeued", "False", "ClusterQueueStopped")),
         "explain_waiting",
-        Write,
+        WriteWorkload,
         world(stopPolicy="Hold"),
     ),
     "queue takes it again, whatever was told": Case(
-        workload(cond("QuotaReserved", "False", "Inadmissible")), "explain_waiting", Write
+        workload(cond("QuotaReserved", "False", "Inadmissible")), "explain_waiting", WriteWorkload
     ),
     "in back-off": Case(
         workload(
@@ -119,15 +119,17 @@ CASES = {
             status={"requeueState": {"count": 1, "requeueAt": format_time(NOW + 9)}},
         ),
         "end_backoff",
-        Wait,
+        LookAgain,
     ),
-    "back-off is over": Case(workload(cond("Requeued", "False", "PodsReadyTimeout")), "end_backoff", Write),
-    "gates of the spec": Case(workload(spec={"preemptionGates": [{"name": "g"}]}), "sync_gates", Write),
-    "drained": Case(workload(RESERVED, ADMITTED, status=RUNNING), "drain", Write, world(stopPolicy="HoldAndDrain")),
+    "back-off is over": Case(workload(cond("Requeued", "False", "PodsReadyTimeout")), "end_backoff", WriteWorkload),
+    "gates of the spec": Case(workload(spec={"preemptionGates": [{"name": "g"}]}), "sync_gates", WriteWorkload),
+    "drained": Case(
+        workload(RESERVED, ADMITTED, status=RUNNING), "drain", WriteWorkload, world(stopPolicy="HoldAndDrain")
+    ),
     "held, not drained": Case(
         workload(RESERVED, ADMITTED, cond("PodsReady"), status=RUNNING), around=world(stopPolicy="Hold")
     ),
-    "a check to pass": Case(workload(RESERVED, status=RUNNING), "sync_checks", Write, world(**CHECKED)),
+    "a check to pass": Case(workload(RESERVED, status=RUNNING), "sync_checks", WriteWorkload, world(**CHECKED)),
     "a check to wait for": Case(
         workload(RESERVED, status={**RUNNING, "admissionChecks": [{"name": "ac", "state": "Pending"}]}),
         around=world(**CHECKED),
@@ -135,29 +137,35 @@ CASES = {
     "a check that passed": Case(
         workload(RESERVED, status={**RUNNING, "admissionChecks": [{"name": "ac", "state": "Ready"}]}),
         "sync_admitted",
-        Write,
+        WriteWorkload,
         world(**CHECKED),
     ),
     "a check that rejects": Case(
         workload(RESERVED, status={**RUNNING, "admissionChecks": [{"name": "ac", "state": "Rejected"}]}),
         "act_on_checks",
-        Write,
+        WriteWorkload,
         world(**CHECKED),
     ),
-    "a queue that is not there": Case(workload(spec={"queueName": "other"}), "explain_waiting", Write),
+    "a queue that is not there": Case(workload(spec={"queueName": "other"}), "explain_waiting", WriteWorkload),
     "has time left": Case(
-        workload(RESERVED, ADMITTED, spec={"maximumExecutionTimeSeconds": 90}, status=RUNNING), "limit_execution", Wait
+        workload(RESERVED, ADMITTED, spec={"maximumExecutionTimeSeconds": 90}, status=RUNNING),
+        "limit_execution",
+        LookAgain,
     ),
     "ran too long": Case(
-        workload(RESERVED, ADMITTED, spec={"maximumExecutionTimeSeconds": 50}, status=RUNNING), "limit_execution", Write
+        workload(RESERVED, ADMITTED, spec={"maximumExecutionTimeSeconds": 50}, status=RUNNING),
+        "limit_execution",
+        WriteWorkload,
     ),
-    "pods are late": Case(workload(RESERVED, ADMITTED, status=RUNNING), "require_readiness", Write, config=READY_IN_30),
+    "pods are late": Case(
+        workload(RESERVED, ADMITTED, status=RUNNING), "require_readiness", WriteWorkload, config=READY_IN_30
+    ),
     "pods are ready": Case(workload(RESERVED, ADMITTED, cond("PodsReady"), status=RUNNING), config=READY_IN_30),
     "finished, kept": Case(workload(cond("Finished")), steps=END),
     "finished, for a while": Case(
         workload(cond("Finished")),
         "retire",
-        Wait,
+        LookAgain,
         config=QueueingConfig(retention=Retention(after_finished_s=5)),
         steps=END,
     ),
@@ -169,7 +177,9 @@ CASES = {
         steps=END,
     ),
     "leaves with its job": Case(workload(deletionTimestamp="now"), steps=LEAVING),
-    "leaves alone": Case(workload(deletionTimestamp="now", ownerReferences=[]), "let_orphan_go", LetGo, steps=LEAVING),
+    "leaves alone": Case(
+        workload(deletionTimestamp="now", ownerReferences=[]), "release_orphan", RemoveFinalizer, steps=LEAVING
+    ),
 }
 
 
@@ -182,12 +192,12 @@ def test_the_next_move(name: str) -> None:
 
 def test_what_is_told_and_counted() -> None:
     _, late = answer(LIFE, CASES["pods are late"].subject, world(), READY_IN_30)
-    assert isinstance(late, Write)
+    assert isinstance(late, WriteWorkload)
     assert late.eviction == ("PodsReadyTimeout", "WaitForStart")
     assert late.event == ("Normal", "EvictedDueToPodsReadyTimeout", "Exceeded the PodsReady timeout default/w")
     assert late.workload["status"]["requeueState"] == {"count": 1, "requeueAt": format_time(NOW + 60)}
     _, passed = answer(LIFE, CASES["a check that passed"].subject, world(**CHECKED), QueueingConfig())
-    assert isinstance(passed, Write)
+    assert isinstance(passed, WriteWorkload)
     assert passed.admits
     assert conditions.is_true(passed.workload, "Admitted")
     assert passed.event == ("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 60s")
@@ -197,6 +207,6 @@ def test_which_part_is_written() -> None:
     parts = {}
     for name in ("to be switched off", "a check to pass", "switched off"):
         _, move = answer(LIFE, CASES[name].subject, CASES[name].around, QueueingConfig())
-        assert isinstance(move, Write)
+        assert isinstance(move, WriteWorkload)
         parts[name] = move.part
     assert parts == {"to be switched off": OBJECT, "a check to pass": WHOLE_STATUS, "switched off": "status"}

@@ -10,7 +10,7 @@ from corral.controllers.dispatch.workers.remotes import Remote, Remotes
 from corral.core.errors import ApiError, ConnectionFailed
 from corral.core.meta import Key, is_deleting, key_of
 from corral.kinds.kueue import WORKLOADS
-from corral.runtime.controller import Manager, together
+from corral.runtime.controller import Manager, run_all
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class CollectGarbage:
 
     async def collect(self) -> None:
         """One walk over all connected workers, each at its own pace."""
-        await together(self._collect(remote) for remote in self._remotes.connected())
+        await run_all(self._collect(remote) for remote in self._remotes.connected())
 
     async def _collect(self, remote: Remote) -> None:
         keys = {key_of(copy) for copy in remote.workloads.list()}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
 from corral.controllers.dispatch.workers.capacity import WorkerQueues, usage_mark
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, labels_of
 from corral.decide.dispatch import binding, nominate
-from corral.decide.dispatch.nominate import Nomination, told
-from corral.decide.dispatch.room import asks_of
+from corral.decide.dispatch.nominate import Nomination
+from corral.decide.dispatch.reasons import grouped_reasons
+from corral.decide.dispatch.room import demands_of
 from corral.decide.dispatch.room import total as total_of
 from corral.kinds.kueue import names
 from corral.workload import workload as wl
@@ -20,9 +21,14 @@ BY_NOMINATION = "nominated"
 
 
 class LateBinding:
-    """Binds Workloads, and remembers the bindings that do not show in the caches yet."""
+    """Binds Workloads, and remembers the bindings that do not show in the caches yet.
 
-    def __init__(self, context: Context) -> None:
+    At most one worker is nominated at a time. `_binding` holds what was decided and may not be written or seen yet: two
+    Workloads decided one after the other must not both count on the same room. `_refused` holds the usage a worker had
+    when it did not take a Workload; it counts until that usage changes, because only then can the answer.
+    """
+
+    def __init__(self, context: DispatchContext) -> None:
         self._context = context
         self._binding: dict[Key, str] = {}
         self._refused: dict[Key, dict[str, object]] = {}
@@ -33,10 +39,11 @@ class LateBinding:
         self._binding.pop(key, None)
         self._refused.pop(key, None)
 
-    def bind(self, subject: Subject, configured: Sequence[str], barred: Container[str] = ()) -> Nomination:
+    def bind(self, subject: DispatchedWorkload, configured: Sequence[str], barred: Container[str] = ()) -> Nomination:
         """The one worker that can start the Workload now or soonest; it stays where a worker has reserved quota for it."""
         workload = subject.workload
         current = next((name for name in nominate.nominated(workload) if name not in barred), "")
+        # A worker that has not looked at its copy yet has not refused it; leaving now would never let anybody answer.
         if current and not self._is_refused(current, key_of(workload)):
             return Nomination((current,))
         if current:
@@ -44,24 +51,24 @@ class LateBinding:
         views = [self._worker_view(name, subject) for name in configured]
         choice = binding.choose(workload, subject.jobs[0] if subject.jobs else None, views)
         chosen = binding.rebind(choice, current)
-        self._tell(subject, choice, chosen)
+        self._report(subject, choice, chosen)
         self._binding[key_of(workload)] = chosen
         return Nomination((chosen,) if chosen else ())
 
-    def _tell(self, subject: Subject, choice: binding.Choice, chosen: str) -> None:
+    def _report(self, subject: DispatchedWorkload, choice: binding.Choice, chosen: str) -> None:
         """Why the Workload waits on each worker; of one that can start somewhere, why it goes there and not elsewhere."""
         ranked = {entry.name: entry for entry in choice.ranked}
         others = {name: entry.why for name, entry in ranked.items() if name != chosen}
         if chosen not in ranked or not ranked[chosen].starts_now:
             subject.rejected = {**choice.rejected, **others}
         elif choice.rejected and self._binding.get(key_of(subject.workload)) != chosen:
-            message = f"{told({chosen: ranked[chosen].why})}; {told(choice.rejected)}"
+            message = f"{grouped_reasons({chosen: ranked[chosen].why})}; {grouped_reasons(choice.rejected)}"
             self._context.manager.recorder.event(subject.workload, "Normal", "Bound", message)
 
     def _is_refused(self, cluster: str, key: Key) -> bool:
         """Whether a worker has looked at its copy and could not take it, or is gone."""
         remote = self._context.remotes.get(cluster)
-        if remote is None or not remote.connected or self._context.errands.is_silent(cluster, key):
+        if remote is None or not remote.connected or self._context.worker_tasks.is_silent(cluster, key):
             return True
         copy = remote.workload(key)
         return copy is not None and conditions.is_false(copy, names.QUOTA_RESERVED)
@@ -71,13 +78,13 @@ class LateBinding:
         copy = remote.workload(key) if remote is not None else None
         return copy is not None and conditions.is_true(copy, names.QUOTA_RESERVED)
 
-    def _worker_view(self, cluster: str, subject: Subject) -> binding.WorkerView:
+    def _worker_view(self, cluster: str, subject: DispatchedWorkload) -> binding.WorkerView:
         described = self._context.clusters.get(Key("", cluster))
         remote = self._context.remotes.get(cluster)
         queues = _queues(remote)
         if remote is None or queues is None:
             return binding.WorkerView(cluster, connected=False)
-        if self._context.errands.is_silent(cluster, key_of(subject.workload)):
+        if self._context.worker_tasks.is_silent(cluster, key_of(subject.workload)):
             return binding.WorkerView(cluster, answers=False)
         queue = self._queue(cluster, subject.workload)
         refused = self._refused.get(key_of(subject.workload), {}).get(cluster)
@@ -118,7 +125,7 @@ class LateBinding:
                 continue
             if is_bound and nominate.age(other) > nominate.age(workload):
                 continue
-            for resource, amount in total_of(asks_of(other)).items():
+            for resource, amount in total_of(demands_of(other)).items():
                 total[resource] = total.get(resource, 0) + amount
         return total
 

@@ -1,4 +1,4 @@
-"""Jobs of several Workloads (LeaderWorkerSets) go to one worker: the first component that may go leads, the others follow.
+"""Jobs of several Workloads go to one worker: the first component that may go leads, the others follow.
 
 The job on the worker belongs to all of them, so it goes when the last one's copy goes.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
 from corral.core import conditions
 from corral.core.meta import Key, Obj, annotations_of, key_of, owner_references_of, status_of
 from corral.decide.dispatch.nominate import Nomination
-from corral.jobs.framework.multi_workload import component_workloads
+from corral.jobs.framework.registry import component_workloads
 from corral.kinds.kueue import names
 
 BY_JOB = "dispatched-job"
@@ -20,12 +20,13 @@ BY_JOB = "dispatched-job"
 class Components:
     """The Workloads of one job, seen from each of them."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: DispatchContext) -> None:
         self._context = context
         context.workloads.add_index(BY_JOB, _job_uids)
 
-    def nomination(self, subject: Subject) -> Nomination | None:
-        """Where to follow the others, or nowhere yet; None when this one chooses for all, or is the only one."""
+    def nomination(self, subject: DispatchedWorkload) -> Nomination | None:
+        """The worker another component has chosen, or an empty nomination while none has; None when this component
+        chooses for all of them."""
         wanted = component_workloads(subject.jobs[0]) if subject.jobs else []
         if not wanted:
             return self._slice_nomination(subject.workload)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from functools import partial
 from math import ceil
 from typing import NamedTuple
 
 from corral.controllers import workload_status
-from corral.controllers.dispatch.context import Context, Subject
+from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
 from corral.controllers.dispatch.copies.deployment_siblings import Siblings
 from corral.controllers.dispatch.copies.late_binding import LateBinding
 from corral.controllers.dispatch.copies.multi_workload_jobs import Components
 from corral.controllers.dispatch.runs.remote_job import create_copy
 from corral.controllers.dispatch.runs.runs import Runs
-from corral.controllers.dispatch.safety.worker_tasks import SILENT_S, Late, unless_late
-from corral.controllers.dispatch.workers.rejections import Unwelcome
+from corral.controllers.dispatch.safety.worker_tasks import SILENT_S, StillRunning, unless_still_running
+from corral.controllers.dispatch.workers.rejections import WorkerRejection
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core import conditions
 from corral.core.errors import ApiError
@@ -24,10 +24,11 @@ from corral.core.resource import Resource
 from corral.core.timestamps import format_duration, parse_time
 from corral.decide.dispatch import model, nominate
 from corral.decide.dispatch.machine import check_state
-from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination, told
+from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
+from corral.decide.dispatch.reasons import REFUSED, WorkerAnswer, grouped_reasons
 from corral.decide.dispatch.workload_copy import gated, next_opening, opened, remote_workload
 from corral.kinds.kueue import WORKLOADS, names
-from corral.runtime.controller import Result, together
+from corral.runtime.controller import Result, run_all
 
 HAND_BACK_S = 60
 MAX_HAND_BACK_S = 3600
@@ -45,7 +46,7 @@ class Nominations:
 
     def __init__(
         self,
-        context: Context,
+        context: DispatchContext,
         runs: Runs,
         siblings: Siblings,
         components: Components,
@@ -54,13 +55,15 @@ class Nominations:
         self._context, self._runs, self._siblings, self._late = context, runs, siblings, late
         self._components = components
 
-    async def nominate(self, subject: Subject) -> Result | None:
+    async def nominate(self, subject: DispatchedWorkload) -> Result | None:
         nomination = self._nomination(subject)
         workload = await self._write_nomination(subject.workload, nomination)
         barred = self._context.refusals.barred(key_of(workload))
         answers = await self._ask_all(subject, [name for name in nomination.clusters if name not in barred])
         said = {name: answer.why for name, answer in answers.items() if answer.why}
-        waiting = told({**barred, **said, **subject.rejected})
+        reasons = {**barred, **said, **subject.rejected}
+        self._keep(key_of(workload), reasons, barred)
+        waiting = grouped_reasons(reasons)
         patience = self._patience(workload)
         if patience is not None and patience <= 0:
             limit = format_duration(self._context.settings.give_up_after or 0)
@@ -76,6 +79,15 @@ class Nominations:
         later = (nomination.again_after, patience, asked, turn, *(answer.again for answer in answers.values()))
         return Result(min((seconds for seconds in later if seconds is not None), default=None))
 
+    def _keep(self, key: Key, reasons: Mapping[str, str], barred: Container[str]) -> None:
+        """Remember what workers said, for whoever asks why the Workload waits."""
+        self._context.answers[key] = tuple(
+            WorkerAnswer(name, why, REFUSED, self._context.refusals.fields(key, name))
+            if name in barred
+            else WorkerAnswer(name, why)
+            for name, why in sorted(reasons.items())
+        )
+
     async def _open_gate(self, key: Key) -> float | None:
         """Let the worker preempt whose turn it is; seconds until the next turn."""
         remotes = {remote.name: remote for remote in self._context.remotes.connected()}
@@ -83,7 +95,7 @@ class Nominations:
         opening = next_opening(copies, self._context.manager.clock.now())
         if opening.cluster:
             copy = opened(copies[opening.cluster], self._context.manager.clock.timestamp())
-            await self._context.errands.run(
+            await self._context.worker_tasks.run(
                 opening.cluster, key, partial(workload_status.write_admission, remotes[opening.cluster].client, copy)
             )
         return opening.again_after
@@ -96,12 +108,12 @@ class Nominations:
             return None
         return parse_time(str(since)) + limit - self._context.manager.clock.now()
 
-    def _others(self, subject: Subject, barred: Container[str]) -> list[str]:
+    def _others(self, subject: DispatchedWorkload, barred: Container[str]) -> list[str]:
         """Workers that could take the Workload and have not refused it."""
         configured = self._context.clusters_of(subject.check, subject.workload)
         return [name for name in configured if name not in barred and self._takes(name, subject.adapter.resource)]
 
-    async def _hand_back(self, subject: Subject, message: str, waiting: str) -> None:
+    async def _hand_back(self, subject: DispatchedWorkload, message: str, waiting: str) -> None:
         """Give the quota back to others: the check asks for another try, later each time."""
         workload = self._context.workloads.get(key_of(subject.workload)) or subject.workload
         state = check_state(workload, subject.check)
@@ -114,7 +126,7 @@ class Nominations:
         self._context.metrics.redispatched("", "HandedBack")
         self._context.manager.recorder.event(workload, "Warning", "HandedBack", message)
 
-    def _nomination(self, subject: Subject) -> Nomination:
+    def _nomination(self, subject: DispatchedWorkload) -> Nomination:
         workload, settings = subject.workload, self._context.settings
         barred = self._context.refusals.barred(key_of(workload))
         configured = [name for name in self._context.clusters_of(subject.check, subject.workload) if name not in barred]
@@ -155,23 +167,23 @@ class Nominations:
         status = {**status_of(workload), "nominatedClusterNames": list(nomination.clusters)}
         return await self._context.write(with_status(workload, status))
 
-    async def _ask_all(self, subject: Subject, wanted: Container[str]) -> dict[str, _Answer]:
+    async def _ask_all(self, subject: DispatchedWorkload, wanted: Container[str]) -> dict[str, _Answer]:
         """Let the copies follow the nomination on every worker at once; what each has to say."""
         answers: dict[str, _Answer] = {}
 
         async def ask(name: str) -> None:
             answers[name] = await self._ask(subject, name) if name in wanted else await self._drop(subject, name)
 
-        await together(ask(name) for name in self._context.clusters_of(subject.check, subject.workload))
+        await run_all(ask(name) for name in self._context.clusters_of(subject.check, subject.workload))
         return answers
 
-    async def _drop(self, subject: Subject, cluster: str) -> _Answer:
+    async def _drop(self, subject: DispatchedWorkload, cluster: str) -> _Answer:
         remote = self._context.remotes.get(cluster)
         if remote is not None and remote.workload(key_of(subject.workload)) is not None:
-            await unless_late(partial(self._runs.remove_from, subject, cluster))
+            await unless_still_running(partial(self._runs.remove_from, subject, cluster))
         return _Answer()
 
-    async def _ask(self, subject: Subject, cluster: str) -> _Answer:
+    async def _ask(self, subject: DispatchedWorkload, cluster: str) -> _Answer:
         """Make the copy on a worker, or see why it is not taken there."""
         remote, key = self._context.remotes.get(cluster), key_of(subject.workload)
         if remote is None or not remote.connected:
@@ -180,20 +192,20 @@ class Nominations:
         if held is not None:
             entry = conditions.find(held, names.QUOTA_RESERVED) or {}
             return _Answer(str(entry.get("message") or "") if entry.get("status") == "False" else "")
-        errands = self._context.errands
+        worker_tasks = self._context.worker_tasks
         try:
-            await errands.run(cluster, key, partial(self._copy_to, subject, remote))
-        except Late:
-            return _Answer("does not answer" if errands.is_silent(cluster, key) else "", SILENT_S)
-        except Unwelcome as problem:
-            if self._context.settings.goes_elsewhere:
+            await worker_tasks.run(cluster, key, partial(self._copy_to, subject, remote))
+        except StillRunning:
+            return _Answer("does not answer" if worker_tasks.is_silent(cluster, key) else "", SILENT_S)
+        except WorkerRejection as problem:
+            if self._context.settings.tries_other_workers:
                 self._context.note_refusal(subject.workload, cluster, problem)
-            return _Answer(problem.why, errands.pause(cluster, key))
+            return _Answer(problem.why, worker_tasks.pause(cluster, key))
         except ApiError as error:
-            return _Answer(str(error), errands.pause(cluster, key))
+            return _Answer(str(error), worker_tasks.pause(cluster, key))
         return _Answer()
 
-    async def _copy_to(self, subject: Subject, remote: Remote) -> None:
+    async def _copy_to(self, subject: DispatchedWorkload, remote: Remote) -> None:
         copy = remote_workload(subject.workload, self._context.settings.origin)
         if self._context.settings.orchestrates and self._components.nomination(subject) is None:
             copy = gated(copy)

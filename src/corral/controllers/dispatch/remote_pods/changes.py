@@ -23,7 +23,7 @@ class _Entry(NamedTuple):
     change: PodChange
 
 
-class Feed:
+class PodChangeFeed:
     """One watcher's changes."""
 
     def __init__(self, history: History, held: list[PodChange]) -> None:
@@ -53,7 +53,7 @@ class History:
     """The last changes, and who follows them."""
 
     def __init__(self) -> None:
-        self.feeds: dict[Feed, None] = {}
+        self.feeds: dict[PodChangeFeed, None] = {}
         self._entries: deque[_Entry] = deque()
         self._marks: dict[int, int] = {}
         self._number = 0
@@ -79,7 +79,7 @@ class History:
         if len(self._marks) > MARKS:
             del self._marks[next(iter(self._marks))]
 
-    def follow(self, after: int | None) -> Feed:
+    def follow(self, after: int | None) -> PodChangeFeed:
         """Changes after a revision, or only those to come."""
         held: list[PodChange] = []
         if after is not None:
@@ -91,6 +91,6 @@ class History:
                 for entry in self._entries
                 if (entry.number > mark if mark is not None else entry.revision >= after)
             ]
-        feed = Feed(self, held)
+        feed = PodChangeFeed(self, held)
         self.feeds[feed] = None
         return feed

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from corral.controllers.dispatch.remote_pods.changes import Feed, History
+from corral.controllers.dispatch.remote_pods.changes import History, PodChangeFeed
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.pod_ancestry import Ancestry
 from corral.controllers.dispatch.workers.remotes import Remote, Remotes
@@ -48,7 +48,7 @@ class _Shown(NamedTuple):
 
 
 class RemotePods:
-    """`core.elsewhere.PodsElsewhere` over the workers of a manager."""
+    """`core.remote_pods.RemotePodSource` over the workers of a manager."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class RemotePods:
                 informer.on_change(self._job_changed)
         manager.run_task(self._keep, "pods on workers")
 
-    # core.elsewhere.PodsElsewhere
+    # core.remote_pods.RemotePodSource
 
     async def list(self, namespace: str = "", revision: int = 0) -> Sequence[Obj]:
         await self._ready()
@@ -92,7 +92,7 @@ class RemotePods:
     def known(self, namespace: str, name: str) -> Obj | None:
         return self._shown.get(Key(namespace, name))
 
-    async def follow(self, after: int) -> tuple[Sequence[Obj], Feed]:
+    async def follow(self, after: int) -> tuple[Sequence[Obj], PodChangeFeed]:
         await self._ready()
         current = [] if after else [self._shown[key] for key in sorted(self._shown)]
         return current, self._history.follow(after or None)

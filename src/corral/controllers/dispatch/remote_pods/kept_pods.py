@@ -46,7 +46,7 @@ class KeptPod(NamedTuple):
         return POD_BYTES + sum(map(len, self.logs.values()))
 
 
-Told = Callable[[Key, Obj | None], None]
+KeptPodHandler = Callable[[Key, Obj | None], None]
 """Called with a pod that is kept from now on, or not any more."""
 
 
@@ -59,10 +59,10 @@ class KeptPods:
         self._pods: dict[Key, KeptPod] = {}
         self._size = 0
         self._allowance, self._counted_at = BURST, clock.now()
-        self._told: list[Told] = []
+        self._handlers: list[KeptPodHandler] = []
 
-    def on_change(self, told: Told) -> None:
-        self._told.append(told)
+    def on_change(self, handler: KeptPodHandler) -> None:
+        self._handlers.append(handler)
 
     def all(self) -> Iterable[tuple[Key, Obj]]:
         return [(key, kept.pod) for key, kept in self._pods.items()]
@@ -97,20 +97,20 @@ class KeptPods:
             self._size -= kept.size
             if self._pods.get(key_of(kept.pod)) is kept:
                 del self._pods[key_of(kept.pod)]
-                self._tell(key_of(kept.pod), None)
+                self._notify(key_of(kept.pod), None)
 
     def _add(self, uid: str, pods: list[KeptPod]) -> None:
         self._jobs[uid] = pods
         for kept in pods:
             self._size += kept.size
             self._pods[key_of(kept.pod)] = kept
-            self._tell(key_of(kept.pod), kept.pod)
+            self._notify(key_of(kept.pod), kept.pod)
         while self._size > self._limit and self._jobs:
             self.forget(next(iter(self._jobs)))
 
-    def _tell(self, key: Key, pod: Obj | None) -> None:
-        for told in self._told:
-            told(key, pod)
+    def _notify(self, key: Key, pod: Obj | None) -> None:
+        for handler in self._handlers:
+            handler(key, pod)
 
     def _may_read(self) -> bool:
         if self._limit <= 0:

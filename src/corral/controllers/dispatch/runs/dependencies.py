@@ -1,7 +1,7 @@
-"""What a job needs beside itself: the ConfigMaps, Secrets and training runtimes it names, copied to the worker that runs it.
+"""What a job needs beside itself: the ConfigMaps, Secrets and what else its kind needs, copied to the worker that runs it.
 
-ConfigMaps and Secrets belong to the remote job and go with it. A runtime has to be there before the job and may serve
-many, so it stays. An object of that name which is already on the worker is used as it is.
+ConfigMaps and Secrets belong to the remote job and go with it. What a job is made from has to be there before it and may
+serve many, so it stays. An object of that name which is already on the worker is used as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from corral.core.meta import (
     with_metadata,
 )
 from corral.core.resource import Resource
-from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from corral.jobs.framework.adapter import JobAdapter
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, SECRETS
 from corral.kinds.kueue import names
 
@@ -57,19 +57,14 @@ def named_objects(job: Any) -> Iterator[tuple[Resource, str]]:
             yield from named_objects(value)
 
 
-async def send_runtime(client: Client, remote: Remote, job: Obj, origin: str) -> None:
-    """Give the worker the training runtime a TrainJob refers to, unless it has one of that name."""
-    reference = spec_of(job).get("runtimeRef") or {}
-    name = str(reference.get("name") or "")
-    if not name:
-        return
-    is_local = reference.get("kind") == "TrainingRuntime"
-    resource, namespace = (TRAINING_RUNTIMES, namespace_of(job)) if is_local else (CLUSTER_TRAINING_RUNTIMES, "")
-    try:
-        found = await client.get(resource, name, namespace)
-        await remote.client.create(resource, _copy(found, origin), manager=names.MULTIKUEUE_MANAGER)
-    except (AlreadyExists, NotFound):
-        return
+async def send_needed(client: Client, remote: Remote, adapter: JobAdapter, job: Obj, origin: str) -> None:
+    """Give the worker the objects a job is made from, unless it has one of that name."""
+    for resource, key in adapter.needed_objects(job):
+        try:
+            found = await client.get(resource, key.name, key.namespace)
+            await remote.client.create(resource, _copy(found, origin), manager=names.MULTIKUEUE_MANAGER)
+        except (AlreadyExists, NotFound):
+            continue
 
 
 async def send_named(client: Client, remote: Remote, job: Obj, remote_job: Obj, origin: str) -> None:

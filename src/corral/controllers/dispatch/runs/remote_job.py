@@ -9,7 +9,7 @@ import logging
 
 from corral.client.protocol import Client
 from corral.controllers.dispatch.safety.live_pods import LivePods
-from corral.controllers.dispatch.workers.rejections import REFUSALS, NotOurs, Refused
+from corral.controllers.dispatch.workers.rejections import REFUSALS, NameTaken, Refused
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core import conditions
 from corral.core.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
@@ -25,10 +25,10 @@ from corral.core.meta import (
     without_finalizer,
 )
 from corral.core.resource import Resource
-from corral.decide.dispatch.workload_copy import is_ours
+from corral.decide.dispatch.workload_copy import has_origin
 from corral.jobs.framework import followed_fields
 from corral.jobs.framework.adapter import JobAdapter
-from corral.jobs.framework.multi_workload import component_workloads
+from corral.jobs.framework.registry import component_workloads
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED
 from corral.kinds.kueue import WORKLOADS, names
 
@@ -50,8 +50,8 @@ async def sync_job(
             return True  # it has ended and is gone: nothing is left to copy
     if found is None:
         found = await _create_job(remote, adapter, job, workload, origin)
-    if not is_ours(found, origin):
-        raise NotOurs(remote.name, adapter.resource, key)
+    if not has_origin(found, origin):
+        raise NameTaken(remote.name, adapter.resource, key)
     updated = adapter.sync_status(job, found)
     if updated is None:
         return job.get("status") == found.get("status") or conditions.is_true(job, DISPATCHED)
@@ -91,9 +91,9 @@ async def apply_changes(remote: Remote, adapter: JobAdapter, job: Obj, workload:
     """
     key = key_of(job)
     found = remote.job(adapter.resource, key)
-    if found is None or not is_ours(found, origin):
+    if found is None or not has_origin(found, origin):
         return ""
-    patch = followed_fields.changes(job, found, workload)
+    patch = followed_fields.changes(adapter, job, found, workload)
     if patch is None:
         return ""
     try:
@@ -111,8 +111,8 @@ async def create_copy(remote: Remote, copy: Obj, origin: str) -> bool:
         remote.learn(WORKLOADS, await remote.client.create(WORKLOADS, copy, manager=names.MULTIKUEUE_MANAGER))
     except AlreadyExists:
         held = await remote.client.get(WORKLOADS, name_of(copy), namespace_of(copy))
-        if not is_ours(held, origin):
-            raise NotOurs(remote.name, WORKLOADS, key_of(copy)) from None
+        if not has_origin(held, origin):
+            raise NameTaken(remote.name, WORKLOADS, key_of(copy)) from None
         return False
     except REFUSALS as error:
         raise Refused(remote.name, WORKLOADS, error) from error
@@ -135,7 +135,7 @@ async def remove(
     jobs = remote.jobs_of(key)
     if not jobs and adapter is not None and job is not None:
         jobs = await _live_job(remote, adapter.resource, job)
-    own = [(resource, obj) for resource, obj in jobs if is_ours(obj, origin) and not is_shared(remote, obj, key)]
+    own = [(resource, obj) for resource, obj in jobs if has_origin(obj, origin) and not is_shared(remote, obj, key)]
     if stop_within:
         remote.note_ending(key, own)
     pods = LivePods(remote, origin, key.name, remote.ending(key))
@@ -151,7 +151,7 @@ async def remove(
 
 async def _remove_copy(remote: Remote, key: Key, origin: str) -> None:
     copy = remote.workloads.get(key)
-    if copy is None or not is_ours(copy, origin):
+    if copy is None or not has_origin(copy, origin):
         return
     if names.RESOURCE_IN_USE in finalizers_of(copy):
         copy = await _strip_finalizer(remote, copy)

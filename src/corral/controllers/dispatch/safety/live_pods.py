@@ -31,7 +31,8 @@ class LivePods:
         self._is_running = False
 
     async def find(self) -> None:
-        """Look for the first time, while the jobs can still tell whose pods are whose."""
+        """Look for the first time. This must happen before the jobs are deleted: afterwards the objects between a job and
+        its pods may be gone, and nothing would say which pods are its."""
         self._is_running = await self._any()
 
     async def ended(self, limit: float) -> None:

@@ -15,13 +15,15 @@ from corral.kinds.kueue import names
 from corral.runtime.clock import Clock
 
 
-class Whereabouts:
+class PossibleLocations:
     """The workers each job may be on, as far as this manager has seen since it started."""
 
     def __init__(self, clock: Clock, remotes: Remotes) -> None:
         self._clock, self._remotes = clock, remotes
         self._started = clock.now()
         self._known: dict[Key, dict[str, bool]] = {}
+        """By Workload and worker: True when the job may be there, False when it was seen to be gone. No entry means that
+        nothing was seen since this manager started, which is not the same as gone (see `away`)."""
 
     def begin(self, key: Key, cluster: str) -> None:
         """A job is about to be made on a worker, or was seen there."""
@@ -42,7 +44,7 @@ class Whereabouts:
         return [key for key, known in self._known.items() if cluster in known]
 
     def forget(self, key: Key) -> None:
-        """The Workload is gone or has ended: only workers out of reach, which still have to be told, are remembered."""
+        """The Workload is gone or has ended. Workers out of reach are still remembered: their copy has to be removed."""
         left = {name: True for name, may_be in self._known.pop(key, {}).items() if may_be and self._is_away(name)}
         if left:
             self._known[key] = left
@@ -54,8 +56,11 @@ class Whereabouts:
         """The workers out of reach that may be running the job, and since when each is."""
         known, chosen = self._known.get(key_of(workload), {}), status_of(workload).get("clusterName")
         candidates = {name for name, may_be in known.items() if may_be}
+        # After a restart memory is empty and the status is all there is: a Workload that names a cluster has its job there
+        # until that cluster was seen without it.
         if chosen and known.get(str(chosen), True):
             candidates.add(str(chosen))
+        # The process before this one may have begun to make the job without getting to write the cluster's name.
         if not chosen and self._is_older(workload):
             candidates.update(name for name in nominate.nominated(workload) if not self._remotes.has_met(name))
         return {name: self._away_since(name) for name in sorted(candidates) if self._is_away(name)}

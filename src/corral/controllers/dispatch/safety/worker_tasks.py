@@ -1,7 +1,7 @@
-"""Work on workers, each piece a task of its own, so that a worker that is slow to answer holds up nobody else.
+"""Requests to workers run as tasks of their own, so that a slow worker delays only what needs its answer.
 
-A reconcile waits a moment for what it asked of a worker and then goes on without it; the Workload is looked at again when
-that is done. One thing is done at a time for a Workload on a worker, so what happens there keeps its order.
+A reconcile waits a moment (PATIENCE_S) for the task it started and then goes on without it; the Workload is reconciled
+again when the task is done. At most one task runs for a Workload on a worker, so requests arrive there in order.
 """
 
 from __future__ import annotations
@@ -27,59 +27,65 @@ FIRST_PAUSE_S = 0.01
 MAX_PAUSE_S = 60.0
 
 
-class Late(Exception):
+class StillRunning(Exception):
     """A worker has not answered yet; the Workload is looked at again when it has."""
 
 
 @dataclass(slots=True)
-class _Errand:
+class _WorkerTask:
     task: asyncio.Task[Any]
     since: float
     stops: bool
     is_late: bool = False
     is_missed: bool = False
-    """Whether somebody went on without it, and has to be told when it is done."""
+    """Whether a reconcile went on without its result, so that the Workload must be reconciled again when it is done."""
 
 
-class Errands:
-    """What is being done on workers; `again` is called with a Workload and whether it failed, when a late piece is done."""
+class WorkerTasks:
+    """The running tasks by Workload and worker. `again` is called with a Workload, and whether it failed, when a task ends
+    that a reconcile did not wait for."""
 
     def __init__(self, clock: Clock, again: Callable[[Key, bool], None]) -> None:
         self._clock, self._again = clock, again
-        self._running: dict[Key, dict[str, _Errand]] = {}
+        self._running: dict[Key, dict[str, _WorkerTask]] = {}
         self._late: dict[str, int] = {}
         self._failures: dict[Key, dict[str, int]] = {}
 
     async def run(
         self, cluster: str, key: Key, work: Callable[[], Coroutine[Any, Any, T]], *, stops: bool = False
     ) -> T:
-        """Do it, or raise `Late` and let it go on; `stops` when a job that may be running there ends by it."""
+        """The result of `work`; raises `StillRunning` when it takes longer, and `work` goes on in the background.
+
+        `stops` marks work that removes a job which may be running on the worker.
+        """
         here = self._running.setdefault(key, {})
+        # Not queued behind what is running: it was decided without knowing how that ends. The caller decides again then.
         if cluster in here:
             here[cluster].is_missed = True
-            raise Late(cluster)
+            raise StillRunning(cluster)
         task = asyncio.get_running_loop().create_task(work(), name=f"{cluster} {key}")
-        errand = here[cluster] = _Errand(task, self._clock.now(), stops)
+        running = here[cluster] = _WorkerTask(task, self._clock.now(), stops)
         task.add_done_callback(partial(self._done, cluster, key))
         await asyncio.wait({task}, timeout=0.0 if self._late.get(cluster) else PATIENCE_S)
         if not task.done():
+            # Not cancelled: the worker may have carried the request out already, and only its answer tells.
             self._late[cluster] = self._late.get(cluster, 0) + 1
-            errand.is_late = errand.is_missed = True
-            raise Late(cluster)
+            running.is_late = running.is_missed = True
+            raise StillRunning(cluster)
         return task.result()
 
     async def settled(self, cluster: str, key: Key) -> None:
         """Wait for what is being done for a Workload on a worker, however it ends."""
-        errand = self._running.get(key, {}).get(cluster)
-        if errand is not None:
-            await asyncio.wait({errand.task})
+        running = self._running.get(key, {}).get(cluster)
+        if running is not None:
+            await asyncio.wait({running.task})
 
     async def keep(self) -> None:
         """Let nothing outlive the manager; runs as long as it does."""
         try:
             await asyncio.Event().wait()
         finally:
-            tasks = [errand.task for here in self._running.values() for errand in here.values()]
+            tasks = [running.task for here in self._running.values() for running in here.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -94,12 +100,12 @@ class Errands:
 
     def is_stopping(self, key: Key) -> bool:
         """Whether a job of this Workload is being removed somewhere, and may still run there."""
-        return any(errand.stops for errand in self._running.get(key, {}).values())
+        return any(running.stops for running in self._running.get(key, {}).values())
 
     def is_silent(self, cluster: str, key: Key) -> bool:
         """Whether a worker has left this Workload without an answer for long."""
-        errand = self._running.get(key, {}).get(cluster)
-        return errand is not None and self._clock.now() - errand.since >= SILENT_S
+        running = self._running.get(key, {}).get(cluster)
+        return running is not None and self._clock.now() - running.since >= SILENT_S
 
     def pause(self, cluster: str, key: Key) -> float:
         """Seconds until the next try after what has just failed, longer each time."""
@@ -111,7 +117,7 @@ class Errands:
 
     def _done(self, cluster: str, key: Key, task: asyncio.Task[Any]) -> None:
         here = self._running[key]
-        errand = here.pop(cluster)
+        running = here.pop(cluster)
         if not here:
             del self._running[key]
         if task.cancelled() or task.exception() is not None:
@@ -119,18 +125,18 @@ class Errands:
             failures[cluster] = failures.get(cluster, 0) + 1
         elif cluster in (failures := self._failures.get(key, {})):
             del failures[cluster]
-        if errand.is_late:
+        if running.is_late:
             self._late[cluster] -= 1
-        if errand.is_missed and not task.cancelled():
+        if running.is_missed and not task.cancelled():
             error = task.exception()
             if error is not None:
                 log.info("late answer of a worker", extra={"cluster": cluster, "key": str(key), "error": str(error)})
             self._again(key, error is not None)
 
 
-async def unless_late(work: Callable[[], Awaitable[None]]) -> None:
-    """Do it, or let it be done later: nothing waits for it."""
+async def unless_still_running(work: Callable[[], Awaitable[None]]) -> None:
+    """Await `work`, but do not fail when it goes on in the background: nothing depends on its result."""
     try:
         await work()
-    except Late:
+    except StillRunning:
         pass

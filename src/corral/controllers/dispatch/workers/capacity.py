@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from corral.core import conditions
 from corral.core.meta import Key, Obj, generation_of, name_of, spec_of, status_of
@@ -12,15 +12,22 @@ from corral.decide.dispatch.room import FlavorRoom, Group
 from corral.decide.queueing.model.amounts import parse_amount
 from corral.decide.queueing.model.decode import flavor_from, topology_from
 from corral.decide.queueing.model.values import Amounts, FlavorSpec
-from corral.runtime.informer import Reader
 
 ByFlavor = dict[str, Amounts]
+
+
+class Known(Protocol):
+    """Objects of one kind on a worker: followed, or listed once."""
+
+    def get(self, key: Key) -> Obj | None: ...
+
+    def list(self) -> Iterable[Obj]: ...
 
 
 class WorkerQueues:
     """A worker's ClusterQueues as the late-binding dispatcher sees them."""
 
-    def __init__(self, queues: Reader, flavors: Reader, topologies: Reader) -> None:
+    def __init__(self, queues: Known, flavors: Known, topologies: Known) -> None:
         self._queues, self._flavors, self._topologies = queues, flavors, topologies
 
     def behind(self, local_queue: Obj | None) -> Obj | None:

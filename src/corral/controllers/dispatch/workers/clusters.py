@@ -19,7 +19,7 @@ from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.dispatch.workers.credentials_sources import Sources
 from corral.controllers.dispatch.workers.fencing import RENEWALS, renew
 from corral.controllers.dispatch.workers.kubeconfigs import AccessProblem, is_path
-from corral.controllers.dispatch.workers.loopback_worker import ITSELF, Itself, may_be_here
+from corral.controllers.dispatch.workers.loopback_worker import ITSELF, LoopbackClient, may_be_here
 from corral.controllers.dispatch.workers.remotes import Remote, Remotes, Wake
 from corral.core import conditions
 from corral.core.errors import ApiError, ConnectionFailed, Unauthorized
@@ -56,8 +56,8 @@ DEPRECATED_PATH = (
 
 
 @dataclass(frozen=True, slots=True)
-class Followers:
-    """Who is told what of workers."""
+class WorkerListeners:
+    """Callbacks for what happens to workers."""
 
     wake: Wake
     connected: Callable[[Obj], None]
@@ -81,7 +81,7 @@ class MultiKueueClusters:
         remotes: Remotes,
         connect: Connect,
         kinds: Sequence[Resource],
-        followers: Followers,
+        listeners: WorkerListeners,
         metrics: DispatchMetrics,
     ) -> None:
         self._metrics = metrics
@@ -89,7 +89,7 @@ class MultiKueueClusters:
         self._remotes = remotes
         self._connect = connect
         self._kinds = kinds
-        self._followers = followers
+        self._listeners = listeners
         self._manager = manager
         self._clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
         self._controller: Controller = manager.add(
@@ -102,7 +102,7 @@ class MultiKueueClusters:
         if cluster is None or is_deleting(cluster):
             await self._take_leave(key.name)
             await self._drop(key.name)
-            self._followers.left(key.name)
+            self._listeners.left(key.name)
             self._metrics.gone(key.name)
             return None
         if is_path(cluster) and not self._settings.checks_paths and not self._is_connected(key.name):
@@ -140,15 +140,15 @@ class MultiKueueClusters:
         kinds = may_be_here(self._kinds) if suffix else self._kinds
         remote = Remote(
             name,
-            Itself(client, suffix, self._settings.origin, kinds) if suffix else client,
+            LoopbackClient(client, suffix, self._settings.origin, kinds) if suffix else client,
             fingerprint,
             clock=self._manager.clock,
             random=self._manager.random,
             origin=self._settings.origin,
             kinds=kinds,
-            wake=self._followers.wake,
+            wake=self._listeners.wake,
             lost=lambda lost: self._controller.queue.add(Key("", lost)),
-            queues_changed=self._followers.queues_changed,
+            queues_changed=self._listeners.queues_changed,
             renew=self._renew if self._settings.fencing else None,
             renew_interval=self._settings.worker_lost_timeout / RENEWALS,
             is_itself=bool(suffix),
@@ -177,7 +177,7 @@ class MultiKueueClusters:
             return Result(remote.back_off())
         self._remotes.note_met(remote.name)
         await self._report(cluster, True, "Active", "Connected")
-        self._followers.connected(cluster)
+        self._listeners.connected(cluster)
         return Result(REREAD_S) if is_path(cluster) else None
 
     def _is_connected(self, name: str) -> bool:
@@ -194,7 +194,7 @@ class MultiKueueClusters:
             return  # it may be described anew in a moment, and goes on then
         try:
             async with asyncio.timeout(LEAVE_S):
-                await self._followers.leaving(remote)
+                await self._listeners.leaving(remote)
         except (ApiError, TimeoutError) as error:
             log.warning("worker was left with our jobs", extra={"cluster": name, "error": str(error)})
 

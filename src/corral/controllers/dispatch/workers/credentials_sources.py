@@ -56,11 +56,11 @@ class Sources:
     ) -> None:
         self._clusters.add_index(index, lambda cluster: (name(cluster),) if name(cluster) else ())
 
-        def tell(old: Obj | None, new: Obj | None) -> None:
+        def notify(old: Obj | None, new: Obj | None) -> None:
             for cluster in self._clusters.by_index(index, name_of(new or old or {})):
                 changed(key_of(cluster))
 
-        on_change(tell)
+        on_change(notify)
 
     def load(self, cluster: Obj) -> tuple[bytes, Access]:
         """What was read, to tell changes by, and how to reach the worker; raises AccessProblem."""

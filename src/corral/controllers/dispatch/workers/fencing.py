@@ -74,6 +74,8 @@ class Fence:
         limit = annotations_of(lease).get(FENCE_AFTER)
         if limit is None:
             return None
+        # `limit` is a part of the timeout after which the manager starts the job on another worker (see MARGIN), so the copy
+        # is stopped here before it runs there.
         left = self._last_seen(key, lease) + float(limit) - self._manager.clock.now()
         if left > 0:
             return Result(left + 0.001)

@@ -10,29 +10,30 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
-from corral.client.protocol import Client, ObjectList, Patch, PatchKind, Propagation, WatchEvent
+from corral.client.protocol import Client, ObjectList, Patch, WatchEvent
+from corral.client.wrapper import ClientWrapper
 from corral.core.meta import Obj, name_of, with_metadata, with_spec
 from corral.core.resource import Resource
-from corral.decide.dispatch.workload_copy import is_ours
+from corral.decide.dispatch.workload_copy import has_origin
+from corral.jobs.framework.registry import adapter_for
 from corral.kinds.kueue import LOCAL_QUEUES, WORKLOADS, names
 
 ITSELF = "corral.dev/itself"
 _NAMING = (names.QUEUE_NAME, names.PREBUILT_WORKLOAD)
 """Labels and annotations that name a queue or a Workload."""
-_FOUND_BY_LABELS = ("", "apps", "leaderworkerset.x-k8s.io")
-"""API groups of pods and sets."""
 
 
 def may_be_here(kinds: Sequence[Resource]) -> list[Resource]:
     """The kinds of jobs whose copies can be in the same cluster."""
-    return [kind for kind in kinds if kind.group not in _FOUND_BY_LABELS]
+    return [kind for kind in kinds if (found := adapter_for(kind)) is None or not found.found_by_labels]
 
 
-class Itself:
+class LoopbackClient(ClientWrapper):
     """A `Client` of the manager's own cluster in which our objects have the names they have on the manager."""
 
     def __init__(self, client: Client, suffix: str, origin: str, jobs: Collection[Resource]) -> None:
-        self._client, self._suffix, self._origin = client, suffix, origin
+        super().__init__(lambda: client)
+        self._suffix, self._origin = suffix, origin
         self._renamed = {WORKLOADS, *jobs}
 
     # Names
@@ -48,7 +49,7 @@ class Itself:
 
     def _back(self, resource: Resource, obj: Obj) -> Obj:
         """An object from there as it is known here; those of others are left as they are."""
-        is_renamed = resource == LOCAL_QUEUES or (resource in self._renamed and is_ours(obj, self._origin))
+        is_renamed = resource == LOCAL_QUEUES or (resource in self._renamed and has_origin(obj, self._origin))
         if not is_renamed or not name_of(obj).endswith(self._suffix):
             return obj
         bare = with_metadata(obj, name=name_of(obj).removesuffix(self._suffix))
@@ -71,92 +72,19 @@ class Itself:
 
     # Client
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Obj:
-        return self._back(resource, await self._client.get(resource, self._there(resource, name), namespace))
-
     async def list(self, resource: Resource, namespace: str = "", **options: Any) -> ObjectList:
-        found = await self._client.list(resource, namespace, **options)
+        found = await self._target().list(resource, namespace, **options)
         items = [self._back(resource, item) for item in found.items if self._is_seen(resource, item)]
         return found._replace(items=items)
 
     async def watch(self, resource: Resource, namespace: str = "", **options: Any) -> AsyncIterator[WatchEvent]:
-        async for event in self._client.watch(resource, namespace, **options):
+        async for event in self._target().watch(resource, namespace, **options):
             if event.type == "BOOKMARK":
                 yield event
             elif self._is_seen(resource, event.obj):
                 yield event._replace(obj=self._back(resource, event.obj))
 
-    async def create(self, resource: Resource, obj: Obj, *, manager: str = "", dry_run: bool = False) -> Obj:
-        made = await self._client.create(resource, self._out(resource, obj), manager=manager, dry_run=dry_run)
-        return self._back(resource, made)
-
-    async def update(self, resource: Resource, obj: Obj, *, subresource: str = "", manager: str = "") -> Obj:
-        wanted = self._out(resource, obj)
-        return self._back(
-            resource, await self._client.update(resource, wanted, subresource=subresource, manager=manager)
-        )
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str,
-        patch: Patch,
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        manager: str = "",
-    ) -> Obj:
+    async def patch(self, resource: Resource, name: str, namespace: str, patch: Patch, **options: Any) -> Obj:
         if resource in self._renamed and isinstance(patch, dict):
             patch = self._mapped(patch, lambda value: value + self._suffix)
-        there = self._there(resource, name)
-        done = await self._client.patch(
-            resource, there, namespace, patch, kind=kind, subresource=subresource, manager=manager
-        )
-        return self._back(resource, done)
-
-    async def apply(self, resource: Resource, obj: Obj, **options: Any) -> Obj:
-        return self._back(resource, await self._client.apply(resource, self._out(resource, obj), **options))
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str = "",
-        *,
-        propagation: Propagation | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace: int | None = None,
-    ) -> None:
-        await self._client.delete(
-            resource,
-            self._there(resource, name),
-            namespace,
-            propagation=propagation,
-            uid=uid,
-            resource_version=resource_version,
-            grace=grace,
-        )
-
-    async def delete_collection(self, resource: Resource, namespace: str = "", **options: Any) -> None:
-        await self._client.delete_collection(resource, namespace, **options)
-
-    async def get_subresource(self, resource: Resource, name: str, namespace: str, subresource: str) -> Obj:
-        return await self._client.get_subresource(resource, self._there(resource, name), namespace, subresource)
-
-    async def create_subresource(
-        self, resource: Resource, name: str, namespace: str, subresource: str, body: Obj
-    ) -> Obj:
-        return await self._client.create_subresource(
-            resource, self._there(resource, name), namespace, subresource, body
-        )
-
-    def logs(self, name: str, namespace: str, **options: Any) -> AsyncIterator[bytes]:
-        return self._client.logs(name, namespace, **options)
-
-    async def raw(self, method: str, path: str, body: Obj | None = None) -> Obj:
-        return await self._client.raw(method, path, body)
-
-    async def close(self) -> None:
-        await self._client.close()
+        return await super().patch(resource, name, namespace, patch, **options)

@@ -12,8 +12,8 @@ from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, controller_of, name_of, namespace_of, owner_references_of, uid_of
 from corral.core.resource import Resource, version_path
-from corral.decide.dispatch.remote_pods import pod_selector
-from corral.decide.dispatch.workload_copy import is_ours
+from corral.decide.dispatch.workload_copy import has_origin
+from corral.jobs.framework.registry import adapter_for
 from corral.kinds.kubernetes.core.kinds import PODS
 
 Root = tuple[Resource, Obj]
@@ -35,14 +35,16 @@ class Ancestry:
         """The pods that belong to a job, in the order of their names. Whose pods they are is remembered when it is gone;
         `or_else` is asked of those nobody knows."""
         self._roots.setdefault(uid_of(job), (resource, job))
-        found = (await self._remote.client.list(PODS, namespace_of(job), labels=pod_selector(resource, job))).items
+        adapter = adapter_for(resource)
+        labels = adapter.pod_selector(job) if adapter is not None else ""
+        found = (await self._remote.client.list(PODS, namespace_of(job), labels=labels)).items
         roots = [(pod, await self.root(pod, PODS)) for pod in sorted(found, key=name_of)]
         return [pod for pod, root in roots if (uid_of(root[1]) == uid_of(job) if root is not None else or_else(pod))]
 
     async def root(self, obj: Obj, resource: Resource, depth: int = 0) -> Root | None:
-        """The topmost owner of an object that carries our origin label; None when nothing above it is ours."""
+        """The topmost owner of an object that carries our origin label; None when none of its owners does."""
         above = await self._above(obj, depth) if depth < MAX_DEPTH else None
-        return above or ((resource, obj) if is_ours(obj, self._origin) else None)
+        return above or ((resource, obj) if has_origin(obj, self._origin) else None)
 
     async def _above(self, obj: Obj, depth: int) -> Root | None:
         reference = controller_of(obj) or next(iter(owner_references_of(obj)), None)

@@ -8,7 +8,7 @@ from corral.controllers.dispatch.workers.admission_checks import config_name
 from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.core.conditions import condition, conditions_of, set_condition
 from corral.core.meta import Key, Obj, generation_of, key_of, spec_of, with_spec
-from corral.decide.dispatch.quota import CONDITION, Verdict, automated
+from corral.decide.dispatch.quota import CONDITION, QuotaVerdict, automated
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -55,9 +55,9 @@ class QuotaAutomation:
         client = self._manager.client
         if verdict.spec is not None and verdict.spec != spec_of(queue):
             queue = await client.update(CLUSTER_QUEUES, with_spec(queue, verdict.spec), manager=names.QUEUEING_MANAGER)
-        await self._tell(queue, verdict)
+        await self._report(queue, verdict)
 
-    async def _tell(self, queue: Obj, verdict: Verdict) -> None:
+    async def _report(self, queue: Obj, verdict: QuotaVerdict) -> None:
         entry = condition(CONDITION, verdict.ok, verdict.reason, verdict.message, generation_of(queue))
         held = conditions_of(queue)
         updated = set_condition(held, entry, self._manager.clock.timestamp())

@@ -30,7 +30,7 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.jobs.framework.adapter import prebuilt_workload
-from corral.jobs.framework.multi_workload import component_workloads
+from corral.jobs.framework.registry import component_workloads
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS, names
 from corral.runtime.clock import Clock
@@ -102,7 +102,7 @@ class Remote:
     # Reading
 
     def workload(self, key: Key) -> Obj | None:
-        """The copy of a Workload, unless we have deleted it and only the news has not come back yet."""
+        """The copy of a Workload on the worker; None also when we deleted it and the watch has not shown that yet."""
         found = self.workloads.get(key) if self.connected else None
         return None if found is None or uid_of(found) in self._deleted else found
 
@@ -114,7 +114,7 @@ class Remote:
         return self.jobs[resource].get(key) if resource in self.jobs else None
 
     def jobs_of(self, workload: Key) -> list[tuple[Resource, Obj]]:
-        """Our job objects on the worker that run under a Workload, but those we have deleted."""
+        """Our job objects on the worker that run under a Workload, without those we have deleted."""
         value = str(workload)
         return [
             (resource, obj)
@@ -275,7 +275,7 @@ class Remote:
             self.admitted_at.pop(uid_of(obj), None)
         elif conditions.is_true(new, names.ADMITTED):
             self.admitted_at.setdefault(uid_of(new), self.clock.now())
-        if is_news(old, new):
+        if workload_changed(old, new):
             self._wake(key_of(obj), False)
 
     def _job_changed(self, resource: Resource, old: Obj | None, new: Obj | None) -> None:
@@ -345,7 +345,8 @@ class Remotes:
         return self._remotes.pop(name, None)
 
     def distinct(self, names: Sequence[str], chosen: str = "", asked: Collection[str] = ()) -> list[str]:
-        """These names, but of those in reach that are one worker only one: the chosen, or one asked before, or the first."""
+        """`names` with one name for each worker: of names in reach that lead to the same worker, the chosen one is kept,
+        else one that was asked before, else the first."""
         best: dict[str, str] = {}
         for name in sorted(names, key=lambda name: (name != chosen, name not in asked)):
             remote = self._remotes.get(name)
@@ -356,7 +357,7 @@ class Remotes:
         return [name for name in names if name in best.values()]
 
     def twin(self, remote: Remote) -> Remote | None:
-        """The same worker in reach by another name."""
+        """Another name in reach that leads to the same worker."""
         return next(
             (other for other in self.connected() if other is not remote and other.server == remote.server), None
         )
@@ -378,7 +379,7 @@ def workload_of_pod(pod: Obj) -> str:
     return annotations_of(pod).get(names.WORKLOAD) or ""
 
 
-def is_news(old: Obj | None, new: Obj | None) -> bool:
+def workload_changed(old: Obj | None, new: Obj | None) -> bool:
     """Whether a Workload changed by more than what its job says of its own pods, which nobody dispatches by."""
     if old is None or new is None or is_deleting(old) != is_deleting(new):
         return True

@@ -20,7 +20,6 @@ QUEUE_PATH = keyed("metadata.labels", names.QUEUE_NAME)
 PRIORITY_PATH = keyed("metadata.labels", names.PRIORITY_CLASS)
 MAX_TIME_PATH = keyed("metadata.labels", names.MAX_EXEC_TIME)
 ELASTIC_PATH = keyed("metadata.annotations", names.ELASTIC_JOB)
-ELASTIC_KINDS = frozenset({"Job", "RayCluster", "RayJob", "RayService"})
 MAX_POD_SETS = 18
 
 
@@ -29,7 +28,7 @@ def validate_job(adapter: JobAdapter, job: Obj, gates: FeatureGates) -> list[Cau
     causes = _name_in_label(job, names.QUEUE_NAME)
     causes += _prebuilt(adapter, job)
     causes += _max_time(job)
-    if wl.is_elastic(job) and adapter.resource.kind not in ELASTIC_KINDS:
+    if wl.is_elastic(job) and not adapter.elastic:
         resource = adapter.resource
         text = f'elastic job is not supported for "{resource.api_version}, Kind={resource.kind}"'
         causes.append(forbidden(ELASTIC_PATH, text))

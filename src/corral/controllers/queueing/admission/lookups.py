@@ -1,4 +1,4 @@
-"""What is around a job or a pod when it is admitted: its namespace, the default queue there, and the jobs that own it."""
+"""What admission has to look up about a job or a pod: its namespace, the default queue there, and the jobs that own it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_QUEUE = "default"
 MAX_DEPTH = 10
 
 
-class Lookups:
+class ClusterReader:
     """Reads what the rules depend on; knows nothing until it is attached to a cluster."""
 
     def __init__(self) -> None:
@@ -40,17 +40,19 @@ class Lookups:
             raise
 
 
-class Surroundings:
-    """Answers about the surroundings, for the kinds of jobs in `owners`."""
+class AdmissionLookups:
+    """Whether a new object is queued: by its namespace, by a default queue, or by an owner of one of the kinds in `owners`."""
 
-    def __init__(self, config: QueueingConfig, lookups: Lookups, owners: Mapping[tuple[str, str], JobAdapter]) -> None:
+    def __init__(
+        self, config: QueueingConfig, reader: ClusterReader, owners: Mapping[tuple[str, str], JobAdapter]
+    ) -> None:
         self._config = config
-        self._lookups = lookups
+        self._reader = reader
         self._owners = owners
 
     async def is_managed(self, namespace: str) -> bool:
         """Whether jobs of the namespace are queued."""
-        found = await self._lookups.get(NAMESPACES, Key("", namespace))
+        found = await self._reader.get(NAMESPACES, Key("", namespace))
         labels = labels_of(found) if found else {}
         return self._config.managed_namespaces.matches({"kubernetes.io/metadata.name": namespace, **labels})
 
@@ -58,7 +60,7 @@ class Surroundings:
         """Whether jobs that name no queue are for the default one."""
         if not self._config.gates["LocalQueueDefaulting"]:
             return False
-        return await self._lookups.get(LOCAL_QUEUES, Key(namespace, DEFAULT_QUEUE)) is not None
+        return await self._reader.get(LOCAL_QUEUES, Key(namespace, DEFAULT_QUEUE)) is not None
 
     async def has_queued_owner(self, obj: Obj, namespace: str) -> bool:
         """Whether a job that owns the object, however far up, is queued in its place."""
@@ -71,7 +73,7 @@ class Surroundings:
             adapter = self._owners.get((group, str(reference.get("kind", ""))))
             if adapter is None:
                 return False
-            owner = await self._lookups.get(adapter.resource, Key(namespace, str(reference.get("name", ""))))
+            owner = await self._reader.get(adapter.resource, Key(namespace, str(reference.get("name", ""))))
             if owner is None:
                 return False
             if queue_name(owner) or self._config.manage_jobs_without_queue_name:

@@ -12,7 +12,7 @@ from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.admission.denial import deny
 from corral.controllers.queueing.admission.flavor import validate_flavor, validate_flavor_update
 from corral.controllers.queueing.admission.jobs import validate_job, validate_job_update, validate_topology
-from corral.controllers.queueing.admission.lookups import DEFAULT_QUEUE, Lookups, Surroundings
+from corral.controllers.queueing.admission.lookups import DEFAULT_QUEUE, AdmissionLookups, ClusterReader
 from corral.controllers.queueing.admission.quota import (
     validate_cluster_queue,
     validate_cluster_queue_update,
@@ -28,10 +28,9 @@ from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
 from corral.core.meta import Key, Obj, spec_of, with_finalizer, with_labels, with_spec
 from corral.core.resource import Resource
-from corral.jobs.batch_job.adapter import TEMPLATE
 from corral.jobs.framework.adapter import JobAdapter, queue_name
 from corral.jobs.framework.paths import get_in, set_in
-from corral.jobs.framework.registry import adapters
+from corral.jobs.framework.registry import POD
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUE,
@@ -111,15 +110,15 @@ class QueuedJobs:
 
     name = "QueuedJobs"
 
-    def __init__(self, config: QueueingConfig, lookups: Lookups) -> None:
+    def __init__(self, config: QueueingConfig, reader: ClusterReader) -> None:
         self._config = config
-        self._lookups = lookups
+        self._reader = reader
         self._adapters = {
             (adapter.resource.group, adapter.resource.kind): adapter
-            for adapter in adapters(config.frameworks)
-            if adapter.framework != "pod"
+            for adapter in config.job_adapters()
+            if adapter.framework != POD
         }
-        self._around = Surroundings(config, lookups, self._adapters)
+        self._admission = AdmissionLookups(config, reader, self._adapters)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return (
@@ -131,19 +130,16 @@ class QueuedJobs:
         if job is None or request.operation != "CREATE":
             return job
         adapter = self._adapters[request.kind]
-        if await self._around.has_queued_owner(job, request.namespace):
+        if await self._admission.has_queued_owner(job, request.namespace):
             return job
-        if not queue_name(job) and await self._around.has_default_queue(request.namespace):
+        if not queue_name(job) and await self._admission.has_default_queue(request.namespace):
             job = with_labels(job, {names.QUEUE_NAME: DEFAULT_QUEUE})
         if not await self._is_managed(job, request.namespace):
             return job
         job = adapter.suspend(job)
-        if (
-            wl.is_elastic(job)
-            and adapter.framework == "batch/job"
-            and self._config.gates["ElasticJobsViaWorkloadSlices"]
-        ):
-            job = set_in(job, TEMPLATE, gated_template(get_in(job, TEMPLATE, {})))
+        template = adapter.elastic_template
+        if template is not None and wl.is_elastic(job) and self._config.gates["ElasticJobsViaWorkloadSlices"]:
+            job = set_in(job, template, gated_template(get_in(job, template, {})))
         return await self._with_managed_by(adapter, job, request.namespace)
 
     async def validate(self, request: AdmissionRequest) -> None:
@@ -158,7 +154,7 @@ class QueuedJobs:
             if gates["TopologyAwareScheduling"]:
                 causes += _topology_causes(adapter, job)
         else:
-            default = not queue_name(job) and await self._around.has_default_queue(request.namespace)
+            default = not queue_name(job) and await self._admission.has_default_queue(request.namespace)
             causes = validate_job_update(adapter, job, old, gates, default_queue=default)
             causes += adapter.validate(job, old)
         deny(f"v{request.resource.kind.lower()}.kb.io", causes)
@@ -166,7 +162,7 @@ class QueuedJobs:
     async def _is_managed(self, job: Obj, namespace: str) -> bool:
         if not queue_name(job) and not self._config.manage_jobs_without_queue_name:
             return False
-        return await self._around.is_managed(namespace)
+        return await self._admission.is_managed(namespace)
 
     async def _with_managed_by(self, adapter: JobAdapter, job: Obj, namespace: str) -> Obj:
         """Jobs whose queue dispatches to other clusters are not for the local controller."""
@@ -181,12 +177,12 @@ class QueuedJobs:
         return set_in(job, path, names.MULTIKUEUE_CONTROLLER)
 
     async def _dispatches(self, queue: Key) -> bool:
-        local = await self._lookups.get(LOCAL_QUEUES, queue)
+        local = await self._reader.get(LOCAL_QUEUES, queue)
         name = str(spec_of(local).get("clusterQueue", "")) if local else ""
-        cluster_queue = await self._lookups.get(CLUSTER_QUEUES, Key("", name)) if name else None
+        cluster_queue = await self._reader.get(CLUSTER_QUEUES, Key("", name)) if name else None
         rules = (spec_of(cluster_queue or {}).get("admissionChecksStrategy") or {}).get("admissionChecks") or []
         for rule in rules:
-            check = await self._lookups.get(ADMISSION_CHECKS, Key("", rule["name"]))
+            check = await self._reader.get(ADMISSION_CHECKS, Key("", rule["name"]))
             if check and spec_of(check).get("controllerName") == names.MULTIKUEUE_CONTROLLER:
                 return True
         return False

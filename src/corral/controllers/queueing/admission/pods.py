@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.admission.denial import deny
-from corral.controllers.queueing.admission.lookups import Lookups, Surroundings
-from corral.controllers.queueing.admission.serving_sets import LEADER_WORKER_SET, PARENTS, with_queued_template
+from corral.controllers.queueing.admission.lookups import AdmissionLookups, ClusterReader
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
 from corral.core.meta import (
@@ -20,7 +19,7 @@ from corral.core.meta import (
 from corral.core.names import check_subdomain
 from corral.core.validation import forbidden, invalid, keyed, required
 from corral.jobs.framework.adapter import prebuilt_workload, queue_name
-from corral.jobs.framework.registry import adapters, with_implied
+from corral.jobs.framework.registry import POD, known_frameworks, queued_sets, with_implied
 from corral.jobs.pod.adapter import gated
 from corral.jobs.pod.group import group_name
 from corral.jobs.pod.role_hash import role_hash
@@ -37,35 +36,37 @@ class QueuedPods:
 
     name = "QueuedPods"
 
-    def __init__(self, config: QueueingConfig, lookups: Lookups) -> None:
+    def __init__(self, config: QueueingConfig, reader: ClusterReader) -> None:
         self._config = config
         frameworks = with_implied(config.frameworks)
-        self._enabled = "pod" in frameworks
-        self._parents = {kind: parent for kind, parent in PARENTS.items() if parent in frameworks}
-        owners = {(found.resource.group, found.resource.kind): found for found in adapters(frameworks)}
-        self._around = Surroundings(config, lookups, owners)
+        self._enabled = POD in frameworks
+        sets = queued_sets(frameworks)
+        self._sets = {(found.resource.group, found.resource.kind): found for found in sets}
+        self._holding = {found.framework for found in queued_sets(known_frameworks()) if found.holds_pods}
+        owners = {(found.resource.group, found.resource.kind): found for found in config.job_adapters()}
+        self._admission = AdmissionLookups(config, reader, owners)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return (
             self._enabled
-            and (request.kind == ("", "Pod") or request.kind in self._parents)
+            and (request.kind == ("", "Pod") or request.kind in self._sets)
             and request.subresource == ""
             and request.operation in ("CREATE", "UPDATE")
         )
 
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
         pod = request.obj
-        parent = self._parents.get(request.kind)
-        if parent is not None and pod is not None:
-            return with_queued_template(pod, parent)
+        queued = self._sets.get(request.kind)
+        if queued is not None and pod is not None:
+            return queued.with_held_templates(pod) if labels_of(pod).get(names.QUEUE_NAME) else pod
         if pod is None or request.operation != "CREATE":
             return pod
-        if annotations_of(pod).get(names.POD_SUSPENDING_PARENT) in ("statefulset", LEADER_WORKER_SET):
+        if annotations_of(pod).get(names.POD_SUSPENDING_PARENT) in self._holding:
             # Its set is what is queued; the pod only waits.
             return with_annotations(gated(pod), {names.ROLE_HASH: role_hash(spec_of(pod))})
         if not await self._is_managed(pod, request.namespace):
             return pod
-        if not queue_name(pod) and await self._around.has_default_queue(request.namespace):
+        if not queue_name(pod) and await self._admission.has_default_queue(request.namespace):
             pod = with_labels(pod, {names.QUEUE_NAME: "default"})
         if not queue_name(pod) and not self._config.manage_jobs_without_queue_name:
             return pod
@@ -76,7 +77,7 @@ class QueuedPods:
 
     async def validate(self, request: AdmissionRequest) -> None:
         pod, old = request.obj, request.old
-        if request.kind in self._parents:
+        if request.kind in self._sets:
             return
         if pod is None or (labels_of(pod).get(names.MANAGED) is None and not group_name(pod)):
             return
@@ -86,9 +87,9 @@ class QueuedPods:
     async def _is_managed(self, pod: Obj, namespace: str) -> bool:
         """Whether the pod is to be queued itself, rather than through the job that owns it."""
         gated_by_parent = names.POD_SUSPENDING_PARENT in annotations_of(pod)
-        if not gated_by_parent and await self._around.has_queued_owner(pod, namespace):
+        if not gated_by_parent and await self._admission.has_queued_owner(pod, namespace):
             return False
-        return await self._around.is_managed(namespace)
+        return await self._admission.is_managed(namespace)
 
 
 def _common(pod: Obj) -> list[Cause]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from corral.controllers.queueing.context import (
     BY_OWNER,
     BY_OWNER_NAME,
-    Context,
+    QueueingContext,
     owner_name_index,
 )
 from corral.controllers.queueing.jobs import progress as job_progress
@@ -22,7 +22,14 @@ from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, wor
 from corral.controllers.queueing.jobs.runs import JobRuns
 from corral.controllers.queueing.jobs.view import JobView
 from corral.controllers.queueing.jobs.workload_builder import COMPOSE_RETRY_S, CannotCompose, compose_for_job
-from corral.controllers.queueing.jobs.workload_choice import Change, Discard, OutOfSync, Rewrite, StopFirst, Use
+from corral.controllers.queueing.jobs.workload_choice import (
+    Discard,
+    OutOfSync,
+    Proceed,
+    Rewrite,
+    StopFirst,
+    StoreWorkload,
+)
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.workloads.owners import WorkloadOwners
 from corral.controllers.queueing.workloads.writes import WorkloadWrites
@@ -44,8 +51,7 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.core.timestamps import parse_time
-from corral.jobs.batch_job.kind import JOBS
-from corral.jobs.framework.adapter import Finish, JobAdapter, managed_by, prebuilt_workload
+from corral.jobs.framework.adapter import JobAdapter, JobOutcome, managed_by, prebuilt_workload
 from corral.kinds.kueue import names
 from corral.runtime.controller import Result, Watch
 from corral.runtime.informer import Reader
@@ -67,7 +73,7 @@ class JobController:
 
     def __init__(
         self,
-        context: Context,
+        context: QueueingContext,
         adapter: JobAdapter,
         managed: ManagedJobs,
         metrics: QueueingMetrics,
@@ -89,7 +95,7 @@ class JobController:
         self.jobs: Reader = jobs
         self.lookups = {read: context.manager.informer(read) for read in self.adapter.reads}
         self.managed.add_kind(self.adapter, self.jobs)
-        usual = MANY_WORKERS if resource == JOBS else FEW_WORKERS
+        usual = MANY_WORKERS if adapter.is_numerous else FEW_WORKERS
         workers = context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), usual)
         self._controller = context.manager.add(self, watches=[Watch(resource)], workers=workers)
         owners.add(resource.group, resource.kind, self._controller.queue.add, adopts=self._wake_prebuilt)
@@ -165,7 +171,7 @@ class JobController:
         if view.suspended:
             if wl.is_admitted(workload):
                 return await self.runs.start(view.job, workload)
-            self._tell_checks(view.job, workload)
+            self._report_checks(view.job, workload)
         elif not wl.is_admitted(workload) and not self._grows(view, workload):
             await self.runs.stop(view, workload, "Not admitted by cluster queue")
         return None
@@ -175,7 +181,7 @@ class JobController:
         is_larger = names.WORKLOAD_SLICE_REPLACEMENT_FOR in annotations_of(workload)
         return is_larger and view.elastic and wl.has_quota(workload)
 
-    def _tell_checks(self, job: Obj, workload: Obj) -> None:
+    def _report_checks(self, job: Obj, workload: Obj) -> None:
         """What the admission checks say about a job that has quota but may not start yet."""
         waiting = [state for state in wl.check_states_of(workload) if state.get("state") == names.PENDING]
         said = [f"{state['name']}: {state['message']}" for state in waiting if state.get("message")]
@@ -188,14 +194,14 @@ class JobController:
         """Act on the verdict about the job's Workloads: the one to go on with, and whether to go on at all."""
         verdict = self._verdict(view)
         match verdict:
-            case Use(workload, stale, outgrown):
+            case Proceed(workload, stale, outgrown):
                 await self._discard(view.job, stale)
                 if outgrown is not None:
                     await self._grow(view, outgrown)
                 return workload, True
             case Rewrite(workload):
                 await self._rewrite(view, workload)
-            case Change(workload):
+            case StoreWorkload(workload):
                 await self.writes.update(workload)
             case Discard(workloads):
                 await self._discard(view.job, workloads)
@@ -206,7 +212,7 @@ class JobController:
                 await self.writes.out_of_sync(workload)
         return None, False
 
-    def _verdict(self, view: JobView) -> job_workloads.Verdict:
+    def _verdict(self, view: JobView) -> job_workloads.WorkloadVerdict:
         name = prebuilt_workload(view.job) if self.adapter.prebuilt else ""
         if name:
             named = self.workloads.get(Key(namespace_of(view.job), name))
@@ -303,7 +309,7 @@ class JobController:
 
     # The end
 
-    async def _finish(self, view: JobView, workload: Obj | None, finish: Finish) -> None:
+    async def _finish(self, view: JobView, workload: Obj | None, finish: JobOutcome) -> None:
         if workload is None:
             return
         if not managed_by(self.adapter, view.job):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, QueueingContext
 from corral.core.meta import Key, Obj, controller_of, is_deleting, name_of, spec_of, with_spec
 from corral.jobs.pod.adapter import gates_of, is_terminated
 from corral.kinds.kubernetes.core.kinds import PODS
@@ -52,7 +52,7 @@ class ElasticUngater:
 
     name = "kueue-elastic-ungater"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: QueueingContext) -> None:
         self.context = context
         self.workloads = context.caches.workloads
         self.pods = context.manager.informer(PODS)

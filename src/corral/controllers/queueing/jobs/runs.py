@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from corral.controllers.queueing.context import FIELD_MANAGER, Context
+from corral.controllers.queueing.context import FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.jobs.view import JobView
 from corral.controllers.queueing.workloads.writes import WorkloadWrites
 from corral.core import conditions
@@ -26,7 +26,7 @@ FLAVOR_RETRY_S = 1.0
 class JobRuns:
     """Writes jobs of one kind."""
 
-    def __init__(self, context: Context, adapter: JobAdapter, writes: WorkloadWrites) -> None:
+    def __init__(self, context: QueueingContext, adapter: JobAdapter, writes: WorkloadWrites) -> None:
         self.context = context
         self.adapter = adapter
         self.writes = writes

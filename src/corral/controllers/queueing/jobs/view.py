@@ -1,11 +1,11 @@
-"""A job as its adapter reads it: what every step of a reconcile asks, asked once."""
+"""A job as its adapter reads it, each answer computed once per reconcile."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
 from corral.core.meta import Obj, annotations_of
-from corral.jobs.framework.adapter import Finish, JobAdapter, Lookup
+from corral.jobs.framework.adapter import JobAdapter, JobOutcome, Lookup
 from corral.kinds.kueue import names
 from corral.workload.podsets import PodSet
 
@@ -25,7 +25,7 @@ class JobView:
         return self.adapter.is_suspended(self.job)
 
     @cached_property
-    def finish(self) -> Finish | None:
+    def finish(self) -> JobOutcome | None:
         """How it ended, if it has."""
         return self.adapter.finished(self.job)
 

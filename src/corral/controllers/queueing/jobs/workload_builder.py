@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corral.controllers.queueing.context import Context
+from corral.controllers.queueing.context import QueueingContext
 from corral.controllers.queueing.jobs.priority import Priority, PriorityClassNotFound, job_priority
 from corral.controllers.queueing.jobs.view import JobView
 from corral.core.meta import Obj, generation_of, name_of, uid_of, with_annotations
@@ -27,7 +27,7 @@ class CannotCompose(Exception):
 
 
 def compose(
-    context: Context,
+    context: QueueingContext,
     owner: Obj,
     name: str,
     pod_sets: Sequence[PodSet],
@@ -49,7 +49,7 @@ def compose(
     )
 
 
-def compose_for_job(context: Context, view: JobView) -> Obj:
+def compose_for_job(context: QueueingContext, view: JobView) -> Obj:
     """The Workload a job should have as it is now; raises CannotCompose."""
     job, adapter = view.job, view.adapter
     try:

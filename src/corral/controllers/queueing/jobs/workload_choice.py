@@ -1,6 +1,6 @@
 """Which Workload is a job's, and what has to happen first when the ones it has do not fit.
 
-Pure: a job and the Workloads it has go in, a verdict comes out, and `job_controller` acts on it. Usually a job has one
+Pure: a job and the Workloads it has go in, a verdict comes out, and `jobs.controller` acts on it. Usually a job has one
 Workload that describes it. A job that was changed while it waits gets its Workload rewritten; one that was changed while it
 runs is stopped first. An elastic job has slices, one for each size, and a prebuilt Workload is adopted as it is.
 """
@@ -37,8 +37,8 @@ RESTORING = "No matching Workload; restoring pod templates according to existent
 Fits = Callable[[JobView, Obj], bool]
 
 
-class Use(NamedTuple):
-    """Go on with this Workload, or without one."""
+class Proceed(NamedTuple):
+    """Go on with this Workload, or without one when it is None."""
 
     workload: Obj | None
     stale: Sequence[Obj] = ()
@@ -53,7 +53,7 @@ class Rewrite(NamedTuple):
     workload: Obj
 
 
-class Change(NamedTuple):
+class StoreWorkload(NamedTuple):
     """Store the Workload like this: adopted, or with other counts."""
 
     workload: Obj
@@ -79,11 +79,11 @@ class OutOfSync(NamedTuple):
     workload: Obj
 
 
-class Wait(NamedTuple):
-    """Somebody else has to act."""
+class WaitForOthers(NamedTuple):
+    """Nothing to do here until somebody else acts, such as the owner of the Workload."""
 
 
-Verdict = Use | Rewrite | Change | Discard | StopFirst | OutOfSync | Wait
+WorkloadVerdict = Proceed | Rewrite | StoreWorkload | Discard | StopFirst | OutOfSync | WaitForOthers
 
 
 def describes(view: JobView, workload: Obj) -> bool:
@@ -103,7 +103,7 @@ def describes(view: JobView, workload: Obj) -> bool:
     )
 
 
-def find(view: JobView, held: Sequence[Obj], fits: Fits = describes) -> Verdict:
+def find(view: JobView, held: Sequence[Obj], fits: Fits = describes) -> WorkloadVerdict:
     """The verdict on the Workloads a job owns."""
     if view.elastic:
         return _slice(view, held)
@@ -114,19 +114,19 @@ def find(view: JobView, held: Sequence[Obj], fits: Fits = describes) -> Verdict:
     if match is None and view.runs:
         only = others[0] if len(others) == 1 else None
         return StopFirst(only, UNRESTORABLE if only is None else RESTORING, others)
-    return Discard(others) if others else Use(match)
+    return Discard(others) if others else Proceed(match)
 
 
-def find_prebuilt(view: JobView, workload: Obj | None, fits: Fits = describes) -> Verdict:
+def find_prebuilt(view: JobView, workload: Obj | None, fits: Fits = describes) -> WorkloadVerdict:
     """The verdict on the Workload a job names."""
     if workload is None:
-        return StopFirst(None, MISSING) if view.runs else Wait()
+        return StopFirst(None, MISSING) if view.runs else WaitForOthers()
     if not is_owned_by(workload, uid_of(view.job)):
-        return Change(_adopted(workload, view.job)) if controller_of(workload) is None else Wait()
+        return StoreWorkload(_adopted(workload, view.job)) if controller_of(workload) is None else WaitForOthers()
     # An elastic job and its slice are resized one after the other.
     if view.finish is None and not view.elastic and not _belongs(view, workload, fits):
         return OutOfSync(workload)
-    return Use(workload)
+    return Proceed(workload)
 
 
 def _belongs(view: JobView, workload: Obj, fits: Fits) -> bool:
@@ -143,22 +143,22 @@ def _adopted(workload: Obj, job: Obj) -> Obj:
     return with_labels(owned, {names.JOB_UID: uid_of(job)})
 
 
-def _slice(view: JobView, held: Sequence[Obj]) -> Verdict:
+def _slice(view: JobView, held: Sequence[Obj]) -> WorkloadVerdict:
     """A job that grew gets a new slice beside the one it has; a job that shrank shrinks the one it has."""
     live = sorted((found for found in held if not wl.is_finished(found)), key=_age)
     if not live or view.finish is not None:
         last = live or sorted(held, key=_age)
-        return Use(last[-1] if last else None)
+        return Proceed(last[-1] if last else None)
     newest = live[-1]
     current = next((found for found in reversed(live) if wl.has_quota(found)), newest)
     change = elastic.change_of(wl.pod_sets_of(newest), view.pod_sets)
     if change == elastic.SAME:
-        return Use(current, stale=[found for found in live[:-1] if found is not current])
+        return Proceed(current, stale=[found for found in live[:-1] if found is not current])
     if change == elastic.GREW and wl.has_quota(newest):
-        return Use(current, outgrown=newest)
+        return Proceed(current, outgrown=newest)
     if newest is not current:
         return Discard([newest])
-    return Change(with_spec(newest, {**spec_of(newest), "podSets": elastic.resized(newest, view.pod_sets)}))
+    return StoreWorkload(with_spec(newest, {**spec_of(newest), "podSets": elastic.resized(newest, view.pod_sets)}))
 
 
 def _age(workload: Obj) -> tuple[str, int]:

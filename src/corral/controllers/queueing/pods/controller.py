@@ -12,7 +12,7 @@ from corral.controllers.queueing.context import (
     BY_OWNER,
     BY_OWNER_NAME,
     FIELD_MANAGER,
-    Context,
+    QueueingContext,
     owner_name_index,
 )
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
@@ -42,7 +42,7 @@ from corral.core.meta import (
     with_metadata,
     without_finalizer,
 )
-from corral.jobs.framework.adapter import Finish, prebuilt_workload
+from corral.jobs.framework.adapter import JobOutcome, prebuilt_workload
 from corral.jobs.pod.adapter import PodJob, is_gated, is_managed, is_terminated, pod_set_of, termination_target, ungated
 from corral.jobs.pod.group import GroupIncomplete, PodGroup, group_name, role_of
 from corral.jobs.pod.role_hash import role_hash
@@ -69,7 +69,7 @@ class PodController:
     name = "pod-kueue-controller"
 
     def __init__(
-        self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics, owners: WorkloadOwners
+        self, context: QueueingContext, managed: ManagedJobs, metrics: QueueingMetrics, owners: WorkloadOwners
     ) -> None:
         self.context = context
         self.managed = managed
@@ -174,7 +174,7 @@ class _PodReconcile:
     def _pod_sets(self) -> list[PodSet]:
         return self.group.pod_sets() if self.is_group else [pod_set_of(self.first)]
 
-    def _finished(self) -> Finish | None:
+    def _finished(self) -> JobOutcome | None:
         return self.group.finished() if self.is_group else PodJob().finished(self.first)
 
     async def _create(self) -> Result | None:
@@ -363,7 +363,7 @@ class _PodReconcile:
 
     # The end
 
-    async def _finish(self, workload: Obj | None, finish: Finish) -> None:
+    async def _finish(self, workload: Obj | None, finish: JobOutcome) -> None:
         if workload is not None and not wl.is_finished(workload):
             await self.writes.finish(workload, "Succeeded" if finish.success else "Failed", finish.message)
             message = f"Workload '{key_of(workload)}' is declared finished"

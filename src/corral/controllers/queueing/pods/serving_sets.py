@@ -1,18 +1,12 @@
-"""StatefulSets and LeaderWorkerSets in a queue: Workloads for pods that wait behind their gates until they are admitted.
+"""Sets of pods in a queue: Workloads for pods that wait behind their gates until they are admitted.
 
-Neither kind has a suspend flag. It is started by opening the gates of its pods and stopped by deleting them: the set makes
-new ones, gated as the first ones were. A StatefulSet is one claim; a LeaderWorkerSet is one claim per replica.
+A set has no suspend flag. It is started by opening the gates of its pods and stopped by deleting them: the set makes new
+ones, gated as the first ones were. Its kind says which pods are claimed together; see `jobs.framework.queued_set`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar
-
-from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
-from corral.controllers.queueing.jobs.elastic import BY_CONTROLLER, controller_uid
+from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority
 from corral.controllers.queueing.jobs.workload_builder import COMPOSE_RETRY_S, compose
@@ -23,11 +17,7 @@ from corral.core import conditions
 from corral.core.meta import (
     Key,
     Obj,
-    annotations_of,
-    controller_of,
     is_deleting,
-    key_of,
-    labels_of,
     name_of,
     namespace_of,
     owner_ref,
@@ -39,78 +29,56 @@ from corral.core.meta import (
     with_metadata,
     with_spec,
 )
-from corral.core.resource import Resource
 from corral.jobs.framework.adapter import prebuilt_workload, queue_name
-from corral.jobs.framework.multi_workload import MOST, component_workload
-from corral.jobs.leader_worker_set import kind as lws
+from corral.jobs.framework.queued_set import Claim, QueuedSet
 from corral.jobs.pod.adapter import is_gated, is_terminated, ungated
-from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
 from corral.runtime.controller import Result, Watch
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone
-from corral.workload.podsets import DEFAULT_NAME, ConflictingUpdate, PodSet, topology_request
-
-POD_INDEX = "apps.kubernetes.io/pod-index"
-BY_LWS = "leaderWorkerSet"
+from corral.workload.podsets import ConflictingUpdate
 
 
-@dataclass(frozen=True)
-class Claim:
-    """Pods that are admitted together, and the Workload that stands for them."""
-
-    name: str
-    pod_sets: tuple[PodSet, ...]
-    pods: tuple[Obj, ...]
-    roles: dict[str, str]
-    """Pod set of every pod, by pod name."""
-    annotations: dict[str, str]
-    ready: bool
-
-    @property
-    def live(self) -> list[Obj]:
-        return [pod for pod in self.pods if not is_deleting(pod)]
-
-
-class ServingController(ABC):
+class ServingController:
     """Queues sets of one kind."""
 
-    name: ClassVar[str]
-    resource: ClassVar[Resource]
-
     def __init__(
-        self, context: Context, managed: ManagedJobs, metrics: QueueingMetrics, owners: WorkloadOwners
+        self,
+        context: QueueingContext,
+        queued: QueuedSet,
+        managed: ManagedJobs,
+        metrics: QueueingMetrics,
+        owners: WorkloadOwners,
     ) -> None:
         self.context = context
+        self.queued = queued
+        self.name = f"{queued.resource.kind.lower()}-kueue-controller"
         self.managed = managed
         self.workloads = context.caches.workloads
         self.recorder = context.recorder.named(self.name)
         self.writes = WorkloadWrites(context, metrics, self.recorder)
         self._pod_recorder = context.recorder.named("pod-kueue-controller")
-        self.sets = context.manager.informer(self.resource)
-        self.pods = context.manager.informer(PODS)
-        self.pods.add_index(BY_CONTROLLER, controller_uid)
-        self.pods.add_index(BY_LWS, _lws_index)
-        controller = context.manager.add(
-            self, watches=[Watch(self.resource), Watch(PODS, map=self.set_of_pod)], workers=2
-        )
-        owners.add(self.resource.group, self.resource.kind, controller.queue.add, named=True)
+        self._by_set = f"pods of {queued.framework}"
+        resource, manager = queued.resource, context.manager
+        self.sets = manager.informer(resource)
+        self.pods = manager.informer(PODS)
+        self.pods.add_index(self._by_set, lambda pod: map(str, self._set_of_pod(pod)))
+        controller = manager.add(self, watches=[Watch(resource), Watch(PODS, map=self._set_of_pod)], workers=2)
+        owners.add(resource.group, resource.kind, controller.queue.add, named=True)
 
-    @abstractmethod
-    def claims(self, owner: Obj) -> list[Claim]:
-        """What a set asks for, one claim for each Workload."""
-
-    @abstractmethod
-    def set_of_pod(self, pod: Obj) -> Iterable[Key]:
-        """The set a pod belongs to."""
+    def _set_of_pod(self, pod: Obj) -> tuple[Key, ...]:
+        found = self.queued.set_of_pod(pod)
+        return (found,) if found is not None else ()
 
     async def reconcile(self, key: Key) -> Result | None:
         owner = self.sets.get(key)
         if owner is None or is_deleting(owner) or not queue_name(owner) or not self.managed.is_managed(owner):
             return None
-        claims = self.claims(owner)
+        if (complaint := self.queued.complaint(owner)) is not None:
+            self.recorder.event(owner, "Warning", *complaint)
+        claims = self.queued.claims(owner, self.pods.by_index(self._by_set, str(key)))
         wanted = {claim.name for claim in claims}
         for workload in self.workloads.by_index(BY_OWNER, uid_of(owner)):
             if name_of(workload) not in wanted and not is_deleting(workload):
@@ -206,105 +174,3 @@ class ServingController(ABC):
                 self._pod_recorder.event(pod, "Normal", "Stopped", str(evicted.get("message", "")))
         if not running and wl.has_quota(workload):
             await self.writes.release_evicted(workload)
-
-
-class StatefulSetController(ServingController):
-    """One Workload for all replicas of a StatefulSet."""
-
-    name: ClassVar[str] = "statefulset-kueue-controller"
-    resource: ClassVar[Resource] = STATEFUL_SETS
-
-    def claims(self, owner: Obj) -> list[Claim]:
-        replicas = spec_of(owner).get("replicas")
-        count = 1 if replicas is None else int(replicas)
-        if not count:
-            return []
-        pods = tuple(self.pods.by_index(BY_CONTROLLER, uid_of(owner)))
-        template = spec_of(owner).get("template") or {}
-        return [
-            Claim(
-                name=wl.workload_name("StatefulSet", "apps", name_of(owner), _identity(owner)),
-                pod_sets=(_pod_set(DEFAULT_NAME, template, count, POD_INDEX),),
-                pods=pods,
-                roles={name_of(pod): DEFAULT_NAME for pod in pods},
-                annotations=_marks("apps/v1, Kind=StatefulSet", owner),
-                ready=int(status_of(owner).get("readyReplicas") or 0) >= count,
-            )
-        ]
-
-    def set_of_pod(self, pod: Obj) -> Iterable[Key]:
-        reference = controller_of(pod)
-        if reference is None or reference.get("kind") != "StatefulSet":
-            return ()
-        return (Key(namespace_of(pod), str(reference["name"])),)
-
-
-class LeaderWorkerSetController(ServingController):
-    """One Workload for each replica of a LeaderWorkerSet: a leader and its workers."""
-
-    name: ClassVar[str] = "leaderworkerset-kueue-controller"
-    resource: ClassVar[Resource] = lws.LEADER_WORKER_SETS
-
-    def claims(self, owner: Obj) -> list[Claim]:
-        groups: dict[str, list[Obj]] = {}
-        for pod in self.pods.by_index(BY_LWS, str(key_of(owner))):
-            groups.setdefault(labels_of(pod).get(lws.GROUP_INDEX, ""), []).append(pod)
-        replicas = lws.replicas_of(owner)
-        if replicas > MOST:
-            text = f"Only the first {MOST} of {replicas} replicas are queued: each of them is a workload"
-            self.recorder.event(owner, "Warning", "TooManyReplicas", text)
-        return [self._claim(owner, index, tuple(groups.get(str(index), ()))) for index in range(min(replicas, MOST))]
-
-    def _claim(self, owner: Obj, index: int, pods: tuple[Obj, ...]) -> Claim:
-        size = lws.size_of(owner)
-        pod_sets, split = _group_pod_sets(owner, size)
-        ready = [pod for pod in pods if conditions.is_true(pod, "Ready")]
-        return Claim(
-            name=component_workload(owner, index),
-            pod_sets=pod_sets,
-            pods=pods,
-            roles={name_of(pod): _role(pod) if split else DEFAULT_NAME for pod in pods},
-            annotations={
-                **_marks(f"{lws.LEADER_WORKER_SETS.api_version}, Kind=LeaderWorkerSet", owner),
-                names.COMPONENT_WORKLOAD_INDEX: str(index),
-            },
-            ready=len(ready) >= size,
-        )
-
-    def set_of_pod(self, pod: Obj) -> Iterable[Key]:
-        name = labels_of(pod).get(lws.NAME)
-        return (Key(namespace_of(pod), name),) if name else ()
-
-
-def _identity(owner: Obj) -> str:
-    """The uid a set had where it was submitted, so that its Workload has the same name on every cluster."""
-    return annotations_of(owner).get(names.MULTIKUEUE_ORIGIN_UID) or uid_of(owner)
-
-
-def _group_pod_sets(owner: Obj, size: int) -> tuple[tuple[PodSet, ...], bool]:
-    """The pod sets of one group, and whether its leader has a template of its own."""
-    template = spec_of(owner).get("leaderWorkerTemplate") or {}
-    if not template.get("leaderTemplate"):
-        return (_pod_set(DEFAULT_NAME, lws.worker_template(owner), size, lws.WORKER_INDEX),), False
-    leader = _pod_set("leader", lws.leader_template(owner), 1, "")
-    workers = _pod_set("worker", lws.worker_template(owner), size - 1, lws.WORKER_INDEX)
-    return ((leader, workers) if size > 1 else (leader,)), True
-
-
-def _role(pod: Obj) -> str:
-    return "leader" if labels_of(pod).get(lws.WORKER_INDEX) == "0" else "worker"
-
-
-def _pod_set(name: str, template: Obj, count: int, index_label: str) -> PodSet:
-    request = topology_request(template, index_label=index_label)
-    return PodSet(name, {"metadata": {}, "spec": spec_of(template)}, count, None, request)
-
-
-def _marks(kind: str, owner: Obj) -> dict[str, str]:
-    return {names.IS_GROUP_WORKLOAD: "true", names.JOB_OWNER_GVK: kind, names.JOB_OWNER_NAME: name_of(owner)}
-
-
-def _lws_index(pod: Obj) -> Iterable[str]:
-    name = labels_of(pod).get(lws.NAME)
-    is_ours = name and names.POD_SUSPENDING_PARENT in annotations_of(pod)
-    return (str(Key(namespace_of(pod), str(name))),) if is_ours else ()

@@ -10,7 +10,7 @@ from corral.controllers.queueing.context import (
     BY_PRIORITY_CLASS,
     BY_TOPOLOGY,
     FIELD_MANAGER,
-    Context,
+    QueueingContext,
     checks_of,
     flavors_of,
 )
@@ -46,7 +46,7 @@ class InUseController:
 
     def __init__(
         self,
-        context: Context,
+        context: QueueingContext,
         resource: Resource,
         objects: Informer,
         *,
@@ -86,7 +86,7 @@ class InUseController:
         await self.context.client.update(self.resource, obj, manager=FIELD_MANAGER)
 
 
-def in_use_controllers(context: Context) -> list[InUseController]:
+def in_use_controllers(context: QueueingContext) -> list[InUseController]:
     """Register one controller for each kind others refer to."""
     caches = context.caches
     return [
@@ -122,7 +122,7 @@ class PriorityClassController:
 
     name = "kueue-workloadpriorityclass-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: QueueingContext) -> None:
         self.context = context
         self.caches = context.caches
         context.manager.add(

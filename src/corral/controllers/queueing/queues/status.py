@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from corral.controllers.queueing.context import BY_CLUSTER_QUEUE, BY_COHORT, BY_FLAVOR, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import BY_CLUSTER_QUEUE, BY_COHORT, BY_FLAVOR, FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics, Series
 from corral.core.conditions import condition, conditions_of, set_condition
 from corral.core.meta import (
@@ -100,7 +100,9 @@ class ClusterQueueController:
 
     name = "kueue-clusterqueue-controller"
 
-    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics, recounts: Recounts) -> None:
+    def __init__(
+        self, context: QueueingContext, state: QueueingState, metrics: QueueingMetrics, recounts: Recounts
+    ) -> None:
         self.context = context
         self.state = state
         self.metrics = metrics
@@ -234,7 +236,9 @@ class LocalQueueController:
 
     name = "kueue-localqueue-controller"
 
-    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics, recounts: Recounts) -> None:
+    def __init__(
+        self, context: QueueingContext, state: QueueingState, metrics: QueueingMetrics, recounts: Recounts
+    ) -> None:
         self.context = context
         self.state = state
         self.metrics = metrics
@@ -334,7 +338,7 @@ class CohortController:
 
     name = "kueue-cohort-controller"
 
-    def __init__(self, context: Context, state: QueueingState, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: QueueingContext, state: QueueingState, metrics: QueueingMetrics) -> None:
         self.context = context
         self.state = state
         self.metrics = metrics

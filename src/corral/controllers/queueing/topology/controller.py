@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from corral.controllers.queueing.context import FIELD_MANAGER, Context
+from corral.controllers.queueing.context import FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics, transition_time
 from corral.core.meta import (
     Key,
@@ -51,7 +51,7 @@ class TopologyUngater:
 
     name = "kueue-tas-topology-ungater"
 
-    def __init__(self, context: Context, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: QueueingContext, metrics: QueueingMetrics) -> None:
         self.context = context
         self.metrics = metrics
         self.workloads = context.caches.workloads

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from corral.controllers.queueing.context import FIELD_MANAGER, Context
+from corral.controllers.queueing.context import FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.topology.controller import HOSTNAME, assignments_of, workload_key
 from corral.controllers.queueing.topology.node_health import Presence, health_of
@@ -40,7 +40,7 @@ class NodeFailureController:
 
     name = "kueue-tas-node-failure-controller"
 
-    def __init__(self, context: Context, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: QueueingContext, metrics: QueueingMetrics) -> None:
         self.context = context
         self.metrics = metrics
         self.gates = context.config.gates

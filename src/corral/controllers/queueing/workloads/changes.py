@@ -1,4 +1,4 @@
-"""Which changes of a Workload concern whom.
+"""Predicates: which changes of a Workload wake which controller.
 
 What somebody only reports in a status, readiness above all, wakes no one who waits for decisions; whoever wrote it knows it.
 """
@@ -57,6 +57,6 @@ _concerns_life = changed(
 )
 
 
-def concerns_life(old: Obj | None, new: Obj | None) -> bool:
+def life_changed(old: Obj | None, new: Obj | None) -> bool:
     """Whether the next step of a Workload's own life may have changed; one that is gone has none."""
     return new is not None and _concerns_life(old, new)

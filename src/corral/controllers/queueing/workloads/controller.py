@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from corral.controllers.queueing.context import Context
+from corral.controllers.queueing.context import QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
-from corral.controllers.queueing.workloads.changes import concerns_life
+from corral.controllers.queueing.workloads.changes import life_changed
 from corral.controllers.queueing.workloads.writes import WorkloadWrites
 from corral.core import conditions
 from corral.core.meta import Key, Obj, is_deleting, key_of, name_of
@@ -24,13 +24,13 @@ from corral.workload.steps.step_api import (
     OBJECT,
     WHOLE_STATUS,
     Delete,
-    Finish,
-    LetGo,
+    FinishWorkload,
+    LookAgain,
     Move,
+    RemoveFinalizer,
     Step,
-    Surroundings,
-    Wait,
-    Write,
+    WorkloadView,
+    WriteWorkload,
 )
 
 
@@ -39,7 +39,7 @@ class WorkloadController:
 
     name = "kueue-workload-controller"
 
-    def __init__(self, context: Context, metrics: QueueingMetrics, state: QueueingState | None = None) -> None:
+    def __init__(self, context: QueueingContext, metrics: QueueingMetrics, state: QueueingState | None = None) -> None:
         """`state` knows what the scheduler found out about equal workloads."""
         self.context = context
         self.metrics = metrics
@@ -51,7 +51,7 @@ class WorkloadController:
         context.manager.add(
             self,
             watches=[
-                Watch(WORKLOADS, when=concerns_life),
+                Watch(WORKLOADS, when=life_changed),
                 Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_queue_changed),
                 Watch(LOCAL_QUEUES, map=self._of_local_queue, when=_queue_changed),
                 *self._device_watches(),
@@ -79,11 +79,11 @@ class WorkloadController:
         workload = self.caches.workloads.get(key)
         if workload is None:
             return None
-        around = Surroundings(workload, self.caches, self.context.config, self.context.clock.now(), self.questions)
+        view = WorkloadView(workload, self.caches, self.context.config, self.context.clock.now(), self.questions)
         waits: list[float] = []
         for step in _steps_for(workload):
-            move = step(workload, around)
-            if isinstance(move, Wait):
+            move = step(workload, view)
+            if isinstance(move, LookAgain):
                 waits.append(move.seconds)
             elif move is not None:
                 await self._make(workload, move)
@@ -92,17 +92,17 @@ class WorkloadController:
 
     async def _make(self, workload: Obj, move: Move) -> None:
         match move:
-            case Write():
+            case WriteWorkload():
                 await self._write(move)
-            case Finish(reason, message):
+            case FinishWorkload(reason, message):
                 await self.writes.finish(workload, reason, message)
-            case LetGo():
+            case RemoveFinalizer():
                 await self.writes.let_go(workload)
             case Delete(message):
                 if await self.writes.delete(workload):
                     self.recorder.event(workload, "Normal", "Deleted", message)
 
-    async def _write(self, move: Write) -> None:
+    async def _write(self, move: WriteWorkload) -> None:
         """Write, then tell and count what was written."""
         workload = move.workload
         if move.part == OBJECT:

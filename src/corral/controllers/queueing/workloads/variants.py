@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, Context
+from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.workloads.writes import WorkloadWrites
 from corral.core import conditions
@@ -36,7 +36,7 @@ class VariantController:
 
     name = "kueue-concurrent-admission-controller"
 
-    def __init__(self, context: Context, metrics: QueueingMetrics) -> None:
+    def __init__(self, context: QueueingContext, metrics: QueueingMetrics) -> None:
         self.context = context
         self.caches = context.caches
         self.client = context.client

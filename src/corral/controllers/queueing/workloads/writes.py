@@ -6,7 +6,7 @@ that a Workload is let go of, counted and told about in one way.
 
 from __future__ import annotations
 
-from corral.controllers.queueing.context import FIELD_MANAGER, Context
+from corral.controllers.queueing.context import FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.core.errors import AlreadyExists, BadRequest, Forbidden, InternalError, Invalid, NotFound, TooLarge
 from corral.core.meta import (
@@ -31,7 +31,7 @@ REFUSALS = (BadRequest, Forbidden, InternalError, Invalid, TooLarge)
 class WorkloadWrites:
     """Writes Workloads and tells of it in the name of one controller."""
 
-    def __init__(self, context: Context, metrics: QueueingMetrics, recorder: Recorder) -> None:
+    def __init__(self, context: QueueingContext, metrics: QueueingMetrics, recorder: Recorder) -> None:
         self.context = context
         self.metrics = metrics
         self.recorder = recorder
@@ -43,7 +43,7 @@ class WorkloadWrites:
         except AlreadyExists:
             return False
         except REFUSALS as error:
-            self._tell_refusal(owner, f"Could not create Workload {key_of(workload)}: {error.message}")
+            self._report_refusal(owner, f"Could not create Workload {key_of(workload)}: {error.message}")
             raise
         self.recorder.event(owner, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
         return True
@@ -54,10 +54,10 @@ class WorkloadWrites:
             return await self.context.client.update(WORKLOADS, workload, manager=FIELD_MANAGER)
         except REFUSALS as error:
             if owner is not None:
-                self._tell_refusal(owner, f"Could not update Workload {key_of(workload)}: {error.message}")
+                self._report_refusal(owner, f"Could not update Workload {key_of(workload)}: {error.message}")
             raise
 
-    def _tell_refusal(self, owner: Obj, message: str) -> None:
+    def _report_refusal(self, owner: Obj, message: str) -> None:
         """It is tried again, with back-off: the cause may be in the cluster as well as in the job."""
         self.recorder.event(owner, "Warning", "ErrWorkloadCompose", message)
 

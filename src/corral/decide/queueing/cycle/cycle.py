@@ -11,12 +11,12 @@ from __future__ import annotations
 from corral.decide.queueing.cycle import messages
 from corral.decide.queueing.cycle.entry import Entry
 from corral.decide.queueing.cycle.entry_order import EntryOrder
-from corral.decide.queueing.cycle.entry_processing import Turns
+from corral.decide.queueing.cycle.entry_processing import EntryProcessing
 from corral.decide.queueing.cycle.nomination import Nominator
 from corral.decide.queueing.cycle.plan import CyclePlan, Wait
-from corral.decide.queueing.cycle.plan_builder import Draft
-from corral.decide.queueing.cycle.round_claims import Claims
-from corral.decide.queueing.queue.pending import Verdict
+from corral.decide.queueing.cycle.plan_builder import PlanBuilder
+from corral.decide.queueing.cycle.round_claims import RoundClaims
+from corral.decide.queueing.queue.pending import WaitVerdict
 from corral.decide.queueing.quota.tree import QuotaNode
 from corral.decide.queueing.world import World
 
@@ -30,34 +30,36 @@ class Cycle:
         self.world = world
         self._nominator = Nominator(world)
         self._order = EntryOrder(world)
-        self._claims = Claims(world.topology)
-        self._turns = Turns(world, self._nominator, self._order, self._claims)
+        self._claims = RoundClaims(world.topology)
+        self._processing = EntryProcessing(world, self._nominator, self._order, self._claims)
 
     def plan(self, now: float) -> CyclePlan:
         """Decide everything that can be decided at `now`."""
         world = self.world
         self._nominator.now = now
-        draft = self._turns.draft = Draft()
+        plan_builder = self._processing.plan_builder = PlanBuilder()
         world.forest.settle()
         most_rounds, enough = world.settings.max_rounds, world.settings.max_decisions
         idle = 0
-        while draft.rounds < most_rounds and len(draft.decisions) < enough and not draft.is_blocked:
+        while (
+            plan_builder.rounds < most_rounds and len(plan_builder.decisions) < enough and not plan_builder.is_blocked
+        ):
             heads = self._heads()
             if not heads:
                 break
             self._round(heads)
-            idle = 0 if draft.progress else idle + 1
+            idle = 0 if plan_builder.progress else idle + 1
             if idle > _MAX_IDLE_ROUNDS:
                 # Only flavor cursors moved; nothing else will happen before the next event.
-                world.stirred.clear()
-        return draft.finish(more=bool(world.stirred))
+                world.dirty.clear()
+        return plan_builder.finish(more=bool(world.dirty))
 
     # -- heads ----------------------------------------------------------------------------------------------------
 
     def _heads(self) -> list[Entry]:
-        """At most one workload of every queue in a stirred tree, and second passes that are due."""
+        """At most one workload of every queue in a dirty tree, and second passes that are due."""
         entries = self._second_passes() if self.world.second_pass else []
-        for root in self._stirred_roots():
+        for root in self._dirty_roots():
             for node in root.subtree_queues():
                 queue = self.world.by_node.get(node)
                 if queue is None or queue.inactive is not None:
@@ -79,17 +81,17 @@ class Cycle:
                 entries.append(Entry(item, queue))
         return entries
 
-    def _stirred_roots(self) -> list[QuotaNode]:
+    def _dirty_roots(self) -> list[QuotaNode]:
         queues = self.world.queues
-        roots = {queues[name].node.root(): None for name in self.world.stirred if name in queues}
-        self.world.stirred.clear()
+        roots = {queues[name].node.root(): None for name in self.world.dirty if name in queues}
+        self.world.dirty.clear()
         return list(roots)
 
     # -- one round ------------------------------------------------------------------------------------------------
 
     def _round(self, heads: list[Entry]) -> None:
-        draft = self._turns.draft
-        draft.begin_round()
+        plan_builder = self._processing.plan_builder
+        plan_builder.begin_round()
         self._nominator.number += 1
         self._claims.forget_victims()
         entries: list[Entry] = []
@@ -97,7 +99,7 @@ class Cycle:
         try:
             for entry in heads:
                 (entries if self._nominate(entry) else refused).append(entry)
-            unadmitted = [entry for entry in self._order.ordered(entries) if not self._turns.take(entry)]
+            unadmitted = [entry for entry in self._order.ordered(entries) if not self._processing.process(entry)]
             self._claims.give_up_room()
             for entry in (*unadmitted, *refused):
                 self._requeue(entry)
@@ -105,8 +107,8 @@ class Cycle:
             # Only after an error is anything left to do here: nobody may stay in flight or keep room for nothing.
             self._claims.give_up_room()
             self._return(heads)
-        for root in draft.changed_roots:
-            self._stir(root)
+        for root in plan_builder.changed_roots:
+            self._mark_dirty(root)
 
     def _nominate(self, entry: Entry) -> bool:
         """Give the entry flavors and victims; False when it must not be considered at all."""
@@ -129,35 +131,35 @@ class Cycle:
             if pending is not None and entry.info.key in pending.in_flight:
                 pending.requeue(entry.item, "FailedAfterNomination", None)
 
-    def _stir(self, root: QuotaNode) -> None:
+    def _mark_dirty(self, root: QuotaNode) -> None:
         """Look at a tree again; any of its queues will do to name it."""
         for node in root.subtree_queues():
             if node in self.world.by_node:
-                self.world.stir(node.name)
+                self.world.mark_dirty(node.name)
                 return
 
     # -- requeueing -----------------------------------------------------------------------------------------------
 
     def _requeue(self, entry: Entry) -> None:
         """Put the entry back with a verdict, and tell it if that is news."""
-        item, draft = entry.item, self._turns.draft
-        verdict = self._turns.verdict(entry)
+        item, plan_builder = entry.item, self._processing.plan_builder
+        verdict = self._processing.verdict(entry)
         is_news = item.verdict is None or item.verdict[1:] != verdict[1:]
         if entry.info.reserving:
             item.verdict = verdict
             if is_news:
-                draft.add(_told(entry, verdict))
+                plan_builder.add(_waiting_decision(entry, verdict))
             return
         was_parked = not self.world.pending[entry.queue.name].requeue(item, entry.cause, verdict)
         unfinished = item.cursor is not None and item.cursor.is_pending
-        draft.progress = draft.progress or was_parked
+        plan_builder.progress = plan_builder.progress or was_parked
         if was_parked or (unfinished and entry.cause != "PendingPreemption"):
-            draft.change(entry.queue.node)
-        if is_news and not entry.told:
-            draft.add(_told(entry, verdict))
+            plan_builder.change(entry.queue.node)
+        if is_news and not entry.is_reported:
+            plan_builder.add(_waiting_decision(entry, verdict))
 
 
-def _told(entry: Entry, verdict: Verdict) -> Wait:
+def _waiting_decision(entry: Entry, verdict: WaitVerdict) -> Wait:
     return Wait(
         entry.info.key,
         entry.queue.name,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from corral.decide.queueing.cycle.assignment import Assignment
 from corral.decide.queueing.cycle.preemption.candidates import Target
 from corral.decide.queueing.model.values import Amounts, Usage, WorkloadInfo
-from corral.decide.queueing.queue.pending import Pending, Verdict
+from corral.decide.queueing.queue.pending import Pending, WaitVerdict
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue
 
 
 class Entry:
     """The head of a queue on its way through a round."""
 
-    __slots__ = ("assignment", "cause", "info", "item", "message", "queue", "reason", "targets", "told", "usage")
+    __slots__ = ("assignment", "cause", "info", "is_reported", "item", "message", "queue", "reason", "targets", "usage")
 
     def __init__(self, item: Pending, queue: ClusterQueue) -> None:
         self.item = item
@@ -25,7 +25,7 @@ class Entry:
         """Why it is requeued, which decides when it is tried again."""
         self.reason = ""
         """Granular reason of the condition."""
-        self.told = False
+        self.is_reported = False
         """Its message is part of another decision already."""
         self.usage: Usage = {}
         """Quota the admission would add; nothing on a second pass."""
@@ -53,10 +53,10 @@ class Entry:
         """Begin the next search for flavors with the first one."""
         self.item.cursor = None
 
-    def granular_verdict(self) -> Verdict:
-        return Verdict(self.cause, self.reason, self.message, self.reason) if self.reason else self.plain_verdict()
+    def granular_verdict(self) -> WaitVerdict:
+        return WaitVerdict(self.cause, self.reason, self.message, self.reason) if self.reason else self.plain_verdict()
 
-    def plain_verdict(self) -> Verdict:
+    def plain_verdict(self) -> WaitVerdict:
         """The verdict in the two reasons there were before they became granular."""
         plain = "Waiting" if self.reason == "WaitingForPodsReady" else "Pending"
-        return Verdict(self.cause, plain, self.message, self.reason)
+        return WaitVerdict(self.cause, plain, self.message, self.reason)

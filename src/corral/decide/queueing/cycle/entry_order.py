@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from corral.decide.queueing.cycle.entry import Entry
-from corral.decide.queueing.quota.fair_shares import Share, share_of
+from corral.decide.queueing.quota.fair_shares import DominantShare, share_of
 from corral.decide.queueing.quota.tree import QuotaNode
 from corral.decide.queueing.world import World
 
@@ -61,10 +61,10 @@ class EntryOrder:
                 del contenders[winner.queue.node]
                 yield winner
 
-    def _shares_on_path(self, node: QuotaNode, entry: Entry) -> dict[QuotaNode, Share]:
+    def _shares_on_path(self, node: QuotaNode, entry: Entry) -> dict[QuotaNode, DominantShare]:
         """Per ancestor cohort, the share of its child on the way to `node` once the entry is admitted."""
         node.add(entry.usage)
-        shares: dict[QuotaNode, Share] = {}
+        shares: dict[QuotaNode, DominantShare] = {}
         at: QuotaNode = node
         while at.parent is not None:
             shares[at.parent] = share_of(at)
@@ -73,7 +73,10 @@ class EntryOrder:
         return shares
 
     def _winner(
-        self, root: QuotaNode, contenders: dict[QuotaNode, Entry], shares: dict[QuotaNode, dict[QuotaNode, Share]]
+        self,
+        root: QuotaNode,
+        contenders: dict[QuotaNode, Entry],
+        shares: dict[QuotaNode, dict[QuotaNode, DominantShare]],
     ) -> Entry:
         """Contenders meet where their ways up meet; the loser of each meeting is out."""
         best: dict[QuotaNode, QuotaNode] = {}
@@ -96,7 +99,7 @@ class EntryOrder:
         one: Entry,
         other: Entry,
         cohort: QuotaNode,
-        shares: dict[QuotaNode, dict[QuotaNode, Share]],
+        shares: dict[QuotaNode, dict[QuotaNode, DominantShare]],
     ) -> bool:
         features = self._world.settings.features
         if features.prioritize_preemptors and self.is_preemptor(one) != self.is_preemptor(other):

@@ -1,4 +1,4 @@
-"""The turn of an entry: it was nominated, entries before it had their turns, and now it is admitted, preempts or waits."""
+"""Processing one nominated entry of a round, after the entries before it: it is admitted, preempts or waits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from corral.decide.queueing.cycle.entry import Entry
 from corral.decide.queueing.cycle.entry_order import EntryOrder
 from corral.decide.queueing.cycle.nomination import Nominator
 from corral.decide.queueing.cycle.plan import Admit, Evict, PodSetAssignment, Preempt
-from corral.decide.queueing.cycle.plan_builder import Draft
+from corral.decide.queueing.cycle.plan_builder import PlanBuilder
 from corral.decide.queueing.cycle.preemption.candidates import Target
-from corral.decide.queueing.cycle.round_claims import Claims
+from corral.decide.queueing.cycle.round_claims import RoundClaims
 from corral.decide.queueing.cycle.variants import (
     BELOW_LAST_ACCEPTABLE,
     MORE_FAVORABLE,
@@ -21,26 +21,26 @@ from corral.decide.queueing.cycle.variants import (
     migration_message,
 )
 from corral.decide.queueing.model.values import Usage
-from corral.decide.queueing.queue.pending import Verdict
+from corral.decide.queueing.queue.pending import WaitVerdict
 from corral.decide.queueing.quota.cluster_queue import Reservation, as_reserving
 from corral.decide.queueing.topology.assigning import topology_usage
 from corral.decide.queueing.world import World
 
 
-class Turns:
-    """Gives the entries of a round their turns; what comes out of them is in the draft."""
+class EntryProcessing:
+    """Processes the entries of a round in order; the decisions go to `plan_builder`."""
 
-    def __init__(self, world: World, nominator: Nominator, order: EntryOrder, claims: Claims) -> None:
+    def __init__(self, world: World, nominator: Nominator, order: EntryOrder, claims: RoundClaims) -> None:
         self._world = world
         self._features = world.settings.features
         self._variants = self._features.concurrent_admission
         self._nominator = nominator
         self._order = order
         self._claims = claims
-        self.draft = Draft()
+        self.plan_builder = PlanBuilder()
 
-    def take(self, entry: Entry) -> bool:
-        """Take the entry's turn; True when it needs no requeue."""
+    def process(self, entry: Entry) -> bool:
+        """Admit the entry, preempt for it, or let it wait; True when it needs no requeue."""
         if self._variants and self._is_behind_sibling(entry):
             return False
         fits = self._recheck(entry)
@@ -58,7 +58,7 @@ class Turns:
         self._admit(entry)
         return True
 
-    def verdict(self, entry: Entry) -> Verdict:
+    def verdict(self, entry: Entry) -> WaitVerdict:
         return entry.granular_verdict() if self._features.granular_reasons else entry.plain_verdict()
 
     # -- does the nomination still hold? --------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Turns:
         if not self._features.topology_fail_fast:
             return False
         nodes = ",".join(info.unhealthy_nodes)
-        self.draft.add(Evict(info.key, "NodeFailures", messages.no_replacement(nodes), entry.message))
+        self.plan_builder.add(Evict(info.key, "NodeFailures", messages.no_replacement(nodes), entry.message))
         return True
 
     def _cannot_go_on(self, entry: Entry) -> bool:
@@ -132,13 +132,13 @@ class Turns:
         mode = entry.nominated.mode
         if self._claims.overlap(entry):
             self._pass_over(entry, messages.OVERLAPPING_TARGETS)
-            self.draft.skip_preemption(entry.queue.name)
+            self.plan_builder.skip_preemption(entry.queue.name)
             return True
         if fits and not (mode is Mode.FIT and self._claims.has_victims and not self._claims.fits_already(entry)):
             return False
         self._pass_over(entry, messages.NO_LONGER_FITS)
         if mode is Mode.PREEMPT:
-            self.draft.skip_preemption(entry.queue.name)
+            self.plan_builder.skip_preemption(entry.queue.name)
         return True
 
     def _pass_over(self, entry: Entry, message: str) -> None:
@@ -153,7 +153,7 @@ class Turns:
             return False
         entry.message = messages.WAITING_FOR_PODS
         entry.cause, entry.reason = "FailedAfterNomination", "WaitingForPodsReady"
-        self.draft.is_blocked = True
+        self.plan_builder.is_blocked = True
         return True
 
     # -- variants -------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Turns:
         # One that is only assumed can be evicted once its admission is written.
         if not sibling.assumed and not self._is_leaving(sibling):
             self._world.expected_evictions[sibling.info.key] = sibling.info.uid
-            self.draft.add(Evict(sibling.info.key, "FlavorMigration", migration_message(entry.info)))
+            self.plan_builder.add(Evict(sibling.info.key, "FlavorMigration", migration_message(entry.info)))
         return True
 
     # -- preemption -----------------------------------------------------------------------------------------------
@@ -195,14 +195,14 @@ class Turns:
         )
         entry.message = f"{explanation}. {messages.PENDING_PREEMPTION} {len(victims)} workload(s)"
         entry.cause, entry.reason = "PendingPreemption", "WaitingForPreemptedWorkloads"
-        entry.told = True
+        entry.is_reported = True
         entry.start_over()
         for victim in victims:
             self._world.expected_evictions.setdefault(victim.key, victim.uid)
         verdict = self.verdict(entry)
         if all(victim.ongoing for victim in victims) and entry.item.verdict == verdict:
             return
-        self.draft.add(
+        self.plan_builder.add(
             Preempt(info.key, entry.queue.name, victims, entry.message, explanation, entry.requests, verdict.reason)
         )
 
@@ -222,10 +222,10 @@ class Turns:
         else:
             self._reserve(entry, pod_sets, assignment.usage)
             self._leave_queue(entry)
-        self.draft.change(queue.node)
-        self.draft.progress = True
+        self.plan_builder.change(queue.node)
+        self.plan_builder.progress = True
         considered = assignment.considered
-        self.draft.add(
+        self.plan_builder.add(
             Admit(
                 key=info.key,
                 cluster_queue=queue.name,
@@ -235,7 +235,6 @@ class Turns:
                 considered=considered and f"Flavors considered: {considered}",
                 replaces=info.replaces if replaced is not None else None,
                 second_pass=info.reserving,
-                waited_from=info.order_time,
             )
         )
 

@@ -14,7 +14,13 @@ from corral.decide.queueing.cycle.flavors import FlavorAssigner
 from corral.decide.queueing.cycle.no_fit import TOPOLOGY_FAILED, no_fit_reason
 from corral.decide.queueing.cycle.partial import reduced_counts
 from corral.decide.queueing.cycle.preemption.candidates import Preemptor, Target
-from corral.decide.queueing.cycle.preemption.classical import Placement, classical_targets, give_back, possibility, take
+from corral.decide.queueing.cycle.preemption.classical import (
+    Placement,
+    classical_targets,
+    possibility,
+    simulate_removal,
+    undo_removal,
+)
 from corral.decide.queueing.cycle.preemption.fair_sharing import fair_targets
 from corral.decide.queueing.model.values import FlavorResource, Usage, WorkloadInfo
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
@@ -220,10 +226,10 @@ class Nominator:
         if not wanted:
             return
         for target in targets:
-            take(target.reservation)
+            simulate_removal(target.reservation)
         result = world.topology.find(queue.topology_flavors, wanted, info, settings.features, empty=not targets)
         for target in targets:
-            give_back(target.reservation)
+            undo_removal(target.reservation)
         if result.failure is None:
             apply_placement(assignment, result)
             assignment.topology_usage = topology_usage(assignment, queue, info)

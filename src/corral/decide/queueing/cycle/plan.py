@@ -65,8 +65,6 @@ class Admit(msgspec.Struct, frozen=True):
     """A workload slice to finish as replaced once this admission is written."""
     second_pass: bool = False
     """It already holds its quota; only the topology assignment is new."""
-    waited_from: float = 0.0
-    """When it was queued."""
 
     @property
     def admission(self) -> Obj:

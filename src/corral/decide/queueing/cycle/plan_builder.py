@@ -1,4 +1,4 @@
-"""A plan in the making: what was decided so far, and whether it is worth going on."""
+"""A plan under construction: the decisions so far, and whether another round can decide anything more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from corral.decide.queueing.cycle.plan import CyclePlan, Decision
 from corral.decide.queueing.quota.tree import QuotaNode
 
 
-class Draft:
+class PlanBuilder:
     """Collects the decisions of one plan."""
 
     def __init__(self) -> None:

@@ -12,14 +12,14 @@ from corral.core.meta import Key
 from corral.decide.queueing.cycle.assignment import TopologyUsage
 from corral.decide.queueing.cycle.entry import Entry
 from corral.decide.queueing.cycle.preemption.candidates import Target
-from corral.decide.queueing.cycle.preemption.classical import give_back, take
+from corral.decide.queueing.cycle.preemption.classical import simulate_removal, undo_removal
 from corral.decide.queueing.model.values import Usage
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
 from corral.decide.queueing.topology.cluster import TopologyCluster
 
 
-class Claims:
-    """Claims of one round."""
+class RoundClaims:
+    """The victims and the room that entries of one round have claimed."""
 
     def __init__(self, topology: TopologyCluster) -> None:
         self._topology = topology
@@ -94,10 +94,10 @@ class Claims:
         if self._victims or entry.targets:
             gone = {**self._victims, **{target.reservation.info.key: target.reservation for target in entry.targets}}
             for reservation in gone.values():
-                take(reservation)
+                simulate_removal(reservation)
         quota, nodes = entry.queue.node.fits(entry.usage), self._fits_nodes(entry)
         for reservation in gone.values():
-            give_back(reservation)
+            undo_removal(reservation)
         return quota, nodes
 
     def fits_already(self, entry: Entry) -> bool:

@@ -1,7 +1,7 @@
-"""What a workload asks for depends on more than itself: pod overheads, limit ranges, devices.
+"""What a workload requests depends on more than its own object: RuntimeClass overheads, LimitRanges, device classes.
 
-Who holds quota keeps what was reserved. Who waits is counted anew when its surroundings change, so every change
-returns whom it concerns, None for nobody.
+A workload that holds quota keeps what was reserved. A waiting one has to be decoded again when one of these inputs
+changes, so every setter returns a predicate that selects the workloads concerned, or None when there are none.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import WorkloadInfo
 from corral.decide.queueing.model.workload import WorkloadDecoder
 
-Concerns = Callable[[WorkloadInfo], bool]
-"""Is this workload concerned?"""
+WorkloadPredicate = Callable[[WorkloadInfo], bool]
+"""Does a changed input concern this workload?"""
 
 
-class Surroundings:
-    """Reads Workloads as what is around them has it."""
+class RequestInputs:
+    """Decodes Workloads with the current overheads, limit ranges and devices."""
 
     def __init__(
         self,
@@ -34,45 +34,45 @@ class Surroundings:
         self._pod_sets = decoder.pod_sets
         self.decode = decoder.decode
 
-    def set_runtime_class(self, name: str, overhead: Mapping[str, str]) -> Concerns | None:
+    def set_runtime_class(self, name: str, overhead: Mapping[str, str]) -> WorkloadPredicate | None:
         if self._overheads.get(name) == overhead:
             return None
         self._overheads[name] = overhead
         self._pod_sets.forget_templates()
         return lambda info: _runs_in(info, name)
 
-    def set_limit_ranges(self, namespace: str, limit_ranges: Iterable[Obj]) -> Concerns:
+    def set_limit_ranges(self, namespace: str, limit_ranges: Iterable[Obj]) -> WorkloadPredicate:
         self._pod_sets.set_limits(namespace, namespace_limits(limit_ranges))
         return lambda info: info.key.namespace == namespace
 
-    def set_device_class(self, obj: Obj) -> Concerns:
+    def set_device_class(self, obj: Obj) -> WorkloadPredicate:
         before = self._devices.extended
         self._devices.set_class(obj)
-        return self._who_asks_for_changed(before)
+        return self._users_of_changed(before)
 
-    def delete_device_class(self, name: str) -> Concerns:
+    def delete_device_class(self, name: str) -> WorkloadPredicate:
         before = self._devices.extended
         self._devices.delete_class(name)
-        return self._who_asks_for_changed(before)
+        return self._users_of_changed(before)
 
-    def set_claim_template(self, obj: Obj) -> Concerns:
+    def set_claim_template(self, obj: Obj) -> WorkloadPredicate:
         key = key_of(obj)
         self._devices.templates[key] = obj
-        return _who_uses_devices_in(key.namespace)
+        return _device_users_in(key.namespace)
 
-    def delete_claim_template(self, key: Key) -> Concerns | None:
+    def delete_claim_template(self, key: Key) -> WorkloadPredicate | None:
         if self._devices.templates.pop(key, None) is None:
             return None
-        return _who_uses_devices_in(key.namespace)
+        return _device_users_in(key.namespace)
 
-    def set_resource_slice(self, obj: Obj) -> Concerns:
+    def set_resource_slice(self, obj: Obj) -> WorkloadPredicate:
         self._devices.slices[name_of(obj)] = obj
         return _uses_devices
 
-    def delete_resource_slice(self, name: str) -> Concerns | None:
+    def delete_resource_slice(self, name: str) -> WorkloadPredicate | None:
         return None if self._devices.slices.pop(name, None) is None else _uses_devices
 
-    def _who_asks_for_changed(self, before: Mapping[str, str]) -> Concerns:
+    def _users_of_changed(self, before: Mapping[str, str]) -> WorkloadPredicate:
         """Those that use devices, or name an extended resource that another class provides now."""
         changed = {name for name, _ in before.items() ^ self._devices.extended.items()}
         return lambda info: (
@@ -84,7 +84,7 @@ def _uses_devices(info: WorkloadInfo) -> bool:
     return info.uses_devices
 
 
-def _who_uses_devices_in(namespace: str) -> Concerns:
+def _device_users_in(namespace: str) -> WorkloadPredicate:
     return lambda info: info.uses_devices and info.key.namespace == namespace
 
 

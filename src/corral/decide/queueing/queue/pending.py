@@ -20,8 +20,8 @@ from corral.decide.queueing.model.values import Amounts, WorkloadInfo
 Rank = tuple[int, float, str, int]
 
 
-class Verdict(NamedTuple):
-    """Why a workload waits, as last told to its status."""
+class WaitVerdict(NamedTuple):
+    """Why a workload waits, as its status was last set to say."""
 
     cause: str
     reason: str
@@ -44,7 +44,7 @@ class Pending:
         self.aside = ""
         """Why it is kept out of its lane: `backoff` until its time comes, anything else until a flush."""
         self.cursor: Cursor | None = None
-        self.verdict: Verdict | None = None
+        self.verdict: WaitVerdict | None = None
         self.second_pass = False
 
 
@@ -57,7 +57,7 @@ class Lane:
         self.number = number
         self.local_queue = local_queue
         self.heap: list[list[object]] = []
-        self.parked: Verdict | None = None
+        self.parked: WaitVerdict | None = None
         self.offered: Rank | None = None
         """Rank under which the lane competes with others."""
         self.pushed = 0
@@ -195,10 +195,7 @@ class PendingQueue:
         self.in_flight[item.info.key] = item
         return item
 
-    def has_head(self) -> bool:
-        return self._head() is not None
-
-    def requeue(self, item: Pending, cause: str, verdict: Verdict | None, *, backoff: bool = False) -> bool:
+    def requeue(self, item: Pending, cause: str, verdict: WaitVerdict | None, *, backoff: bool = False) -> bool:
         """Put an item back after an attempt; True when it will be tried again without further events."""
         key = item.info.key
         self.in_flight.pop(key, None)
@@ -219,7 +216,7 @@ class PendingQueue:
         self.release(key)
         if cause in REMEMBERED and self.hashing and not self.strict:
             lane = self._lane_of(item)
-            lane.parked = verdict or Verdict(cause, "PendingEvaluation", "")
+            lane.parked = verdict or WaitVerdict(cause, "PendingEvaluation", "")
             lane.push(item)
         else:
             self._set_aside(item, cause)
@@ -254,7 +251,7 @@ class PendingQueue:
             return False
         return key in self._aside or (item.lane is not None and item.lane.parked is not None)
 
-    def verdict_of(self, key: Key) -> Verdict | None:
+    def verdict_of(self, key: Key) -> WaitVerdict | None:
         """Why it waits: its own verdict, or the one its lane was parked with."""
         item = self.items.get(key)
         if item is None:

@@ -1,4 +1,4 @@
-"""What a change means to others: which ClusterQueues can admit now, and who gets another chance.
+"""Which ClusterQueues can admit now, and which parked workloads are tried again because something changed.
 
 Wherever quota or nodes may have come free, the tree is marked. At the next plan trees are brought up to date and all
 that is parked in marked ones is tried again.
@@ -14,8 +14,8 @@ from corral.decide.queueing.topology.assigning import recorded_usage
 from corral.decide.queueing.world import World
 
 
-class Upkeep:
-    """Keeps up what follows from the objects in a world."""
+class RequeueTriggers:
+    """Marks trees in which quota or nodes may have come free, and brings them up to date before a plan."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -106,7 +106,7 @@ class Upkeep:
         world = self._world
         queue.generation += 1
         world.pending[queue.name].flush(lambda info: world.namespace_matches(queue, info.key.namespace))
-        world.stir(queue.name)
+        world.mark_dirty(queue.name)
 
     def settle_structure(self) -> None:
         """Bring quota trees and capacities up to date."""

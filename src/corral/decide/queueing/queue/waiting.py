@@ -34,7 +34,7 @@ _what_decides_its_turn = attrgetter(
 )
 
 
-class Waiting:
+class WaitingWorkloads:
     """Fills the pending queues of a world."""
 
     def __init__(self, world: World) -> None:
@@ -81,24 +81,24 @@ class Waiting:
         self.leave(info)
 
     def join_all(self, local_queue: Key) -> None:
-        """Let all join whom only their LocalQueue kept out."""
+        """Queue every workload that waited only for its LocalQueue to be open."""
         for key in list(self._members.get(local_queue, ())):
             info = self._world.workloads[key]
             if not info.reserving and not info.finished and key not in self._world.reservations:
                 self.join(info)
 
     def leave_all(self, spec: LocalQueueSpec) -> None:
-        """Take all out who came through a LocalQueue."""
+        """Take out of the queue every workload that names this LocalQueue."""
         pending = self._world.pending.get(spec.cluster_queue)
         if pending is not None:
             for key in self._members.get(spec.key, ()):
                 pending.delete(key)
-            self._world.stir(spec.cluster_queue)
+            self._world.mark_dirty(spec.cluster_queue)
 
     # -- one workload ---------------------------------------------------------------------------------------------
 
     def recall_preemption(self, info: WorkloadInfo) -> None:
-        """A workload seen for the first time may have begun to preempt in a former life of ours."""
+        """A workload seen for the first time may have begun to preempt before this process was started."""
         if not info.reserving and is_preempting(info.obj):
             self._preempting[info.key] = None
 
@@ -116,7 +116,7 @@ class Waiting:
             pending.resume_preemption(info.key)
         if backoff and info.requeue_at is not None and not info.requeue_blocked:
             heappush(self._alarms, (info.requeue_at, info.key))
-        self._stir(info)
+        self._mark_dirty(info)
 
     def rejoin(self, info: WorkloadInfo, old: WorkloadInfo | None) -> None:
         """Take over a new version; it keeps its place when nothing changed that could matter to its turn."""
@@ -136,7 +136,7 @@ class Waiting:
         spec = self._world.local_queue_of(info)
         pending = self._world.pending.get(spec.cluster_queue) if spec is not None else None
         if spec is not None and pending is not None and pending.delete(info.key) is not None:
-            self._world.stir(spec.cluster_queue)
+            self._world.mark_dirty(spec.cluster_queue)
 
     def _variants_wait_instead(self, info: WorkloadInfo) -> bool:
         """Does its queue take variants of a workload instead of the workload?"""
@@ -145,10 +145,10 @@ class Waiting:
         spec = self._world.local_queue_of(info)
         return spec is not None and bool(self._world.queues[spec.cluster_queue].spec.concurrent_admission)
 
-    def _stir(self, info: WorkloadInfo) -> None:
+    def _mark_dirty(self, info: WorkloadInfo) -> None:
         spec = self._world.local_queue_of(info)
         if spec is not None:
-            self._world.stir(spec.cluster_queue)
+            self._world.mark_dirty(spec.cluster_queue)
 
     # -- alarms ---------------------------------------------------------------------------------------------------
 
@@ -166,4 +166,4 @@ class Waiting:
                 continue
             pending = self._world.pending_of(info)
             if pending is not None and pending.wake(key):
-                self._stir(info)
+                self._mark_dirty(info)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from corral.core.meta import Key
 from corral.decide.queueing.model.values import WorkloadInfo
-from corral.decide.queueing.queue.waiting import Waiting
+from corral.decide.queueing.queue.waiting import WaitingWorkloads
 from corral.decide.queueing.quota.cluster_queue import as_reserving
-from corral.decide.queueing.quota.reservations import Bookings
+from corral.decide.queueing.quota.reservations import Reservations
 from corral.decide.queueing.world import World
 
 
-class Intake:
+class WorkloadUpdates:
     """Takes Workloads over into a world."""
 
-    def __init__(self, world: World, waiting: Waiting, bookings: Bookings) -> None:
+    def __init__(self, world: World, waiting: WaitingWorkloads, reservations: Reservations) -> None:
         self._world = world
         self._waiting = waiting
-        self._bookings = bookings
+        self._reservations = reservations
 
     def accept(self, info: WorkloadInfo, old: WorkloadInfo | None) -> None:
         """Take over a version of a workload; `old` is the one before."""
@@ -30,11 +30,11 @@ class Intake:
             world.expected_evictions.pop(key, None)
         if info.finished:
             self._waiting.leave(info)
-            self._bookings.release(key)
+            self._reservations.release(key)
             self._forget(info)
         elif info.reserving:
             self._waiting.leave(info)
-            self._bookings.book(info, old)
+            self._reservations.book(info, old)
         elif key in world.reservations and world.reservations[key].assumed:
             # The admission was planned and is being written; what we see is the workload before that.
             world.reservations[key].info = as_reserving(info)
@@ -45,7 +45,7 @@ class Intake:
         """The workload is gone."""
         del self._world.workloads[info.key]
         self._waiting.expel(info)
-        self._bookings.forget(info)
+        self._reservations.forget(info)
         self._forget(info)
 
     def _enroll(self, info: WorkloadInfo, old: WorkloadInfo | None) -> None:
@@ -58,8 +58,8 @@ class Intake:
             self._waiting.enroll(info)
 
     def _await_quota(self, info: WorkloadInfo, old: WorkloadInfo | None) -> None:
-        self._bookings.release(info.key)
-        self._bookings.stop_watching_pods(info.key)
+        self._reservations.release(info.key)
+        self._reservations.stop_watching_pods(info.key)
         self._world.forget_places(info.key)
         if not info.active:
             self._world.ledger.forgive(info.queue_key, info.key)
@@ -70,7 +70,7 @@ class Intake:
         world.ledger.forgive(info.queue_key, info.key)
         world.forget_places(info.key)
         world.expected_evictions.pop(info.key, None)
-        self._bookings.stop_watching_pods(info.key)
+        self._reservations.stop_watching_pods(info.key)
 
     # -- writes that did not happen -------------------------------------------------------------------------------
 
@@ -79,8 +79,8 @@ class Intake:
         reservation = self._world.reservations.get(key)
         if reservation is None or not reservation.assumed:
             return False
-        self._bookings.release(key)
-        self._bookings.stop_watching_pods(key)
+        self._reservations.release(key)
+        self._reservations.stop_watching_pods(key)
         if not reservation.info.reserving:
             self._world.ledger.forgive(reservation.info.queue_key, key)
         return True
@@ -91,7 +91,7 @@ class Intake:
         if info is None:
             return
         if info.reserving:
-            self._bookings.book(info)
+            self._reservations.book(info)
         else:
             self._waiting.join(info)
 
@@ -104,4 +104,4 @@ class Intake:
             world.second_pass[key] = unplaced
         reservation = world.reservations.get(key)
         if reservation is not None:
-            world.stir(reservation.queue.name)
+            world.mark_dirty(reservation.queue.name)

@@ -77,9 +77,6 @@ class Reservation:
     def flavor_of(self, pod_set: str, resource: str) -> str:
         return next((entry.flavors.get(resource, "") for entry in self.pod_sets if entry.name == pod_set), "")
 
-    def count_of(self, pod_set: str) -> int:
-        return next((entry.count for entry in self.pod_sets if entry.name == pod_set), 0)
-
 
 class ClusterQueue:
     """One ClusterQueue as the cycle sees it."""

@@ -16,7 +16,7 @@ from corral.decide.queueing.quota.tree import QuotaNode
 
 
 @total_ordering
-class Share:
+class DominantShare:
     """The dominant resource share of a node."""
 
     __slots__ = ("borrowed", "ratio", "resource", "weight")
@@ -51,27 +51,32 @@ class Share:
         return any(requested.get(column, 0) > 0 for column in self.borrowed)
 
     def _order(self) -> tuple[bool, float]:
+        # Comparing `weighted` would make all borrowers of weight zero equal (infinite): they would be picked by chance.
         boundless = self.weight == 0 and self.ratio != 0
         return boundless, self.ratio if boundless else self.weighted
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Share) and self._order() == other._order()
+        return isinstance(other, DominantShare) and self._order() == other._order()
 
-    def __lt__(self, other: Share) -> bool:
+    def __lt__(self, other: DominantShare) -> bool:
         return self._order() < other._order()
 
     def __hash__(self) -> int:
         return hash(self._order())
 
     def __repr__(self) -> str:
-        return f"Share({self.weighted:g}, {self.resource!r})"
+        return f"DominantShare({self.weighted:g}, {self.resource!r})"
 
 
-def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None) -> Share:
-    """The share of `node`, as if it used `extra` on top; zero for a root."""
+def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None) -> DominantShare:
+    """The share of `node`, as if it used `extra` on top; zero for a root, which has nobody to borrow from.
+
+    Flavors of a resource are added up, but only those used beyond quota: unused quota of one flavor does not pay for
+    borrowing another. Resources are not added up; the one borrowed most, relative to what could be lent, is the share.
+    """
     parent = node.parent
     if parent is None:
-        return Share(0.0, node.weight)
+        return DominantShare(0.0, node.weight)
     borrowed: dict[str, int] = {}
     columns: list[FlavorResource] = []
     usage = node.usage
@@ -83,20 +88,21 @@ def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None)
             borrowed[column.resource] = borrowed.get(column.resource, 0) + above
             columns.append(column)
     if not borrowed:
-        return Share(0.0, node.weight)
+        return DominantShare(0.0, node.weight)
     lendable = lendable_by(parent)
     ratio, dominant = 0.0, ""
-    for resource in sorted(borrowed):
+    for resource in sorted(borrowed):  # by name, so that of equal ones always the same is called dominant
         whole = lendable.get(resource, 0)
         if whole > 0:
             part = borrowed[resource] * 1000.0 / whole
             if part > ratio:
                 ratio, dominant = part, resource
-    return Share(ratio, node.weight, dominant, columns)
+    return DominantShare(ratio, node.weight, dominant, columns)
 
 
 def lendable_by(cohort: QuotaNode) -> dict[str, int]:
     """Per resource, all that anyone below `cohort` could ever use through it."""
+    # The columns of the root, because a cohort may have no quota of its own for what it can borrow from above.
     lendable: dict[str, int] = {}
     for column in cohort.root().subtree:
         lendable[column.resource] = lendable.get(column.resource, 0) + cohort.potential(column)

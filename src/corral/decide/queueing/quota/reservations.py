@@ -7,18 +7,18 @@ from corral.decide.queueing.cycle.plan import PodSetAssignment
 from corral.decide.queueing.model.values import Usage, WorkloadInfo
 from corral.decide.queueing.model.workload import priority_changed
 from corral.decide.queueing.queue.pending import Pending
-from corral.decide.queueing.queue.requeue_triggers import Upkeep
+from corral.decide.queueing.queue.requeue_triggers import RequeueTriggers
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
 from corral.decide.queueing.topology.assigning import recorded_usage
 from corral.decide.queueing.world import World
 
 
-class Bookings:
+class Reservations:
     """Books and releases the reservations of a world."""
 
-    def __init__(self, world: World, upkeep: Upkeep) -> None:
+    def __init__(self, world: World, requeue_triggers: RequeueTriggers) -> None:
         self._world = world
-        self._upkeep = upkeep
+        self._requeue_triggers = requeue_triggers
         self._homeless: dict[str, dict[Key, None]] = {}
         """Reservations in ClusterQueues that do not exist (yet)."""
 
@@ -36,7 +36,7 @@ class Bookings:
         if before is not None:
             self._compare(before, reservation)
         if old is not None and priority_changed(old, info):
-            self._upkeep.retry(queue)
+            self._requeue_triggers.retry(queue)
         if info.admitted and info.active and world.ledger.has_penalty(info.queue_key, info.key):
             world.ledger.settle(info.queue_key, info.key, world.running(info.queue_key), world.now)
         self._watch_pods(info)
@@ -47,9 +47,9 @@ class Bookings:
         reservation = self._world.release(key)
         if reservation is None:
             return
-        self._upkeep.retry(reservation.queue)
+        self._requeue_triggers.retry(reservation.queue)
         for flavor in self._world.topology.sharing_nodes(reservation.topology_usage):
-            self._upkeep.retry_users_of(flavor)
+            self._requeue_triggers.retry_users_of(flavor)
         self._rebook_successor(reservation)
 
     def forget(self, info: WorkloadInfo) -> None:
@@ -81,7 +81,7 @@ class Bookings:
             world.not_ready.discard(key)
             if not world.not_ready:
                 for name in world.queues:
-                    world.stir(name)
+                    world.mark_dirty(name)
 
     def _watch_pods(self, info: WorkloadInfo) -> None:
         if self._world.settings.block_on_pods_ready and not info.pods_ready:
@@ -126,12 +126,12 @@ class Bookings:
     def _compare(self, before: Reservation, after: Reservation) -> None:
         """Let others try where a reservation moved away or shrank."""
         if before.queue is not after.queue:
-            self._upkeep.retry(before.queue)
+            self._requeue_triggers.retry(before.queue)
         if any(after.usage.get(column, 0) < held for column, held in before.usage.items()):
-            self._upkeep.retry(after.queue)
+            self._requeue_triggers.retry(after.queue)
         if after.info.variant_of and before.assumed:
             # A sibling may wait to take over from it.
-            self._world.stir(after.queue.name)
+            self._world.mark_dirty(after.queue.name)
 
     def _rebook_successor(self, replaced: Reservation) -> None:
         """A slice that was counted as the difference to the one it replaced holds everything once that is gone."""

@@ -82,7 +82,12 @@ class QuotaNode:
         return max(0, local - self.usage.get(column, 0)) if local else 0
 
     def available(self, column: FlavorResource) -> int:
-        """How much more this node may use now; negative after quota was cut below usage."""
+        """How much more this node may use now; negative after quota was cut below usage.
+
+        This is the largest amount that can be added to the node's usage without any ancestor going beyond its quota or
+        its borrowing limit. It is not cut off at 0: a negative answer says how much has to leave before anything fits,
+        which preemption counts on.
+        """
         used = self.usage.get(column, 0)
         parent = self.parent
         if parent is None:
@@ -91,6 +96,8 @@ class QuotaNode:
         local = self.local.get(column, 0)
         quota = self.quotas.get(column)
         if quota is not None and quota.borrowing_limit is not None:
+            # The limit is on usage beyond the subtree's quota. Part of what the parent has (`stored`) is quota this node
+            # lent to it; using that is not borrowing, so the limit starts behind it, less what is in use already.
             stored = self.subtree.get(column, 0) - local
             taken = used - local if used > local else 0
             own = stored - taken + quota.borrowing_limit
@@ -99,7 +106,10 @@ class QuotaNode:
         return beyond + local - used if local > used else beyond
 
     def potential(self, column: FlavorResource) -> int:
-        """The most this node could ever use, if nothing else used anything."""
+        """The most this node could ever use, if nothing else used anything.
+
+        It depends on quotas alone, never on usage, so it is kept until `refresh_subtree` runs.
+        """
         known = self.potentials.get(column)
         if known is None:
             known = self.potentials[column] = self._potential(column)
@@ -126,7 +136,12 @@ class QuotaNode:
         return True
 
     def change(self, column: FlavorResource, amount: int) -> None:
-        """Add `amount` (negative removes) to this node's usage and to what its ancestors see of it."""
+        """Add `amount` (negative removes) to this node's usage and to what its ancestors see of it.
+
+        Invariant: a cohort's usage is the sum over its children of max(0, usage - local). What goes up is therefore the
+        difference of that term before and after, not the amount: below the never-lent line a parent sees nothing.
+        The opposite change undoes this one exactly, which is what trials of preemption rely on.
+        """
         node: QuotaNode | None = self
         while node is not None and amount:
             before = node.usage.get(column, 0)
@@ -156,6 +171,7 @@ def refresh_subtree(node: QuotaNode) -> None:
     """Recompute quota, usage and height of a cohort and everything below it, from the leaves up."""
     _refresh_quota(node)
     if node.is_queue:
+        # The usage of a leaf is the sum of its reservations and is never derived; only that of cohorts is.
         _refresh_local(node)
         return
     node.usage = {}
@@ -167,7 +183,7 @@ def refresh_subtree(node: QuotaNode) -> None:
             node.subtree[column] = node.subtree.get(column, 0) + quota - child.local.get(column, 0)
         for column, used in child.usage.items():
             node.usage[column] = node.usage.get(column, 0) + max(0, used - child.local.get(column, 0))
-    _refresh_local(node)
+    _refresh_local(node)  # last: what a cohort keeps is a part of all its children lend to it
 
 
 def _refresh_quota(node: QuotaNode) -> None:
@@ -176,6 +192,7 @@ def _refresh_quota(node: QuotaNode) -> None:
 
 
 def _refresh_local(node: QuotaNode) -> None:
+    # Without a lending limit everything is lent and nothing is local; so a missing entry means 0, not "all of it".
     node.local = {}
     for column, quota in node.quotas.items():
         if quota.lending_limit is not None:
@@ -191,6 +208,7 @@ def lowest_fitting_subtree(queue: QuotaNode, column: FlavorResource, amount: int
     """
     if queue.parent is None or not queue.is_borrowing(column, amount):
         return 0, queue.parent is not None
+    # On each level the part that never-lent quota covers is not asked of the parent.
     remaining = amount - queue.local_available(column)
     node: QuotaNode | None = queue.parent
     top = queue.parent
@@ -286,6 +304,7 @@ class QuotaForest:
 
     def settle(self) -> None:
         """Recompute all trees whose structure or quota changed."""
+        # The order does not matter: refreshing a tree twice gives the same tree.
         while self._marked:
             _, node = self._marked.popitem()
             refresh_subtree(node.root())

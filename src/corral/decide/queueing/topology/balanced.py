@@ -13,7 +13,7 @@ from math import log2
 from typing import NamedTuple
 
 from corral.decide.queueing.topology.counts import Counts
-from corral.decide.queueing.topology.placement import Placer, Shape, Share
+from corral.decide.queueing.topology.placement import DomainShare, Placer, Shape
 from corral.decide.queueing.topology.tree import Domain
 
 
@@ -25,7 +25,7 @@ class Greedy(NamedTuple):
     last: Domain | None
 
 
-class Candidate(NamedTuple):
+class BalancedSiblings(NamedTuple):
     """Siblings a balanced placement is possible on."""
 
     threshold: int
@@ -34,7 +34,7 @@ class Candidate(NamedTuple):
     counts: Counts
 
 
-def place_balanced(counts: Counts, shape: Shape) -> tuple[Placer, int, list[Share]] | None:
+def place_balanced(counts: Counts, shape: Shape) -> tuple[Placer, int, list[DomainShare]] | None:
     """A placer over the domains left in, the level reached, and the share of each domain there; None when impossible."""
     best = _best_siblings(counts, shape)
     if best is None:
@@ -50,9 +50,9 @@ def place_balanced(counts: Counts, shape: Shape) -> tuple[Placer, int, list[Shar
     return None if shares is None else (placer, level, shares)
 
 
-def _best_siblings(counts: Counts, shape: Shape) -> Candidate | None:
+def _best_siblings(counts: Counts, shape: Shape) -> BalancedSiblings | None:
     """The siblings with the largest threshold; among equals those that need fewest domains."""
-    best: Candidate | None = None
+    best: BalancedSiblings | None = None
     for siblings in _sibling_groups(counts, shape):
         found = _candidate(counts, shape, siblings, 0 if best is None else best.threshold)
         if found is None or found.threshold == 0:
@@ -70,7 +70,7 @@ def _sibling_groups(counts: Counts, shape: Shape) -> list[list[Domain]]:
     return [parent.children for parent in parents]
 
 
-def _candidate(counts: Counts, shape: Shape, siblings: list[Domain], least: int) -> Candidate | None:
+def _candidate(counts: Counts, shape: Shape, siblings: list[Domain], least: int) -> BalancedSiblings | None:
     """What the siblings can do, if it is at least as good as `least`."""
     below = [child for domain in siblings for child in domain.children] if shape.level < shape.slice_level else siblings
     full = _greedy(Placer(counts, shape), below)
@@ -91,7 +91,7 @@ def _candidate(counts: Counts, shape: Shape, siblings: list[Domain], least: int)
         pruned = _pruned(counts, siblings, threshold, shape.leaders > 0)
         fits = _greedy(Placer(pruned, shape), siblings)
         if fits is not None:
-            return Candidate(threshold, fits.domains, siblings, pruned)
+            return BalancedSiblings(threshold, fits.domains, siblings, pruned)
     return None
 
 
@@ -201,7 +201,7 @@ def _evenness(counts: Counts, domains: Sequence[Domain]) -> float:
     return round(-sum(room / total * log2(room / total) for room in rooms), 9) if total else 0.0
 
 
-def _shares(placer: Placer, domains: Sequence[Domain], threshold: int) -> list[Share] | None:
+def _shares(placer: Placer, domains: Sequence[Domain], threshold: int) -> list[DomainShare] | None:
     """The threshold for every domain taken, the leader and all that is left over for the first of them."""
     counts, shape = placer.counts, placer.shape
     chosen = _fewest(placer, domains, evenness=False)
@@ -210,12 +210,12 @@ def _shares(placer: Placer, domains: Sequence[Domain], threshold: int) -> list[S
     extra, leaders = _slices(shape) - len(chosen) * threshold, shape.leaders
     if extra < 0:
         return None
-    shares: list[Share] = []
+    shares: list[DomainShare] = []
     for domain in sorted(chosen, key=placer.leader_order):
         led = min(1, leaders)
         room = (counts.slices_leader if led else counts.slices)[domain.index]
         more = min(room - threshold, extra)
-        shares.append(Share(domain, (threshold + more) * shape.slice_size, led))
+        shares.append(DomainShare(domain, (threshold + more) * shape.slice_size, led))
         extra -= more
         leaders -= led
     return shares if not extra and not leaders else None

@@ -24,7 +24,7 @@ from corral.decide.queueing.topology.counts import (
     count_in,
     exclusion_summary,
 )
-from corral.decide.queueing.topology.placement import NoPlacement, Placer, Shape, Share, assignment_of
+from corral.decide.queueing.topology.placement import DomainShare, NoPlacement, Placer, Shape, assignment_of
 from corral.decide.queueing.topology.tree import Domain, DomainTree, Values
 
 _MAX_TABLES = 48
@@ -297,7 +297,7 @@ class FlavorCapacity:
         return TopologyAssignment(new.levels, tuple(TopologyDomain(values, pods[values]) for values in order))
 
 
-def _balanced_shares(counts: Counts, shape: Shape) -> list[Share] | None:
+def _balanced_shares(counts: Counts, shape: Shape) -> list[DomainShare] | None:
     """Shares of the leaves in a balanced placement, if there is one."""
     found = place_balanced(counts, shape)
     if found is None:

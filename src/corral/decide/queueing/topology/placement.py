@@ -35,7 +35,7 @@ class Shape(NamedTuple):
     """Prefer equal shares to full domains."""
 
 
-class Share(NamedTuple):
+class DomainShare(NamedTuple):
     """Part of the pods given to a domain."""
 
     domain: Domain
@@ -63,7 +63,7 @@ class Placer:
         self.order: Order = self._order if counts.scores is None else self._liked_first
         self.leader_order: Order = self._leader_order if counts.scores is None else self._leader_liked_first
 
-    def place(self) -> list[Share]:
+    def place(self) -> list[DomainShare]:
         """Leaves with their pods and leaders; raises NoPlacement."""
         shape = self.shape
         level, chosen = self._find_level(shape.level)
@@ -76,7 +76,7 @@ class Placer:
             level += 1
         return self.split_down(level, shares)
 
-    def split_down(self, level: int, shares: list[Share]) -> list[Share]:
+    def split_down(self, level: int, shares: list[DomainShare]) -> list[DomainShare]:
         """Split what domains of a level were given among their children, down to the leaves."""
         shape = self.shape
         while level < self.counts.tree.lowest:
@@ -85,7 +85,7 @@ class Placer:
             level += 1
         return shares
 
-    def _split(self, share: Share, size: int) -> list[Share]:
+    def _split(self, share: DomainShare, size: int) -> list[DomainShare]:
         children = sorted(share.domain.children, key=self.order)
         if size > 1:
             return self._distribute(children, share.pods, share.leaders, size, self._units_of(size))
@@ -242,11 +242,11 @@ class Placer:
         leaders: int,
         size: int,
         units: Callable[[Domain, bool], int],
-    ) -> list[Share]:
+    ) -> list[DomainShare]:
         """Give `count` pods (in groups of `size`) and the leader to the domains in order, the last one tightest."""
         domains = self._leader_first(domains, count, leaders, size, units)
         left = count // size
-        shares: list[Share] = []
+        shares: list[DomainShare] = []
         for index, candidate in enumerate(domains):
             domain = candidate
             with_leader = leaders > 0
@@ -256,10 +256,10 @@ class Placer:
                 room = units(domain, with_leader)
             holds = self.counts.leaders[domain.index] if with_leader else 0
             if room >= left and holds >= leaders:
-                shares.append(Share(domain, left * size, leaders))
+                shares.append(DomainShare(domain, left * size, leaders))
                 return shares
             taken, led = min(room, left), min(holds, leaders)
-            shares.append(Share(domain, taken * size, led))
+            shares.append(DomainShare(domain, taken * size, led))
             left -= taken
             leaders -= led
         raise NoPlacement(count // size - left, count // size, domains[0].level if domains else 0)

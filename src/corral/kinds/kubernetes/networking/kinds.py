@@ -76,9 +76,3 @@ NETWORK_POLICY = kind(
 SERVICE_CIDR = kind("networking.v1.ServiceCIDR", "servicecidrs", group=GROUP, namespaced=False, status=True)
 
 KINDS = (INGRESS_CLASS, INGRESS, IP_ADDRESS, NETWORK_POLICY, SERVICE_CIDR)
-
-INGRESS_CLASSES = INGRESS_CLASS.resource()
-INGRESSES = INGRESS.resource()
-IP_ADDRESSES = IP_ADDRESS.resource()
-NETWORK_POLICIES = NETWORK_POLICY.resource()
-SERVICE_CIDRS = SERVICE_CIDR.resource()

@@ -11,14 +11,14 @@ from corral.controllers.queueing.jobs.workload_choice import (
     MISSING,
     RESTORING,
     UNRESTORABLE,
-    Change,
     Discard,
     OutOfSync,
+    Proceed,
     Rewrite,
     StopFirst,
-    Use,
-    Verdict,
-    Wait,
+    StoreWorkload,
+    WaitForOthers,
+    WorkloadVerdict,
     find,
     find_prebuilt,
 )
@@ -54,7 +54,7 @@ def made(name: str = "w", *held: str, pods: int = 2, image: str = "i", owned: bo
     return {**workload, "status": {"conditions": conditions}}
 
 
-def told(verdict: Verdict) -> tuple[Any, ...]:
+def summary(verdict: WorkloadVerdict) -> tuple[Any, ...]:
     """A verdict with names instead of Workloads."""
 
     def short(part: Any) -> Any:
@@ -67,12 +67,12 @@ def told(verdict: Verdict) -> tuple[Any, ...]:
 
 RUNNING, WAITING, DONE = view(suspend=False), view(), view(suspend=False, done=True)
 CASES: dict[str, tuple[JobView, list[Obj], tuple[Any, ...]]] = {
-    "none yet": (WAITING, [], told(Use(None))),
-    "one that fits": (WAITING, [made()], told(Use(made()))),
-    "one that fits and runs": (RUNNING, [made("w", "QuotaReserved", "Admitted")], told(Use(made()))),
-    "one too many": (WAITING, [made("w"), made("x", pods=3)], told(Discard([made("x")]))),
-    "the job changed while it waits": (view(pods=5), [made()], told(Rewrite(made()))),
-    "the job changed with quota": (view(pods=5), [made("w", "QuotaReserved")], told(Discard([made()]))),
+    "none yet": (WAITING, [], summary(Proceed(None))),
+    "one that fits": (WAITING, [made()], summary(Proceed(made()))),
+    "one that fits and runs": (RUNNING, [made("w", "QuotaReserved", "Admitted")], summary(Proceed(made()))),
+    "one too many": (WAITING, [made("w"), made("x", pods=3)], summary(Discard([made("x")]))),
+    "the job changed while it waits": (view(pods=5), [made()], summary(Rewrite(made()))),
+    "the job changed with quota": (view(pods=5), [made("w", "QuotaReserved")], summary(Discard([made()]))),
     "the job changed while it runs": (
         view(suspend=False, image="other"),
         [made("w", "QuotaReserved")],
@@ -84,26 +84,30 @@ CASES: dict[str, tuple[JobView, list[Obj], tuple[Any, ...]]] = {
         ("StopFirst", None, UNRESTORABLE, ["w", "x"]),
     ),
     "running without any": (RUNNING, [], ("StopFirst", None, UNRESTORABLE, [])),
-    "a finished one belongs to it": (view(pods=5), [made("w", "Finished")], told(Use(made()))),
-    "a leaving one belongs to it": (view(pods=5), [made(deletionTimestamp="2026-01-01T00:00:00Z")], told(Use(made()))),
-    "the job is done": (DONE, [made()], told(Use(made()))),
-    "done and changed": (view(suspend=False, done=True, pods=5), [made()], told(Discard([made()]))),
+    "a finished one belongs to it": (view(pods=5), [made("w", "Finished")], summary(Proceed(made()))),
+    "a leaving one belongs to it": (
+        view(pods=5),
+        [made(deletionTimestamp="2026-01-01T00:00:00Z")],
+        summary(Proceed(made())),
+    ),
+    "the job is done": (DONE, [made()], summary(Proceed(made()))),
+    "done and changed": (view(suspend=False, done=True, pods=5), [made()], summary(Discard([made()]))),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_own_workloads(name: str) -> None:
     job, held, wanted = CASES[name]
-    assert told(find(job, held)) == wanted
+    assert summary(find(job, held)) == wanted
 
 
 OLD, NEW = {"creationTimestamp": "2026-01-01T00:00:00Z"}, {"creationTimestamp": "2026-01-01T00:01:00Z"}
 SLICES: dict[str, tuple[JobView, list[Obj], tuple[Any, ...]]] = {
-    "none yet": (view(elastic=True), [], ("Use", None, (), None)),
-    "same size": (view(elastic=True), [made()], ("Use", "w", [], None)),
-    "grew": (view(elastic=True, pods=4), [made("w", "QuotaReserved")], ("Use", "w", (), "w")),
-    "grew before it had quota": (view(elastic=True, pods=4), [made()], ("Change", "w")),
-    "shrank": (view(elastic=True, pods=1), [made("w", "QuotaReserved")], ("Change", "w")),
+    "none yet": (view(elastic=True), [], ("Proceed", None, (), None)),
+    "same size": (view(elastic=True), [made()], ("Proceed", "w", [], None)),
+    "grew": (view(elastic=True, pods=4), [made("w", "QuotaReserved")], ("Proceed", "w", (), "w")),
+    "grew before it had quota": (view(elastic=True, pods=4), [made()], ("StoreWorkload", "w")),
+    "shrank": (view(elastic=True, pods=1), [made("w", "QuotaReserved")], ("StoreWorkload", "w")),
     "grew, then changed its mind": (
         view(elastic=True),
         [made("old", "QuotaReserved", **OLD), made("new", pods=4, **NEW)],
@@ -112,48 +116,52 @@ SLICES: dict[str, tuple[JobView, list[Obj], tuple[Any, ...]]] = {
     "the larger slice waits": (
         view(elastic=True, pods=4),
         [made("old", "QuotaReserved", **OLD), made("new", pods=4, **NEW)],
-        ("Use", "old", [], None),
+        ("Proceed", "old", [], None),
     ),
     "the larger slice took over": (
         view(elastic=True, pods=4),
         [made("old", "QuotaReserved", "Finished", **OLD), made("new", "QuotaReserved", pods=4, **NEW)],
-        ("Use", "new", [], None),
+        ("Proceed", "new", [], None),
     ),
-    "done": (view(elastic=True, done=True, pods=9), [made("old", **OLD), made("new", **NEW)], ("Use", "new", (), None)),
+    "done": (
+        view(elastic=True, done=True, pods=9),
+        [made("old", **OLD), made("new", **NEW)],
+        ("Proceed", "new", (), None),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SLICES)
 def test_slices(name: str) -> None:
     job, held, wanted = SLICES[name]
-    assert told(find(job, held)) == wanted
+    assert summary(find(job, held)) == wanted
 
 
 PREBUILT: dict[str, tuple[JobView, Obj | None, tuple[Any, ...]]] = {
-    "not there yet": (WAITING, None, told(Wait())),
+    "not there yet": (WAITING, None, summary(WaitForOthers())),
     "not there, and running": (RUNNING, None, ("StopFirst", None, MISSING, ())),
-    "not there, and done": (DONE, None, told(Wait())),
-    "nobody's": (WAITING, made(owned=False), told(Change(made()))),
+    "not there, and done": (DONE, None, summary(WaitForOthers())),
+    "nobody's": (WAITING, made(owned=False), summary(StoreWorkload(made()))),
     "somebody else's": (
         WAITING,
         made(ownerReferences=[{"uid": "other", "controller": True, "kind": "Job", "name": "o"}]),
-        told(Wait()),
+        summary(WaitForOthers()),
     ),
-    "fits": (WAITING, made(), told(Use(made()))),
-    "describes another job": (view(pods=5), made(), told(OutOfSync(made()))),
-    "an elastic job is resized before or after it": (view(pods=5, elastic=True), made(), told(Use(made()))),
+    "fits": (WAITING, made(), summary(Proceed(made()))),
+    "describes another job": (view(pods=5), made(), summary(OutOfSync(made()))),
+    "an elastic job is resized before or after it": (view(pods=5, elastic=True), made(), summary(Proceed(made()))),
 }
 
 
 @pytest.mark.parametrize("name", PREBUILT)
 def test_prebuilt(name: str) -> None:
     job, workload, wanted = PREBUILT[name]
-    assert told(find_prebuilt(job, workload)) == wanted
+    assert summary(find_prebuilt(job, workload)) == wanted
 
 
 def test_an_adopted_workload_knows_its_job() -> None:
     verdict = find_prebuilt(WAITING, made(owned=False))
-    assert isinstance(verdict, Change)
+    assert isinstance(verdict, StoreWorkload)
     assert [owner["name"] for owner in verdict.workload["metadata"]["ownerReferences"]] == ["j"]
     assert verdict.workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == uid_of(WAITING.job)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.controllers.queueing.workloads.changes import concerns_life, concerns_owner
+from corral.controllers.queueing.workloads.changes import concerns_owner, life_changed
 from corral.core.meta import Obj
 
 LIFE, OWNER, BOTH, NOBODY = (True, False), (False, True), (True, True), (False, False)
@@ -45,4 +45,4 @@ CASES: dict[str, tuple[Obj | None, Obj | None, tuple[bool, bool]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_whom_it_concerns(name: str) -> None:
     old, new, wanted = CASES[name]
-    assert (concerns_life(old, new), concerns_owner(old, new)) == wanted
+    assert (life_changed(old, new), concerns_owner(old, new)) == wanted

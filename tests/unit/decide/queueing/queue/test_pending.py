@@ -9,11 +9,11 @@ from corral.core.meta import Key
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import WorkloadInfo
 from corral.decide.queueing.model.workload import WorkloadDecoder
-from corral.decide.queueing.queue.pending import Pending, PendingQueue, Verdict
+from corral.decide.queueing.queue.pending import Pending, PendingQueue, WaitVerdict
 from corral.testing.queueing import make_workload
 
 DECODER = WorkloadDecoder(QueueingSettings())
-NO_FIT = Verdict("NoFit", "Pending", "no fit")
+NO_FIT = WaitVerdict("NoFit", "Pending", "no fit")
 
 
 def info(name: str, cpu: int = 1, priority: int = 0, created: float = 0.0, queue: str = "lq") -> WorkloadInfo:
@@ -80,7 +80,6 @@ def _check(queue: PendingQueue, by_usage: bool) -> None:
         return used, item.info.key != queue.sticky, item.rank
 
     expected = min(open_items, key=order, default=None)
-    assert queue.has_head() == (expected is not None)
     head = queue._head()
     assert head is expected
     assert len(queue) == len(queue.items) == sum(queue.by_local_queue.values())

@@ -54,7 +54,7 @@ class Target(NamedTuple):
 
 
 class Preemptor(NamedTuple):
-    """Who asks for room, and what for."""
+    """The workload that needs room: its queue, what it requests, and the columns that do not fit."""
 
     info: WorkloadInfo
     queue: ClusterQueue
@@ -123,15 +123,17 @@ class Candidates:
             yield candidate
 
 
-class Scope(NamedTuple):
+class SearchScope(NamedTuple):
     """Where looking for candidates can pay at all."""
 
     own: bool
     others: bool
 
 
-def worthwhile_scope(preemptor: Preemptor) -> Scope:
+def worthwhile_scope(preemptor: Preemptor) -> SearchScope:
     """Rule out, from sums alone, searches that cannot end in a set of victims.
+
+    The sums are upper bounds: a scope may be searched in vain, but none that could succeed is left out.
 
     Candidates of other queues without hierarchical advantage count only in the attempt without borrowing, unless
     borrowing while preempting is allowed. That attempt needs the queue under its nominal quota, and still within it
@@ -144,7 +146,7 @@ def worthwhile_scope(preemptor: Preemptor) -> Scope:
         others = _fits_without_borrowing(preemptor, own)
     if not others and own:
         own = _frees_enough(preemptor)
-    return Scope(own, others)
+    return SearchScope(own, others)
 
 
 def _has_candidates_below(preemptor: Preemptor) -> bool:
@@ -195,7 +197,7 @@ def _frees_enough(preemptor: Preemptor) -> bool:
     )
 
 
-def find_candidates(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue], scope: Scope) -> Candidates:
+def find_candidates(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue], scope: SearchScope) -> Candidates:
     """Candidates of the classical algorithm: those that leave anyway first, hierarchical before others before own."""
     hierarchical, others = _borrowers(preemptor, queues) if scope.others else ([], [])
     policy = preemptor.queue.spec.preemption
@@ -241,6 +243,8 @@ def _ranked(
     preemptor: Preemptor, queue: ClusterQueue, policy: str, leaving: bool
 ) -> Iterator[tuple[Rank, Reservation]]:
     """What the policy lets go of one queue, in order; only those that leave already, or only the others."""
+    # `queue.ranked` has those that leave already first, then rising priority. That is why the search may stop: behind the
+    # last leaving one there are no more, and behind a priority above the preemptor's no policy but Any lets one go.
     columns = preemptor.columns
     for rank, reservation in queue.ranked:
         if rank[0] is leaving:
@@ -262,6 +266,7 @@ def _from_cohort(
 ) -> Iterator[Candidate]:
     meeting = {queue.node: ancestor for queue, ancestor in borrowers}
     streams = (_in_order(preemptor, queue, policy, leaving) for queue, _ in borrowers)
+    # Ranks end with the key of the Workload and are never equal, so reservations themselves are never compared.
     for _, reservation in merge(*streams):
         if advantage:
             variant = Variant.HIERARCHICAL
@@ -318,7 +323,11 @@ def may_borrow_for(preemptor: Preemptor, candidate: WorkloadInfo) -> bool:
 
 
 def is_still_valid(candidate: Candidate, columns: Columns, allow_borrowing: bool) -> bool:
-    """A candidate outside the own queue counts only while everything below the common ancestor still borrows."""
+    """A candidate outside the own queue counts only while everything below the common ancestor still borrows.
+
+    Reclaiming takes back quota that was lent. Once a node on the way down to the candidate is within its own quota, what
+    it uses is its own, and evicting there would take quota that nobody owes.
+    """
     if candidate.common_ancestor is None:
         return True
     if allow_borrowing and candidate.variant is Variant.WITHOUT_BORROWING:

@@ -1,7 +1,8 @@
 """Classical preemption: the smallest set of evictions, found greedily, that lets a workload in.
 
-Candidates are taken away one after the other until the workload fits; then, in reverse, those it fits without are
-given back. Usage is changed in place and always restored before returning.
+Candidates are removed one after the other until the workload fits; then, in reverse, those it fits without are
+put back. Removal is simulated on the live usage of the quota tree and the nodes, not on a copy: every `simulate_removal`
+is answered by one `undo_removal` before a function returns.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ Placement = Callable[[], bool]
 """Is there room on nodes, given the usage as it stands?"""
 
 
-def take(reservation: Reservation) -> None:
+def simulate_removal(reservation: Reservation) -> None:
     """Pretend a workload is gone."""
     reservation.queue.node.remove(reservation.usage)
     reservation.queue.topology.give_back(reservation.topology_usage)
 
 
-def give_back(reservation: Reservation) -> None:
-    """Undo `take`."""
+def undo_removal(reservation: Reservation) -> None:
+    """Undo `simulate_removal`."""
     reservation.queue.node.add(reservation.usage)
     reservation.queue.topology.take(reservation.topology_usage)
 
@@ -48,9 +49,11 @@ def classical_targets(
         targets: list[Target] = []
         missing = _missing(preemptor)
         for candidate in candidates:
+            # Asked for each candidate in turn, not once before: the removals so far may have brought its queue back
+            # within its quota, and then it may not lose more.
             if not is_still_valid(candidate, preemptor.columns, allow_borrowing):
                 continue
-            take(candidate.reservation)
+            simulate_removal(candidate.reservation)
             targets.append(Target(candidate.reservation, candidate.variant.reason))
             if _frees_enough(missing, candidate.reservation) and fits(preemptor, allow_borrowing, placement):
                 targets = fill_back(preemptor, targets, allow_borrowing, placement)
@@ -71,7 +74,11 @@ def _missing(preemptor: Preemptor) -> Usage:
 
 
 def _frees_enough(missing: Usage, victim: Reservation) -> bool:
-    """Take a victim off what is missing; nothing can fit before all of it is covered."""
+    """Subtract a victim from what is missing; nothing can fit before all of it is covered.
+
+    A victim frees at most its usage, and less where a lending limit hides part of it. So this is a necessary condition,
+    cheap to keep, and only `fits` decides.
+    """
     for column in list(missing):
         missing[column] -= victim.usage.get(column, 0)
         if missing[column] <= 0:
@@ -109,24 +116,30 @@ def fits(preemptor: Preemptor, allow_borrowing: bool, placement: Placement | Non
 def fill_back(
     preemptor: Preemptor, targets: list[Target], allow_borrowing: bool, placement: Placement | None
 ) -> list[Target]:
-    """Give back, last first, every victim but the last that turns out not to be needed."""
+    """Put back, last first, every victim but the last that turns out not to be needed.
+
+    The last one is needed: without it the workload did not fit although all the others were gone. The others are tried
+    backwards because candidates come with those that should leave first at the front. A victim that is put back is
+    replaced by the last of the list, so the order of the targets is not kept.
+    """
     for index in range(len(targets) - 2, -1, -1):
-        give_back(targets[index].reservation)
+        undo_removal(targets[index].reservation)
         if fits(preemptor, allow_borrowing, placement):
             targets[index] = targets[-1]
             targets.pop()
         else:
-            take(targets[index].reservation)
+            simulate_removal(targets[index].reservation)
     return targets
 
 
 def restore(targets: Iterable[Target]) -> None:
     for target in targets:
-        give_back(target.reservation)
+        undo_removal(target.reservation)
 
 
 def possibility(targets: Sequence[Target], queue: ClusterQueue, column: FlavorResource, amount: int) -> tuple[Fit, int]:
     """What evicting `targets` means for a request on one column: its kind, and how high it then borrows."""
+    # Only quota is looked at here; nodes are left as they are.
     for target in targets:
         target.reservation.queue.node.remove(target.reservation.usage)
     height, _ = lowest_fitting_subtree(queue.node, column, amount)

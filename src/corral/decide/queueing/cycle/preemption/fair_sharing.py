@@ -19,13 +19,13 @@ from corral.decide.queueing.cycle.preemption.candidates import (
     candidate_order,
     matching,
 )
-from corral.decide.queueing.cycle.preemption.classical import Placement, fill_back, fits, restore, take
+from corral.decide.queueing.cycle.preemption.classical import Placement, fill_back, fits, restore, simulate_removal
 from corral.decide.queueing.model.settings import INITIAL_SHARE
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
-from corral.decide.queueing.quota.fair_shares import Share, share_of
+from corral.decide.queueing.quota.fair_shares import DominantShare, share_of
 from corral.decide.queueing.quota.tree import QuotaNode
 
-Strategy = Callable[[Share, Share, Share], bool]
+Strategy = Callable[[DominantShare, DominantShare, DominantShare], bool]
 """Of the preemptor's share after admission, the victim's before and after eviction."""
 
 
@@ -65,12 +65,12 @@ class VictimOrder:
         """Take no more from this queue."""
         self._pruned.add(node)
 
-    def shares(self, node: QuotaNode) -> tuple[Share, Share]:
+    def shares(self, node: QuotaNode) -> tuple[DominantShare, DominantShare]:
         """Shares of preemptor and victim, each one level below the cohort where they meet."""
         mine, theirs = self.meeting(node)
         return share_of(mine), share_of(theirs)
 
-    def share_without(self, node: QuotaNode, victim: Reservation) -> Share:
+    def share_without(self, node: QuotaNode, victim: Reservation) -> DominantShare:
         """The victim's side of `shares` once the victim is gone."""
         node.remove(victim.usage)
         share = share_of(self.meeting(node)[1])
@@ -97,8 +97,9 @@ class VictimOrder:
             return self._next(child)
         return queue
 
-    def _heaviest_queue(self, cohort: QuotaNode) -> tuple[QuotaNode | None, Share]:
-        best, best_share = None, Share(-1.0, 1.0)
+    def _heaviest_queue(self, cohort: QuotaNode) -> tuple[QuotaNode | None, DominantShare]:
+        # What is pruned stays so: during a search usage of other queues only falls, and so do their shares.
+        best, best_share = None, DominantShare(-1.0, 1.0)
         for node in cohort.queues.values():
             if node in self._pruned:
                 continue
@@ -111,12 +112,13 @@ class VictimOrder:
                 best = node
         return best, best_share
 
-    def _heaviest_cohort(self, cohort: QuotaNode) -> tuple[QuotaNode | None, Share]:
-        best, best_share = None, Share(-1.0, 1.0)
+    def _heaviest_cohort(self, cohort: QuotaNode) -> tuple[QuotaNode | None, DominantShare]:
+        best, best_share = None, DominantShare(-1.0, 1.0)
         for node in cohort.cohorts.values():
             if node in self._pruned:
                 continue
             share = share_of(node)
+            # The own queue is below its ancestors and may always lose workloads, so those are never left out.
             if not share.is_borrowing and node not in self._ancestors:
                 self._pruned.add(node)
             elif not share < best_share:
@@ -138,6 +140,8 @@ def fair_targets(
         return []
     search = _FairSearch(preemptor, placement)
     node = preemptor.queue.node
+    # Shares are compared as they would be after the admission, so what is asked for is counted during the whole search.
+    # Whether it fits is asked without it (`_evict`, and `fill_back` afterwards): it would be counted twice.
     node.add(preemptor.requests)
     try:
         fitted = search.run_first(candidates, strategy_named(strategies[0]), within_nominal)
@@ -193,6 +197,7 @@ class _FairSearch:
     def _compare(self, order: VictimOrder, node: QuotaNode, strategy: Strategy) -> bool:
         """Evict the first candidate of a queue that passes; the ones before it may be retried by the next rule."""
         mine, before = order.shares(node)
+        # A queue of weight zero has no entitlement: beyond its quota it displaces nobody who has one.
         if math.isinf(mine.weighted) and not math.isinf(before.weighted):
             self.retry.extend(order.left[node])
             order.left[node] = []
@@ -217,7 +222,7 @@ class _FairSearch:
 
     def _evict(self, victim: Reservation, reason: str) -> bool:
         """Take a victim away; True when the workload fits now."""
-        take(victim)
+        simulate_removal(victim)
         self.targets.append(Target(victim, reason))
         node = self.preemptor.queue.node
         node.remove(self.preemptor.requests)

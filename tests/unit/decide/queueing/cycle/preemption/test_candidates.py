@@ -11,7 +11,7 @@ from tests.unit.decide.queueing.booked import CPU, MEMORY, NOW, Queues, workload
 
 from corral.decide.queueing.cycle.preemption.candidates import (
     Preemptor,
-    Scope,
+    SearchScope,
     Variant,
     candidate_order,
     find_candidates,
@@ -56,7 +56,9 @@ def test_one_goes_before_the_other_wherever_they_are_sorted(
     booked = [queues.book("mine", info) for info in ((second, first) if turned else (first, second))]
     preemptor = asking(queues)
     by_key = [one.info.key.name for one in sorted(booked, key=candidate_order(preemptor))]
-    by_rank = [one.reservation.info.key.name for one in find_candidates(preemptor, queues.by_node, Scope(True, False))]
+    by_rank = [
+        one.reservation.info.key.name for one in find_candidates(preemptor, queues.by_node, SearchScope(True, False))
+    ]
     assert by_key == by_rank == [first.key.name, second.key.name]
 
 
@@ -107,7 +109,7 @@ def test_other_queues_come_before_the_own_one() -> None:
     queues = Queues(ANY, mine=3, theirs=0)
     queues.book("mine", workload("own", priority=0))
     queues.book("theirs", workload("other", priority=5))
-    found = list(find_candidates(asking(queues), queues.by_node, Scope(True, True)))
+    found = list(find_candidates(asking(queues), queues.by_node, SearchScope(True, True)))
     assert [(one.reservation.info.key.name, one.variant) for one in found] == [
         ("other", Variant.HIERARCHICAL),
         ("own", Variant.WITHIN_QUEUE),
@@ -122,7 +124,7 @@ def test_candidates_use_what_is_needed_and_are_not_the_one_that_asks() -> None:
     queues.book("mine", workload("memory"), column=MEMORY)
     queues.book("mine", workload("incoming"))
     queues.book("mine", workload("cpu"))
-    found = find_candidates(asking(queues), queues.by_node, Scope(True, False))
+    found = find_candidates(asking(queues), queues.by_node, SearchScope(True, False))
     assert [one.reservation.info.key.name for one in found] == ["cpu"]
 
 

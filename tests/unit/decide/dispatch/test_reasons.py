@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.decide.dispatch.nominate import told
+from corral.decide.dispatch.reasons import grouped_reasons
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from corral.decide.dispatch.nominate import told
     ],
 )
 def test_workers_with_the_same_reason_are_named_together(reasons: dict[str, str], line: str) -> None:
-    assert told(reasons) == line
+    assert grouped_reasons(reasons) == line

@@ -1,0 +1,50 @@
+"""AppWrapper's webhooks."""
+
+from __future__ import annotations
+
+from corral.core.admission import AdmissionPlugin, AdmissionRequest
+from corral.core.errors import Cause
+from corral.core.meta import Obj, namespace_of, spec_of, with_labels
+from corral.jobs.appwrapper import kind as appwrapper
+from corral.jobs.framework.operators import MayCreate, OperatorContext
+from corral.jobs.framework.webhook_rules import WebhookRules, denied
+
+
+class AppWrapperRules(WebhookRules):
+    """AppWrapper's webhooks: who made it is noted, and nobody wraps what he may not create."""
+
+    name = "AppWrapperRules"
+    kinds = ((appwrapper.GROUP, "AppWrapper"),)
+
+    def __init__(self, may_create: MayCreate | None = None) -> None:
+        self._may_create = may_create
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        if request.obj is None or request.operation != "CREATE" or not request.user.name:
+            return request.obj
+        user = "".join(char if char.isalnum() or char in "-_." else "_" for char in request.user.name)[:63].strip("-_.")
+        marks = {appwrapper.USER_LABEL: user}
+        if request.user.uid:
+            marks[appwrapper.USER_ID_LABEL] = request.user.uid
+        return with_labels(request.obj, marks)
+
+    async def validate(self, request: AdmissionRequest) -> None:
+        if request.obj is None:
+            return
+        causes = appwrapper.validate_app_wrapper(request.obj, request.old)
+        if causes:
+            raise denied(appwrapper.WEBHOOK, causes)
+        if self._may_create is None or request.old is not None:
+            return
+        for position, component in enumerate(spec_of(request.obj).get("components") or ()):
+            if not self._may_create(request.user, component["template"], request.namespace):
+                kind = component["template"].get("kind")
+                text = f"User {request.user.name} is not authorized to create {kind} in {namespace_of(request.obj)}"
+                raise denied(
+                    appwrapper.WEBHOOK,
+                    [Cause("FieldValueForbidden", f"Forbidden: {text}", f"spec.components[{position}].template")],
+                )
+
+
+def plugins(context: OperatorContext) -> list[AdmissionPlugin]:
+    return [AppWrapperRules(context.may_create)]

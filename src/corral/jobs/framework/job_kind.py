@@ -1,0 +1,48 @@
+"""What the folder of a job kind says about itself: one value, which the whole of Corral is put together from.
+
+Every part is named as `module:attribute` and imported when it is first needed: a command line loads no operator, and a
+cluster loads only what it runs. The same value is the door for kinds from outside: a package that declares it under the
+entry point group `corral.jobs` is served, queued, dispatched and run like the kinds in `corral.jobs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+from typing import Any
+
+ENTRY_POINTS = "corral.jobs"
+"""The group of entry points that packages declare their kinds under."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKind:
+    """A kind of job, or the kinds that one project ships together."""
+
+    name: str
+    """How it is called in messages, such as `jobset`."""
+    kinds: str = ""
+    """The `KindDef`s it brings. Those that are not `builtin` get a CustomResourceDefinition."""
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """Its `JobAdapter` classes by framework name, the name in `integrations.frameworks`."""
+    sets: Mapping[str, str] = field(default_factory=dict)
+    """`QueuedSet` classes by framework name: for kinds without a suspend flag, queued by their pods."""
+    on_by_default: bool = True
+    """Whether it is queued where the configuration does not say what is."""
+    operators: str = ""
+    """A function of an `OperatorContext` that registers the controllers that run its jobs in an embedded cluster."""
+    admission: str = ""
+    """A function of an `OperatorContext`: admission plug-ins, for what its webhooks check elsewhere."""
+    posts: str = ""
+    """A function of an `OperatorContext`: handlers of POST requests to its subresources."""
+    features: Mapping[str, bool] = field(default_factory=dict)
+    """Feature gates of its operators, and whether they are on by default."""
+    options: tuple[str, ...] = ()
+    """Switches of its operators under `operators` in a fleet's file: true, false, or left to the operator."""
+    simulated: str = ""
+    """`SimulatedKind`s: jobs of its kinds as a fleet on virtual time submits them."""
+
+    def part(self, reference: str) -> Any:
+        """What a part refers to, imported now; None for an empty one."""
+        return resolve_name(reference) if reference else None

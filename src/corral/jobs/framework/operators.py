@@ -1,0 +1,46 @@
+"""What a cluster hands to the operators of job kinds: the manager they register with, how they are set up, and whom it lets do what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from corral.core.admission import UserInfo
+from corral.core.meta import Obj
+from corral.jobs.framework.registry import features
+from corral.runtime.controller import Manager
+
+MayCreate = Callable[[UserInfo, Obj, str], bool]
+"""Whether a user may create an object in a namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """Set per cluster."""
+
+    gang_scheduler: str = ""
+    """`volcano`, or the name of a scheduler built with scheduler-plugins; empty for none."""
+    features: Mapping[str, bool] = field(default_factory=dict)
+    """Features switched away from their default."""
+    options: Mapping[str, bool | None] = field(default_factory=dict)
+    """Switches of single kinds; one that is missing or None is left to the operator."""
+
+    def __post_init__(self) -> None:
+        known = features()
+        unknown = sorted(set(self.features) - set(known))
+        if unknown:
+            raise ValueError(f"unknown feature {unknown[0]}; there are {', '.join(sorted(known))}")
+
+    def has(self, feature: str) -> bool:
+        return self.features.get(feature, features()[feature])
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """One cluster, as operators and their admission plug-ins see it."""
+
+    manager: Manager
+    """Controllers register themselves with it; its client and clock are the cluster's."""
+    settings: OperatorSettings = field(default_factory=OperatorSettings)
+    may_create: MayCreate | None = None
+    """Answers for kinds that carry other objects inside; None lets everybody."""
