@@ -157,7 +157,7 @@ def test_an_evicted_pod_is_deleted_and_gives_its_quota_back() -> None:
         await fill(world, pod("p", cpu="4"))
         await world.client.patch(CLUSTER_QUEUES, "cq", "", {"spec": {"stopPolicy": "HoldAndDrain"}})
         await world.advance(1)
-        queue = world.queueing.state.cluster_queue("cq")
+        queue = world.queueing.state.questions.cluster_queue("cq")
         assert queue is not None
         assert queue.reserving == 0
         with pytest.raises(NotFound):

@@ -14,7 +14,7 @@ from corral.node.environment import MissingError, NodeFacts, Sources
 from corral.node.images import Catalog
 from corral.node.process.allocation import Addresses, Devices, Exhausted
 from corral.node.process.compose import Setting, compose, rewrite_paths
-from corral.node.process.folder import Holding, PodFolder, parse_run_id, run_id
+from corral.node.process.folder import Holding, PodFolder, RunId
 from corral.node.process.launch import Launch
 from corral.node.process.sockets import CallVerdict, PodPorts, judge
 from corral.node.process.view import Mount, _entries
@@ -92,8 +92,9 @@ def test_orders_survive_the_way_over_the_socket() -> None:
 
 
 def test_run_ids() -> None:
-    assert parse_run_id(run_id("u", "c", 3)) == ("u", "c", 3)
-    assert parse_run_id("exec.1.2") is None
+    assert str(RunId("u", "c", 3)) == "u/c/3"
+    assert RunId.parse("u/c/3") == RunId("u", "c", 3)
+    assert RunId.parse("exec.1.2") is None
 
 
 def test_folder_remembers_what_a_pod_holds(tmp_path: Path) -> None:
