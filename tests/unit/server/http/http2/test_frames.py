@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 import pytest
@@ -21,7 +22,7 @@ def test_frames_survive_a_round_trip_however_their_bytes_arrive(sent: list[Frame
     data = frames.PREFACE + b"".join(frames.write(*frame) for frame in sent)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     reader = FrameReader()
-    got = [frame for start, end in zip(edges, edges[1:], strict=False) for frame in reader.feed(data[start:end])]
+    got = [frame for start, end in itertools.pairwise(edges) for frame in reader.feed(data[start:end])]
     assert got == sent
 
 
