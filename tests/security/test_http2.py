@@ -335,3 +335,22 @@ async def test_curl_and_the_server_agree_on_http_2(world: World) -> None:
     assert (await curl(world, exec_path)).startswith("2 4")
     large = "/api/v1/namespaces/default/configmaps"
     assert await curl(world, large, "-d", "x" * 100_000, "-H", "Content-Type: application/json") == "2 400"
+
+
+async def test_a_server_that_stops_under_load_answers_what_it_has_taken() -> None:
+    async with served() as world:
+        world.context.set_alpn_protocols(["h2"])
+        reader, writer = await world.connect()
+        who = ("authorization", f"Bearer {world.admin}")
+        asked = [head(stream, "/api/v1/namespaces?limit=500", who) for stream in range(1, 201, 2)]
+        asked.append(head(201, "/api/v1/namespaces?watch=1", who))
+        writer.write(frames.PREFACE + frames.settings({}) + frames.window_update(0, 1 << 24) + b"".join(asked))
+        first = await reader.read(200)
+        stopping = asyncio.create_task(world.cluster.stop())
+        received = list(frames.FrameReader().feed(frames.PREFACE + first + await asyncio.wait_for(reader.read(), 30)))
+        await stopping
+        writer.close()
+    gone = next(frame for frame in received if frame.kind == frames.GOAWAY)
+    last = struct.unpack(">L", gone.payload[:4])[0]
+    ended = {frame.stream for frame in received if frame.kind == frames.DATA and frame.flags & frames.END_STREAM}
+    assert ended == set(range(1, min(last, 199) + 1, 2))
