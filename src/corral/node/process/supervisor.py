@@ -503,6 +503,7 @@ def main() -> None:
     parser.add_argument("state", type=Path)
     parser.add_argument("--orphan-seconds", type=float, default=600.0)
     options = parser.parse_args()
+    os.umask(0o077)  # programs get the usual one back before they start
     os.chdir(options.state)  # socket addresses are short; a relative name always fits
     server = socket.socket(socket.AF_UNIX)
     Path(SOCKET_NAME).unlink(missing_ok=True)
