@@ -295,7 +295,13 @@ def sync_reclaimable(workload: Obj, counts: Mapping[str, int], *, only_grows: bo
 
 
 def became_ready(old: Obj, new: Obj) -> bool:
-    return conditions.is_true(new, names.PODS_READY) and not conditions.is_true(old, names.PODS_READY)
+    """Whether it has just started; one that only recovers a pod did so long ago."""
+    held = conditions.find(new, names.PODS_READY) or {}
+    return (
+        held.get("status") == "True"
+        and held.get("reason") == "Started"
+        and not conditions.is_true(old, names.PODS_READY)
+    )
 
 
 NOT_READY = "Not all pods are ready or succeeded"
