@@ -20,9 +20,7 @@ from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remotes
-from corral.core.admission import UserInfo
 from corral.core.errors import AlreadyExists
-from corral.core.meta import Obj
 from corral.jobs.framework.operators import OperatorContext, OperatorSettings
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.node.agent import NodeAgent
@@ -34,7 +32,6 @@ from corral.node.runtime import PodRuntime
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.usage import PodUsage, SimulatedUsage
-from corral.server.access.rbac import Attributes
 from corral.server.pods.remote_usage import RemoteUsage
 
 log = logging.getLogger(__name__)
@@ -61,7 +58,7 @@ class EmbeddedCluster:
             self.base.server.extras.extend((installation.visibility, installation.explanations))
         chosen = spec.operators
         options = OperatorSettings(chosen.gang_scheduler, chosen.features, chosen.switches())
-        plugins.extend(set_up_operators(manager, options, self._may_create))
+        plugins.extend(set_up_operators(manager, options, self.base.rights.may_create, self.base.act_as))
         self.base.api.posts.update(operator_posts(OperatorContext(manager, options)))
         if HUB in spec.roles:
             from corral.clusters.hub_and_member import set_up_hub
@@ -97,14 +94,6 @@ class EmbeddedCluster:
             self.base.server.extras.append(RemoteUsage(lambda: self.base.server.remote_pods))
         if not only_hub:
             Scheduler(manager)
-
-    def _may_create(self, user: UserInfo, template: Obj, namespace: str) -> bool:
-        """Whether a user who wraps an object in another may create it by itself."""
-        found = self.base.api.registry.find(str(template.get("apiVersion")), str(template.get("kind")))
-        if found is None:
-            return True  # there is nothing to create; the operator says so
-        wanted = Attributes("create", found[0].group, found[0].plural, namespace=namespace)
-        return self.base.server.authorizer.allowed(user, wanted)
 
     def _make_runtime(self, fleet: FleetSpec, port: int, network: str) -> PodRuntime:
         manager = self.base.manager
