@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from corral.store.errors import StoreError
+from corral.store.integrity import WAY_OUT, check
 from corral.store.journal import JournalWrite, Row
 from corral.store.stored import ObjectKey
 
@@ -86,11 +87,21 @@ class SqliteJournal:
         try:
             _keep_private(path)
             self._lock = _lock(path)
-            self._connection = _open(path)
+            self._connection = self._open(path)
         except sqlite3.OperationalError as error:
             raise StoreError(f"cannot open {path}: {error}; is another process using it?") from error
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"cannot open {path}: {error}; `corral down --delete` starts over without it") from error
+            raise StoreError(f"cannot open {path}: {error}; {WAY_OUT}") from error
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        connection = _open(path)
+        try:
+            check(connection, path)
+        except StoreError:
+            connection.close()
+            self._lock.close()
+            raise
+        return connection
 
     def load(self) -> Iterator[Row]:
         shared: dict[str, str] = {}  # resource and namespace names are few: keep one string of each
