@@ -15,10 +15,9 @@ from threading import Lock
 from corral.client.kubeconfig import Access
 from corral.client.sync import SyncClient
 from corral.core.errors import ApiError
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.authentication import SELF_SUBJECT_REVIEWS
 from corral.runtime import secrets
 
-SELF_SUBJECT_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 MAX_SESSIONS = 1000
 MAX_TOKEN = 16 * 1024
 
