@@ -215,9 +215,10 @@ class Noise:
             return kind, json.dumps(steps).encode()
         made = self._object()
         if kind == PATCHES[2] and dice.random() < 0.5:
-            made["spec"]["$patch"] = dice.choice(("replace", "delete", "merge", "x", 1))
-            made["metadata"]["$setElementOrder/finalizers"] = self.value(3)
-            made["metadata"]["$deleteFromPrimitiveList/finalizers"] = self.value(3)
+            order, removed = self.value(3), self.value(3)
+            lists = {"$setElementOrder/finalizers": order, "$deleteFromPrimitiveList/finalizers": removed}
+            made["metadata"] = {"name": "a", "finalizers": ["a/b"], **lists}
+            made["spec"] = {"a": self.value(2), "$patch": dice.choice(("replace", "delete", "merge", "x", 1))}
         if kind == PATCHES[3]:
             made |= {
                 "apiVersion": dice.choice(("v1", "batch/v1", "x")),
