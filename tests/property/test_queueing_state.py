@@ -300,7 +300,7 @@ def assert_equals_rebuilt(life: Life) -> None:
 def assert_everyone_has_a_reason(life: Life) -> None:
     state = life.world.state
     for key, workload in life.world.workloads.items():
-        explanation = state.explain(key)
+        explanation = state.questions.explain(key)
         assert explanation is not None
         assert explanation.message, workload
         if explanation.state == "pending" and state.world.queues[explanation.cluster_queue].inactive is None:
@@ -344,7 +344,7 @@ def test_settled_clusters_stay_settled_and_everyone_has_a_reason(
     for step in steps:
         life.apply(step)
     life.world.settle(rounds=60)
-    assert not life.world.state.needs_cycle(life.world.now) or not life.world.cycle().decisions
+    assert not life.world.state.questions.needs_cycle(life.world.now) or not life.world.cycle().decisions
     assert_everyone_has_a_reason(life)
 
 

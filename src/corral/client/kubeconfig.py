@@ -6,13 +6,14 @@ Nothing here opens a connection. Errors name the file or Secret, the entry and w
 from __future__ import annotations
 
 import base64
-import binascii
 import os
+import re
 import ssl
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -46,7 +47,10 @@ class Access:
     def ssl_context(self) -> ssl.SSLContext:
         """A TLS context that trusts this cluster's CA and shows our certificate."""
         # Given authorities are the only ones trusted, and reading the system's takes a while.
-        context = ssl.create_default_context(cadata=self.ca.decode() if self.ca and not self.insecure else None)
+        try:
+            context = ssl.create_default_context(cadata=self.ca.decode() if self.ca and not self.insecure else None)
+        except (ssl.SSLError, ValueError) as error:
+            raise KubeconfigError("certificate-authority-data does not hold certificates in PEM") from error
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -65,7 +69,7 @@ def _load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None
         try:
             context.load_cert_chain(path)
         except ssl.SSLError as error:
-            raise KubeconfigError(f"the client certificate and key do not load: {error}") from error
+            raise KubeconfigError(f"the client certificate and key do not load: {error.reason or 'not PEM'}") from error
 
 
 def default_path() -> Path:
@@ -88,62 +92,118 @@ def parse(text: bytes, origin: str) -> Obj:
     """The document in `text`; `origin` is named in errors."""
     try:
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise KubeconfigError(f"kubeconfig {origin} is not YAML: {error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise KubeconfigError(f"kubeconfig {origin} is not YAML: {yaml_problem(error)}") from error
     if not isinstance(document, dict):
         raise KubeconfigError(f"kubeconfig {origin} is not a mapping")
     return document
 
 
+def yaml_problem(error: BaseException) -> str:
+    """What is wrong with the YAML and where, in the words users know from kubectl; never what the text says."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return "it cannot be read"
+    problem = str(error.problem or "")
+    if match := re.match(r"expected (.*?),? but (?:got|found) ", problem):
+        problem = f"did not find expected {match[1]}"
+    elif not re.fullmatch(r"[A-Za-z ,-]*", problem):
+        problem = "not well formed"
+    return f"yaml: line {max(error.problem_mark.line, 1)}: {problem}"
+
+
 def access(document: Obj, context: str = "", *, folder: Path | None = None, origin: str = "kubeconfig") -> Access:
     """How to reach the cluster of `context` (default: the current one). Relative file names are taken from `folder`."""
-    context = context or str(document.get("current-context") or "")
+    context = context or _text(document, "current-context", origin)
     if not context:
         raise KubeconfigError(f"{origin}: no current-context is set; name a context")
     entry = _named(document, "contexts", context, "context", origin)
-    cluster = _named(document, "clusters", str(entry.get("cluster", "")), "cluster", origin)
-    user = _named(document, "users", str(entry["user"]), "user", origin) if entry.get("user") else {}
-    if not cluster.get("server"):
-        raise KubeconfigError(f"{origin}: cluster {entry.get('cluster')!r} has no server")
+    name, user_name = _text(entry, "cluster", origin), _text(entry, "user", origin)
+    cluster = _named(document, "clusters", name, "cluster", origin)
+    user = _named(document, "users", user_name, "user", origin) if user_name else {}
+    server = _text(cluster, "server", origin)
+    if not server:
+        raise KubeconfigError(f"{origin}: cluster {name!r} has no server")
+    _check_server(server, f"{origin}: the server of cluster {name!r}")
     return Access(
-        server=str(cluster["server"]).rstrip("/"),
+        server=server.rstrip("/"),
         ca=_data(cluster, "certificate-authority", folder, origin),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
-        server_name=str(cluster.get("tls-server-name") or ""),
+        server_name=_text(cluster, "tls-server-name", origin),
         certificate=_data(user, "client-certificate", folder, origin),
         key=_data(user, "client-key", folder, origin),
-        token=str(user.get("token") or ""),
-        token_file=str(user.get("tokenFile") or ""),
-        exec=user.get("exec"),
-        username=str(user.get("username") or ""),
-        password=str(user.get("password") or ""),
-        namespace=str(entry.get("namespace") or "default"),
+        token=_text(user, "token", origin),
+        token_file=_text(user, "tokenFile", origin),
+        exec=_mapping(user, "exec", origin) or None,
+        username=_text(user, "username", origin),
+        password=_text(user, "password", origin),
+        namespace=_text(entry, "namespace", origin) or "default",
     )
 
 
+def entries(document: Obj, section: str, field: str, origin: str = "kubeconfig") -> list[tuple[str, Obj]]:
+    """The named entries of a section, each a mapping under `field`."""
+    found = document.get(section) or []
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise KubeconfigError(f"{origin}: {section} is not a list of mappings")
+    return [(_text(entry, "name", origin), _mapping(entry, field, origin)) for entry in found]
+
+
+def _check_server(server: str, where: str) -> None:
+    """Refuse what is no address, or holds a secret; messages do not show it, it may hold one."""
+    try:
+        parts = urlsplit(server)
+        known, host, secret = parts.scheme in ("http", "https"), parts.hostname, "@" in parts.netloc
+        _ = parts.port
+    except ValueError as error:
+        raise KubeconfigError(f"{where} is not a URL") from error
+    if secret:
+        raise KubeconfigError(f"{where} holds a user or a password; name them under users instead")
+    if not known or not host or not server.isprintable() or parts.query or parts.fragment:
+        raise KubeconfigError(f"{where} is not of the form https://host[:port][/path]")
+
+
+def _text(entry: Obj, field: str, origin: str) -> str:
+    """A field that is a text, or a number that was meant as one; values are not shown, they may be secrets."""
+    value = entry.get(field)
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise KubeconfigError(f"{origin}: {field} is not a text")
+
+
+def _mapping(entry: Obj, field: str, origin: str) -> Obj:
+    value = entry.get(field)
+    if value is None or isinstance(value, dict):
+        return value or {}
+    raise KubeconfigError(f"{origin}: {field} is not a mapping")
+
+
 def _named(document: Obj, section: str, name: str, field: str, origin: str) -> Obj:
-    for entry in document.get(section) or []:
-        if isinstance(entry, dict) and entry.get("name") == name:
-            return entry.get(field) or {}
-    known = [str(entry.get("name")) for entry in document.get(section) or [] if isinstance(entry, dict)]
+    held = entries(document, section, field, origin)
+    for known_as, entry in held:
+        if known_as == name:
+            return entry
+    known = [known_as for known_as, _ in held]
     there = f"; there are {', '.join(known)}" if known else ""
     raise KubeconfigError(f"{origin}: {field} {name!r} is not defined under {section}{there}")
 
 
 def _data(entry: Obj, field: str, folder: Path | None, origin: str) -> bytes:
     """The bytes of `field-data` (base64) or of the file `field` names."""
-    if encoded := entry.get(f"{field}-data"):
+    if encoded := _text(entry, f"{field}-data", origin):
         try:
             return base64.b64decode(encoded, validate=False)
-        except binascii.Error as error:
+        except ValueError as error:
             raise KubeconfigError(f"{origin}: {field}-data is not base64") from error
-    if not (name := entry.get(field)):
+    if not (name := _text(entry, field, origin)):
         return b""
     path = Path(name) if folder is None else folder / name
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise KubeconfigError(f"{origin}: {field} {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not the name of a file"
+        raise KubeconfigError(f"{origin}: {field} {path}: {why}") from error
 
 
 def document_for(

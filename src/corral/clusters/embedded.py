@@ -20,9 +20,7 @@ from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remotes
-from corral.core.admission import UserInfo
 from corral.core.errors import AlreadyExists
-from corral.core.meta import Obj
 from corral.jobs.framework.operators import OperatorContext, OperatorSettings
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.node.agent import NodeAgent
@@ -34,7 +32,6 @@ from corral.node.runtime import PodRuntime
 from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.node.usage import PodUsage, SimulatedUsage
-from corral.server.access.rbac import Attributes
 from corral.server.pods.remote_usage import RemoteUsage
 
 log = logging.getLogger(__name__)
@@ -43,9 +40,9 @@ KUEUE_NAMESPACE = "kueue-system"
 
 
 class EmbeddedCluster:
-    """One cluster of a fleet. Start it, serve, stop it; its state stays in `state`."""
+    """One cluster of a fleet. Start it, serve, stop it; its state stays in `state`. `network` is for its pods and Services."""
 
-    def __init__(self, fleet: FleetSpec, spec: ClusterSpec, state: Path, port: int) -> None:
+    def __init__(self, fleet: FleetSpec, spec: ClusterSpec, state: Path, port: int, network: str) -> None:
         self.spec = spec
         self._state = state
         self.base = EmbeddedApi(state, name=f"corral-{spec.name}", host=fleet.address, port=port)
@@ -61,7 +58,7 @@ class EmbeddedCluster:
             self.base.server.extras.extend((installation.visibility, installation.explanations))
         chosen = spec.operators
         options = OperatorSettings(chosen.gang_scheduler, chosen.features, chosen.switches())
-        plugins.extend(set_up_operators(manager, options, self._may_create))
+        plugins.extend(set_up_operators(manager, options, self.base.rights.may_create, self.base.act_as))
         self.base.api.posts.update(operator_posts(OperatorContext(manager, options)))
         if HUB in spec.roles:
             from corral.clusters.hub_and_member import set_up_hub
@@ -86,7 +83,7 @@ class EmbeddedCluster:
         self._agent: NodeAgent | None = None
         nodes = node_specs(spec)
         if nodes:
-            runtime = self._make_runtime(fleet, port)
+            runtime = self._make_runtime(fleet, port, network)
             self._agent = NodeAgent(manager, nodes, runtime)
             self.base.server.streams = runtime
             if isinstance(runtime, ProcessRuntime):
@@ -98,22 +95,11 @@ class EmbeddedCluster:
         if not only_hub:
             Scheduler(manager)
 
-    def _may_create(self, user: UserInfo, template: Obj, namespace: str) -> bool:
-        """Whether a user who wraps an object in another may create it by itself."""
-        found = self.base.api.registry.find(str(template.get("apiVersion")), str(template.get("kind")))
-        if found is None:
-            return True  # there is nothing to create; the operator says so
-        wanted = Attributes("create", found[0].group, found[0].plural, namespace=namespace)
-        return self.base.server.authorizer.allowed(user, wanted)
-
-    def _make_runtime(self, fleet: FleetSpec, port: int) -> PodRuntime:
+    def _make_runtime(self, fleet: FleetSpec, port: int, network: str) -> PodRuntime:
         manager = self.base.manager
         if self.spec.runtime == "simulated":
             self.base.server.pod_networks = ()  # simulated pods live nowhere
             return SimulatedRuntime(manager.clock)
-        number = [cluster.name for cluster in fleet.clusters].index(self.spec.name)
-        # Every cluster has loopback addresses of its own, so that pods of all of them can listen on one port.
-        network = f"127.{64 + number % 128}.0.0/16"
         self.base.server.pod_networks = (network,)
         settings = ProcessSettings(
             self._state / "node",

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from corral.core.admission import AdmissionPlugin
+from corral.client.protocol import Client
+from corral.core.admission import AdmissionPlugin, UserInfo
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.core.resource import Resource
@@ -19,6 +20,7 @@ from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
+from corral.server.access.deputies import UserRights
 from corral.server.api import Api
 from corral.server.lifecycle import set_up_lifecycle
 from corral.server.local import LocalClient
@@ -65,7 +67,13 @@ class EmbeddedApi:
             metrics=self.manager.metrics.exposition,
             audit=audit,
         )
+        self.rights = UserRights(self.api.registry, self.server.authorizer)
+        """What users may have done by controllers that create what somebody describes."""
         set_up_lifecycle(self.api, self.manager)
+
+    def act_as(self, user: UserInfo) -> Client:
+        """The API as somebody else: what that user may not create is refused."""
+        return LocalClient(self.api, user)
 
     async def start(self) -> None:
         """Serve. What every cluster has is there when this returns."""

@@ -7,7 +7,7 @@ from corral.controllers.apps.deployment import DeploymentController
 from corral.controllers.apps.endpoints import EndpointsController
 from corral.controllers.apps.replicaset import ReplicaSetController
 from corral.core.admission import AdmissionPlugin
-from corral.jobs.framework.operators import MayCreate, OperatorContext, OperatorSettings
+from corral.jobs.framework.operators import ActAs, MayCreate, OperatorContext, OperatorSettings
 from corral.jobs.framework.registry import job_kinds, made_by
 from corral.runtime.controller import Manager
 from corral.server.api import SubresourceHandler
@@ -16,13 +16,17 @@ BUILT_IN = (ReplicaSetController, DeploymentController, DaemonSetController, End
 
 
 def set_up_operators(
-    manager: Manager, settings: OperatorSettings | None = None, may_create: MayCreate | None = None
+    manager: Manager,
+    settings: OperatorSettings | None = None,
+    may_create: MayCreate | None = None,
+    act_as: ActAs | None = None,
 ) -> list[AdmissionPlugin]:
     """Register every operator; returns the admission plug-ins that belong to them, for the API's chain.
 
-    `may_create` answers whether a user may create an object, for kinds that carry other objects inside.
+    `may_create` answers whether a user may create an object, for kinds that carry other objects inside; `act_as` is the
+    API such objects are created with.
     """
-    context = OperatorContext(manager, settings or OperatorSettings(), may_create)
+    context = OperatorContext(manager, settings or OperatorSettings(), may_create, act_as)
     for controller in BUILT_IN:
         controller(manager)
     for kind in job_kinds():

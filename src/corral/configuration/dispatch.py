@@ -12,6 +12,7 @@ from corral.decide.dispatch.nominate import DEFAULT_STEP, ROUND_S
 from corral.kinds.kueue.gates import FeatureGates
 
 KEEP_LOGS = 64 << 20
+KUBECONFIGS = "/etc/multikueue/kubeconfigs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,11 @@ class DispatchSettings:
     access_providers: tuple[Obj, ...] = ()
     """Programs that give credentials for ClusterProfiles, by the name of the access provider they are for."""
     checks_paths: bool = False
-    """Take kubeconfig files from one directory only."""
+    """Whether files of kubeconfigs are used the way upstream means to keep; without it each use is warned of."""
+    kubeconfig_directory: str = KUBECONFIGS
+    """The only place files of kubeconfigs are taken from."""
+    allows_insecure: bool = False
+    """Reach workers without TLS where their kubeconfig says `http://`."""
     automates_quota: bool = False
     """Give queues that dispatch the quota their workers have together, where their config asks for it."""
     orchestrates: bool = False
@@ -86,12 +91,20 @@ def dispatch_settings(configuration: Obj | Part) -> DispatchSettings:
         profiles=gates["MultiKueueClusterProfile"],
         access_providers=_providers(part.part("clusterProfile")),
         checks_paths=gates["MultiKueueKubeConfigPathValidation"],
+        kubeconfig_directory=_directory(own.text("kubeconfigDirectory", KUBECONFIGS)),
+        allows_insecure=own.flag("insecureKubeconfigs"),
         automates_quota=gates["MultiKueueManagerQuotaAutomation"],
         orchestrates=gates["MultiKueueOrchestratedPreemption"],
         merges=gates["WorkloadRequestUseMergePatch"],
         fencing=own.flag("fencing"),
         enabled=gates["MultiKueue"],
     )
+
+
+def _directory(name: str) -> str:
+    if not name.startswith("/"):
+        raise ConfigurationError(f"corral.kubeconfigDirectory: {name!r} is not an absolute path")
+    return name
 
 
 def _providers(part: Part) -> tuple[Obj, ...]:

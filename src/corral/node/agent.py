@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from corral.core.errors import Conflict, NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, metadata_of, resource_version_of, spec_of, status_of, uid_of
@@ -30,6 +31,14 @@ MANAGER = "kubelet"
 START_FAILED = 128
 
 
+class Announcement(NamedTuple):
+    """An event that a pod has had already: what it was about, and of which container and run, or with which words."""
+
+    about: Literal["stop", "back-off", "problem", "simulated"]
+    subject: str
+    attempt: int = 0
+
+
 @dataclass(slots=True)
 class Held:
     """A pod this agent runs."""
@@ -38,10 +47,18 @@ class Held:
     record: PodRecord
     latest: Obj
     """The newest version of the object we know: ours after a write, else the informer's."""
-    announced: set[str] = field(default_factory=set)
+    announced: set[Announcement] = field(default_factory=set)
     """Events that are not to be repeated."""
+    restarting: set[str] = field(default_factory=set)
+    """Containers whose probe has failed for good: to be stopped, so that they start again."""
     settled: tuple[str, PodRecord, float] | None = None
     """The version and the record that were last converged, and until when that holds; our own writes come back as events."""
+
+    def announce(self, announcement: Announcement) -> bool:
+        """Note that a pod has an event; False when it had it before."""
+        is_new = announcement not in self.announced
+        self.announced.add(announcement)
+        return is_new
 
 
 class NodeAgent:
@@ -88,7 +105,7 @@ class NodeAgent:
                 self._is_open = True
 
     async def close(self) -> None:
-        """The cluster is taken down: stop all pods. How they ended is kept and shown when it comes up again."""
+        """The cluster is taken down: stop all pods. Those that had not ended by themselves go on when it comes up again."""
         await self.runtime.shut_down()
 
     async def leave(self) -> None:
@@ -142,7 +159,7 @@ class NodeAgent:
             text = f"Container {name} failed {kind.lower()} probe, will be restarted"
             self._event(held.latest, "Normal", "Killing", text)
             held.record = held.record.with_container(replace(held.record.containers[name], ready=False, started=False))
-            held.announced.add(f"restart {name}")
+            held.restarting.add(name)
             self._controller.queue.add(held.key)
 
     # Reconciling
@@ -235,12 +252,11 @@ class NodeAgent:
         specs = {container["name"]: container for container in all_containers(pod)}
         for name in step.stop:
             entry = held.record.containers[name]
-            if f"stop {name}" not in held.announced:
-                held.announced.add(f"stop {name}")
+            if held.announce(Announcement("stop", name)):
                 self._event(pod, "Normal", "Killing", f"Stopping container {name}")
             await self.runtime.stop(pod, specs[name], entry.attempt, self._grace(pod))
-        for name in [name for name in specs if f"restart {name}" in held.announced]:
-            held.announced.discard(f"restart {name}")
+        for name in [name for name in specs if name in held.restarting]:
+            held.restarting.discard(name)
             grace = float(spec_of(pod).get("terminationGracePeriodSeconds") or 30)
             await self.runtime.stop(pod, specs[name], held.record.containers[name].attempt, grace)
 
@@ -306,8 +322,7 @@ class NodeAgent:
                 shown = problem.message if problem.event == "Failed" else ""
                 waiting = Waiting(problem.reason, shown)
                 held.record = held.record.with_container(replace(entry, state=waiting))
-        if problem.message and problem.message not in held.announced:
-            held.announced.add(problem.message)
+        if problem.message and held.announce(Announcement("problem", problem.message)):
             text = f"Error: {problem.message}" if problem.event == "Failed" else problem.message
             self._event(pod, "Warning", problem.event, text)
 
@@ -320,8 +335,7 @@ class NodeAgent:
         held.latest = await self.client.update(PODS, {**pod, "status": status}, subresource="status", manager=MANAGER)
 
     def _announce_start(self, held: Held, pod: Obj, container: Obj, note: str) -> None:
-        if note and note not in held.announced:
-            held.announced.add(note)
+        if note and held.announce(Announcement("simulated", note)):
             self._event(pod, "Normal", "Simulated", note)
         name = container["name"]
         image = container.get("image", "")
@@ -331,9 +345,7 @@ class NodeAgent:
 
     def _announce_backoff(self, held: Held, pod: Obj, step: Plan) -> None:
         for name in step.backing_off:
-            mark = f"backoff {name} {held.record.containers[name].attempt}"
-            if mark not in held.announced:
-                held.announced.add(mark)
+            if held.announce(Announcement("back-off", name, held.record.containers[name].attempt)):
                 text = f"Back-off restarting failed container {name} in pod {pod_identity(pod)}"
                 self._event(pod, "Warning", "BackOff", text)
 

@@ -18,6 +18,7 @@ from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.virtual_resources import ExtraRequest
 from corral.node.process import memory
 from corral.node.process.connection import Started
+from corral.node.process.folder import RunId
 from corral.runtime.controller import Manager
 
 MIN_WINDOW_S = 1.0
@@ -42,7 +43,7 @@ class PodUsage:
         self._pods = manager.informer(PODS)
         self._nodes = manager.informer(NODES)
         self._runs = runs
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[RunId, _Seen] = {}
 
     async def get(self, request: ExtraRequest) -> Obj:
         """The usage of one node or pod."""
@@ -74,16 +75,15 @@ class PodUsage:
     async def _containers(self) -> dict[str, dict[str, tuple[float, int]]]:
         """CPUs and bytes by pod and container."""
         now, found = self._clock.now(), dict[str, dict[str, tuple[float, int]]]()
-        runs = {identity: run for identity, run in (await self._runs()).items() if identity.count("/") == 2}
-        self._seen = {identity: seen for identity, seen in self._seen.items() if identity in runs}
-        for identity, run in runs.items():
-            pod, container, _ = identity.split("/")
-            spent, held = memory.spent(run.pid)
-            last = self._seen.get(identity, _Seen(run.at, 0.0, 0.0))
+        runs = {run: began for name, began in (await self._runs()).items() if (run := RunId.parse(name)) is not None}
+        self._seen = {run: seen for run, seen in self._seen.items() if run in runs}
+        for run, began in runs.items():
+            spent, held = memory.spent(began.pid)
+            last = self._seen.get(run, _Seen(began.at, 0.0, 0.0))
             passed = now - last.at
             if passed >= MIN_WINDOW_S:
-                last = self._seen[identity] = _Seen(now, spent, max(0.0, spent - last.spent) / passed)
-            found.setdefault(pod, {})[container] = (last.cpus, held)
+                last = self._seen[run] = _Seen(now, spent, max(0.0, spent - last.spent) / passed)
+            found.setdefault(run.pod, {})[run.container] = (last.cpus, held)
         return found
 
     def _item(self, request: ExtraRequest, of: Obj, usage: Obj) -> Obj:

@@ -9,7 +9,7 @@ import pytest
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.timestamps import format_time
-from corral.decide.dispatch.gates import ALONE_S, GATE, Opening, gated, next_opening, opened
+from corral.decide.dispatch.workload_copy import ALONE_S, GATE, Opening, gated, next_opening, opened
 from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from corral.runtime.virtual import run_virtual

@@ -159,4 +159,4 @@ def test_a_kubeconfig_file_that_changes_is_taken_up(tmp_path: Path) -> None:
         await asyncio.sleep(20)
         assert await active(fleet) == ("Active", "Connected")
 
-    on_fleet(test, {})
+    on_fleet(test, {"corral": {"kubeconfigDirectory": str(tmp_path)}})

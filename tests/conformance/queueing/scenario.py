@@ -274,7 +274,7 @@ class Scenario:
         assert got == want
 
     def explain(self, name: str, namespace: str = "default") -> Any:
-        return self.state.explain(Key(namespace, name))
+        return self.state.questions.explain(Key(namespace, name))
 
 
 def _check(text: str) -> Obj:

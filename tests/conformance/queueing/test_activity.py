@@ -42,7 +42,7 @@ def state_with(*checks: Obj, flavors: tuple[str, ...] = ("f",), **spec: object) 
 
 
 def activity(state: QueueingState) -> tuple[bool, str, str]:
-    view = state.cluster_queue("cq")
+    view = state.questions.cluster_queue("cq")
     assert view is not None
     return view.active, view.reason, view.message
 
@@ -171,7 +171,7 @@ def test_a_queue_on_a_cohort_cycle_cannot_admit() -> None:
     state.upsert_cohort(make_cohort("a", "b"))
     state.upsert_cohort(make_cohort("b", "a"))
     assert not activity(state)[0]
-    assert state.cohort("a").broken  # type: ignore[union-attr]
+    assert state.questions.cohort("a").broken  # type: ignore[union-attr]
     state.delete_cohort("b")
     assert activity(state)[0]
 
@@ -181,7 +181,7 @@ def test_local_queues_say_why_they_are_not_active() -> None:
     key = Key("default", "lq")
 
     def says() -> tuple[bool, str, str]:
-        view = state.local_queue(key)
+        view = state.questions.local_queue(key)
         assert view is not None
         return view.active, view.reason, view.message
 
@@ -205,9 +205,13 @@ def test_required_checks_depend_on_flavors() -> None:
         flavors=BOTH,
         admissionChecksStrategy=rules("all", ("on-f", ["f"]), ("both", ["f", "g"])),
     )
-    assert state.required_checks("cq") == ("all", "both")
-    assert state.required_checks("cq", [PodSetAssignment("main", 1, {"cpu": "g"}, {})]) == ("all", "both")
-    assert state.required_checks("cq", [PodSetAssignment("main", 1, {"cpu": "f"}, {})]) == ("all", "on-f", "both")
+    assert state.questions.required_checks("cq") == ("all", "both")
+    assert state.questions.required_checks("cq", [PodSetAssignment("main", 1, {"cpu": "g"}, {})]) == ("all", "both")
+    assert state.questions.required_checks("cq", [PodSetAssignment("main", 1, {"cpu": "f"}, {})]) == (
+        "all",
+        "on-f",
+        "both",
+    )
 
 
 CHANGES = {

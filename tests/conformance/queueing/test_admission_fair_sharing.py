@@ -160,7 +160,7 @@ def test_an_admission_is_penalized_until_it_is_seen() -> None:
     assert not has_penalty(built)
     built.cycle()
     assert not has_penalty(built)
-    assert built.state.local_queue(Key("default", "lq")).usage_share == 2.0  # type: ignore[union-attr]
+    assert built.state.questions.local_queue(Key("default", "lq")).usage_share == 2.0  # type: ignore[union-attr]
 
 
 def test_a_queue_without_usage_based_mode_is_not_penalized() -> None:
@@ -184,7 +184,7 @@ def test_a_reservation_that_still_waits_for_checks_keeps_its_penalty() -> None:
     built.put({**reserved, "status": {**reserved["status"], "conditions": conditions}})
     assert not has_penalty(built)
     built.put({**built.get("w")})
-    assert built.state.local_queue(Key("default", "lq")).usage_share == 2.0  # type: ignore[union-attr]
+    assert built.state.questions.local_queue(Key("default", "lq")).usage_share == 2.0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("how", ["move", "finish", "delete"])
@@ -213,7 +213,7 @@ def test_usage_is_sampled_from_what_runs() -> None:
     fresh.put(make_workload("w", requests={"cpu": 4}))
     fresh.cycle()
     assert fresh.state.sample_local_queue(Key("default", "lq"), EPOCH + 5 * MINUTE) == {"cpu": 6 * NANO}
-    assert fresh.state.local_queue_history(Key("default", "lq"))[1] == EPOCH + 5 * MINUTE
+    assert fresh.state.questions.local_queue_history(Key("default", "lq"))[1] == EPOCH + 5 * MINUTE
 
 
 # -- penalties through a workload's life ------------------------------------------------------------------------------
@@ -244,9 +244,9 @@ def test_afs_03_a_deleted_queue_does_not_hinder_the_admissions_of_others() -> No
     built.state.delete_local_queue(OTHER)
     built.put(*written.values())
     assert built.admitted() == {"cq": ["a", "b"]}
-    assert built.state.cluster_queue("cq").admitted == 2  # type: ignore[union-attr]
-    assert built.state.local_queue(LQ).usage_share == 2.0  # type: ignore[union-attr]
-    assert (built.state.local_queue(OTHER), built.state.world.ledger.usage("default/other")) == (None, 0.0)
+    assert built.state.questions.cluster_queue("cq").admitted == 2  # type: ignore[union-attr]
+    assert built.state.questions.local_queue(LQ).usage_share == 2.0  # type: ignore[union-attr]
+    assert (built.state.questions.local_queue(OTHER), built.state.world.ledger.usage("default/other")) == (None, 0.0)
 
 
 def test_a_workload_whose_queue_is_gone_before_its_turn_waits() -> None:
@@ -256,7 +256,7 @@ def test_a_workload_whose_queue_is_gone_before_its_turn_waits() -> None:
     built.state.delete_local_queue(OTHER)
     built.cycle()
     assert built.admitted() == {"cq": ["a"]}
-    found = built.state.explain(Key("default", "b"))
+    found = built.state.questions.explain(Key("default", "b"))
     assert found is not None
     assert (found.reason, found.message) == ("Inadmissible", "LocalQueue other doesn't exist")
 
@@ -267,10 +267,10 @@ def test_afs_04_an_admission_stands_even_if_its_own_queue_was_deleted_meanwhile(
     written = planned(built, "w")
     built.state.delete_local_queue(LQ)
     built.put(*written.values())
-    assert built.state.cluster_queue("cq").admitted == 1  # type: ignore[union-attr]
+    assert built.state.questions.cluster_queue("cq").admitted == 1  # type: ignore[union-attr]
     assert built.state.world.ledger.usage("default/lq") == 0.0
     built.delete("w")
-    assert built.state.cluster_queue("cq").admitted == 0  # type: ignore[union-attr]
+    assert built.state.questions.cluster_queue("cq").admitted == 0  # type: ignore[union-attr]
 
 
 def test_afs_10_without_configuration_nobody_is_penalized() -> None:
@@ -282,7 +282,7 @@ def test_afs_10_without_configuration_nobody_is_penalized() -> None:
     built.put(make_workload("w", requests={"cpu": 4}))
     planned(built, "w")
     assert not has_penalty(built)
-    assert built.state.local_queue(LQ).usage_share == 0.0  # type: ignore[union-attr]
+    assert built.state.questions.local_queue(LQ).usage_share == 0.0  # type: ignore[union-attr]
 
 
 def second_pass() -> QueueingWorld:
@@ -319,21 +319,21 @@ def test_afs_13_a_second_pass_keeps_the_one_penalty_of_the_first() -> None:
     built = second_pass()
     (second,) = built.state.plan_cycle(built.now).admissions
     assert second.pod_sets[0].topology is not None
-    assert built.state.local_queue(LQ).usage_share == 2.0  # type: ignore[union-attr]
+    assert built.state.questions.local_queue(LQ).usage_share == 2.0  # type: ignore[union-attr]
     built.state.admission_failed(KEY)
     assert has_penalty(built), "the failed write was not the one that was penalized"
     built.put({**built.get("w"), "status": status(second.admission, "QuotaReserved", "Admitted")})
     assert not has_penalty(built)
-    assert built.state.local_queue(LQ).usage_share == 2.0  # type: ignore[union-attr]
+    assert built.state.questions.local_queue(LQ).usage_share == 2.0  # type: ignore[union-attr]
 
 
 def test_afs_17_the_queue_of_a_deleted_cluster_queue_is_inactive_and_empty() -> None:
     built = world()
     built.put(make_workload("w", requests={"cpu": 4}))
     built.cycle()
-    assert built.state.local_queue(LQ).admitted == 1  # type: ignore[union-attr]
+    assert built.state.questions.local_queue(LQ).admitted == 1  # type: ignore[union-attr]
     built.state.delete_cluster_queue("cq")
-    view = built.state.local_queue(LQ)
+    view = built.state.questions.local_queue(LQ)
     assert view is not None
     assert (view.active, view.reason) == (False, "ClusterQueueDoesNotExist")
     assert view.message == "Can't submit new workloads to clusterQueue"
@@ -418,7 +418,7 @@ def test_the_life_of_a_penalty(name: str) -> None:
     built.put({**workload, "spec": {**workload["spec"], **spec}, "status": after})
     assert has_penalty(built) is still
     settled = {"cpu": 2 * NANO} if "Admitted" in true and not still else {}
-    assert built.state.local_queue_history(LQ)[0] == settled
+    assert built.state.questions.local_queue_history(LQ)[0] == settled
 
 
 def test_a_kept_penalty_is_settled_when_the_workload_is_active_again() -> None:
@@ -430,4 +430,4 @@ def test_a_kept_penalty_is_settled_when_the_workload_is_active_again() -> None:
     built.put({**inactive, "status": status(admission, "QuotaReserved")})
     built.put({**workload, "status": status(admission, "QuotaReserved", "Admitted")})
     assert not has_penalty(built)
-    assert built.state.local_queue(LQ).usage_share == 2.0  # type: ignore[union-attr]
+    assert built.state.questions.local_queue(LQ).usage_share == 2.0  # type: ignore[union-attr]

@@ -86,13 +86,13 @@ def test_the_parent_is_not_queued_itself() -> None:
     built = world()
     labels = {"kueue.x-k8s.io/concurrent-admission-parent": "true"}
     built.put(make_workload("parent", requests={"cpu": 1}, labels=labels))
-    assert not built.state.pending("cq")
+    assert not built.state.questions.pending("cq")
 
 
 def test_variants_of_one_second_are_tried_in_the_order_of_flavors() -> None:
     built = world()
     built.put(*(variant(name, name) for name in ("spot", "on-demand", "reserved")))
-    assert [view.key.name for view in built.state.pending("cq")] == ["reserved", "on-demand", "spot"]
+    assert [view.key.name for view in built.state.questions.pending("cq")] == ["reserved", "on-demand", "spot"]
 
 
 def test_a_worse_sibling_is_evicted_once_its_admission_is_written() -> None:
@@ -113,7 +113,7 @@ def test_a_worse_sibling_is_evicted_once_its_admission_is_written() -> None:
 def test_a_workload_that_is_not_marked_yet_is_not_queued_either() -> None:
     built = world()
     built.put(make_workload("plain", requests={"cpu": 1}))
-    assert not built.state.pending("cq")
+    assert not built.state.questions.pending("cq")
 
 
 def test_what_a_parent_shows_is_not_counted_twice() -> None:
@@ -122,6 +122,6 @@ def test_what_a_parent_shows_is_not_counted_twice() -> None:
     parent = make_workload("parent", requests={"cpu": 1}, labels=labels)
     assignment = make_assignment("main", {"cpu": "spot"}, {"cpu": 1})
     built.put(running("spot", "spot"), reserve(parent, "cq", assignment))
-    view = built.state.cluster_queue("cq")
+    view = built.state.questions.cluster_queue("cq")
     assert view is not None
     assert (view.admitted, view.flavors_usage[2]["resources"][0]["total"]) == (1, "1")

@@ -274,7 +274,7 @@ def test_devices_that_cannot_be_counted(name: str) -> None:
     known, workload, problem = UNCOUNTED[name]
     built = state(*known)
     assert asked_for(built, workload) == problem
-    found = built.explain(KEY)
+    found = built.questions.explain(KEY)
     assert found is not None
     assert (found.state, found.reason, found.message) == ("inadmissible", "Inadmissible", problem)
     assert not list(built.plan_cycle(EPOCH).decisions)
@@ -290,7 +290,7 @@ def test_a_broken_selector_says_so() -> None:
 def test_a_template_that_comes_later_lets_its_workload_in() -> None:
     built = state()
     built.upsert_workload(claiming("gpus"))
-    assert not built.pending("cq")
+    assert not built.questions.pending("cq")
     built.set_claim_template(template(exactly(count=2)))
     (admission,) = built.plan_cycle(EPOCH).admissions
     assert admission.pod_sets[0].requests == {"cpu": 1000, "gpus": 2}

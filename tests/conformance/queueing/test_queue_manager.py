@@ -25,7 +25,7 @@ from corral.testing.queueing import (
 
 
 def refusal(world: QueueingWorld, name: str) -> tuple[str, str]:
-    found = world.state.explain(key(name))
+    found = world.state.questions.explain(key(name))
     assert found is not None
     assert found.state == "inadmissible"
     return found.reason, found.message
@@ -237,7 +237,7 @@ def test_a_workload_under_back_off_waits_for_its_time() -> None:
     plan = world.state.plan_cycle(EPOCH)
     assert not plan.decisions
     assert plan.next_at == EPOCH + 60
-    assert world.state.needs_cycle(EPOCH + 60)
+    assert world.state.questions.needs_cycle(EPOCH + 60)
     assert [admission.key.name for admission in world.state.plan_cycle(EPOCH + 60).admissions] == ["w"]
 
 
@@ -280,7 +280,7 @@ def test_an_unchanged_update_keeps_a_workload_parked() -> None:
     world.put(make_workload("w", requests={"cpu": 5}))
     world.cycle()
     world.put(world.get("w"))
-    assert not world.state.needs_cycle(EPOCH)
+    assert not world.state.questions.needs_cycle(EPOCH)
 
 
 @pytest.mark.parametrize("event", ["finish", "delete", "evict"])
@@ -383,8 +383,8 @@ def test_a_workload_moves_with_its_queue_name(target: str) -> None:
         target, ("x", "")
     )
     world.put(make_workload("w", name, requests={"cpu": 1}))
-    assert [view.key.name for view in world.state.pending("cq")] == (["w"] if home == "cq" else [])
-    assert [view.key.name for view in world.state.pending("cq2")] == (["w"] if home == "cq2" else [])
+    assert [view.key.name for view in world.state.questions.pending("cq")] == (["w"] if home == "cq" else [])
+    assert [view.key.name for view in world.state.questions.pending("cq2")] == (["w"] if home == "cq2" else [])
     if not home:
         assert refusal(world, "w") == ("Inadmissible", "LocalQueue x doesn't exist")
 
@@ -413,14 +413,14 @@ def test_who_does_not_enter_a_queue(blocked: str) -> None:
     else:
         workload = reserve(workload, "cq", make_assignment("main", {"cpu": "f"}, {"cpu": 1}))
     world.put(workload)
-    assert not world.state.pending("cq")
+    assert not world.state.questions.pending("cq")
 
 
 def test_an_inactive_cluster_queue_gives_no_head_but_keeps_its_workloads() -> None:
     world = small_world(stopPolicy="Hold")
     world.put(make_workload("w", requests={"cpu": 1}))
     assert not world.state.plan_cycle(EPOCH).decisions
-    assert [view.key.name for view in world.state.pending("cq")] == ["w"]
+    assert [view.key.name for view in world.state.questions.pending("cq")] == ["w"]
     assert refusal(world, "w") == ("Inadmissible", "ClusterQueue cq is inactive")
 
 
@@ -428,7 +428,7 @@ def test_a_stopped_local_queue_takes_its_workloads_out() -> None:
     world = small_world()
     world.put(make_workload("w", requests={"cpu": 1}))
     world.state.upsert_local_queue(make_local_queue("lq", "cq", stopPolicy="Hold"))
-    assert not world.state.pending("cq")
+    assert not world.state.questions.pending("cq")
     assert refusal(world, "w") == ("Inadmissible", "LocalQueue lq is inactive")
     world.state.upsert_local_queue(make_local_queue("lq", "cq"))
     assert list(world.cycle().admissions)
@@ -439,14 +439,14 @@ def test_positions_count_per_cluster_queue_and_per_local_queue() -> None:
     world.state.upsert_local_queue(make_local_queue("l2", "cq"))
     for index, queue in enumerate(("lq", "l2", "lq", "l2")):
         world.put(make_workload(f"w{index}", queue, requests={"cpu": 5 + index}, created=index))
-    views = world.state.pending("cq")
+    views = world.state.questions.pending("cq")
     assert [(view.key.name, view.position_in_cluster_queue, view.position_in_local_queue) for view in views] == [
         ("w0", 0, 0),
         ("w1", 1, 0),
         ("w2", 2, 1),
         ("w3", 3, 1),
     ]
-    assert world.state.pending("no such queue") == []
+    assert world.state.questions.pending("no such queue") == []
 
 
 def test_an_older_version_of_a_workload_is_ignored() -> None:
@@ -463,7 +463,7 @@ def test_a_pending_update_does_not_undo_an_admission_that_is_being_written() -> 
     world.put(make_workload("w", requests={"cpu": 1}))
     world.state.plan_cycle(EPOCH)
     world.put({**world.get("w"), "status": {"requeueState": None}})
-    assert world.state.cluster_queue("cq").reserving == 1  # type: ignore[union-attr]
+    assert world.state.questions.cluster_queue("cq").reserving == 1  # type: ignore[union-attr]
     assert not world.state.plan_cycle(EPOCH).decisions
 
 
@@ -491,7 +491,7 @@ def test_workloads_are_ordered_by_local_queue_usage_instead_of_priorities() -> N
         make_workload("b", "busy", requests={"cpu": 2}, priority=9),
         make_workload("c", "calm", requests={"cpu": 2}, created=5),
     )
-    assert [view.key.name for view in world.state.pending("cq")] == ["c", "b"]
+    assert [view.key.name for view in world.state.questions.pending("cq")] == ["c", "b"]
     assert [admission.key.name for admission in world.cycle().admissions] == ["c"]
 
 
@@ -500,7 +500,7 @@ def test_workloads_with_the_same_usage_are_ordered_by_priority() -> None:
     world.put(
         make_workload("a", "one", requests={"cpu": 1}), make_workload("b", "two", requests={"cpu": 1}, priority=5)
     )
-    assert [view.key.name for view in world.state.pending("cq")] == ["b", "a"]
+    assert [view.key.name for view in world.state.questions.pending("cq")] == ["b", "a"]
 
 
 def test_local_queue_weights_divide_their_usage_and_zero_comes_last() -> None:
@@ -510,7 +510,7 @@ def test_local_queue_weights_divide_their_usage_and_zero_comes_last() -> None:
         world.state.upsert_local_queue(queue)
     for name in ("heavy", "light", "none"):
         world.put(make_workload(name, name, requests={"cpu": 1}))
-    assert [view.key.name for view in world.state.pending("cq")] == ["heavy", "light", "none"]
+    assert [view.key.name for view in world.state.questions.pending("cq")] == ["heavy", "light", "none"]
 
 
 @pytest.mark.parametrize("how", ["no mode on the queue", "no configuration"])
@@ -521,7 +521,7 @@ def test_without_admission_fair_sharing_priority_decides(how: str) -> None:
     world.put(
         make_workload("b", "busy", requests={"cpu": 1}, priority=9), make_workload("c", "calm", requests={"cpu": 1})
     )
-    assert [view.key.name for view in world.state.pending("cq")] == ["b", "c"]
+    assert [view.key.name for view in world.state.questions.pending("cq")] == ["b", "c"]
 
 
 def test_one_workload_from_each_local_queue_when_quota_is_limited() -> None:

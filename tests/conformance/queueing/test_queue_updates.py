@@ -135,7 +135,7 @@ def test_a_workload_that_was_told_to_wait_is_queued() -> None:
     world = small_world()
     told = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": ""}
     world.put(with_conditions(make_workload("w", requests={"cpu": 1}), told))
-    assert [view.key.name for view in world.state.pending("cq")] == ["w"]
+    assert [view.key.name for view in world.state.questions.pending("cq")] == ["w"]
 
 
 @pytest.mark.parametrize("gate", [True, False])
@@ -150,7 +150,7 @@ def test_empty_queues_have_no_heads() -> None:
     world = small_world()
     plan = world.state.plan_cycle(EPOCH)
     assert (plan.decisions, plan.rounds, plan.more, plan.next_at) == ((), 0, False, None)
-    assert not world.state.needs_cycle(EPOCH)
+    assert not world.state.questions.needs_cycle(EPOCH)
 
 
 def resync(world: QueueingWorld) -> None:
@@ -272,10 +272,10 @@ def test_nothing_is_left_of_a_deleted_workload() -> None:
     world.put(make_workload("w", requests={"cpu": 5}))
     world.cycle()
     world.delete("w")
-    assert world.state.pending("cq") == []
-    assert world.state.explain(key("w")) is None
-    assert world.state.cluster_queue("cq").pending == 0  # type: ignore[union-attr]
-    assert world.state.local_queue(Key("default", "lq")).pending == 0  # type: ignore[union-attr]
+    assert world.state.questions.pending("cq") == []
+    assert world.state.questions.explain(key("w")) is None
+    assert world.state.questions.cluster_queue("cq").pending == 0  # type: ignore[union-attr]
+    assert world.state.questions.local_queue(Key("default", "lq")).pending == 0  # type: ignore[union-attr]
     world.put(make_workload("w", requests={"cpu": 1}))
     assert [admission.key.name for admission in world.cycle().admissions] == ["w"]
 
@@ -331,9 +331,9 @@ def test_what_makes_a_cycle_worthwhile(name: str) -> None:
     for step in before:
         step(world)
     world.state.plan_cycle(EPOCH)
-    assert not world.state.needs_cycle(EPOCH)
+    assert not world.state.questions.needs_cycle(EPOCH)
     event(world)
-    assert world.state.needs_cycle(EPOCH)
+    assert world.state.questions.needs_cycle(EPOCH)
     assert [admission.key.name for admission in world.state.plan_cycle(EPOCH).admissions] == ["w"]
 
 

@@ -340,7 +340,7 @@ def test_checks_of_flavors(name: str) -> None:
     state = QueueingState()
     groups = [{"f1": {"cpu": 1}}, {"f2": {"memory": 1}}]
     state.upsert_cluster_queue(make_cluster_queue("cq", *groups, admissionChecksStrategy=strategy))
-    assert state.required_checks("cq", [PodSetAssignment("main", 1, flavors, {})]) == expected
+    assert state.questions.required_checks("cq", [PodSetAssignment("main", 1, flavors, {})]) == expected
 
 
 # -- the next try -----------------------------------------------------------------------------------------------------

@@ -552,7 +552,7 @@ def test_a_restart_counts_what_is_recorded() -> None:
     built = world({"x1": ("b1", "r1", 2)})
     built.put(running("old", 2, "required", HOST, {"x1": 2}), wants("w", 1, "required", HOST))
     assert placed(built.cycle()) is None
-    assert built.state.explain(Key("default", "old")).state == "admitted"  # type: ignore[union-attr]
+    assert built.state.questions.explain(Key("default", "old")).state == "admitted"  # type: ignore[union-attr]
 
 
 def test_usage_survives_a_topology_that_comes_back_with_other_levels() -> None:

@@ -300,7 +300,7 @@ def test_a_workload_on_hold_says_so_and_waits_in_no_queue() -> None:
     held = make_workload("held", "lq", requests={"cpu": 1})
     held["status"] = {"conditions": [cond("QuotaReserved", "False", "OnHold", message)]}
     state.upsert_workload(held)
-    assert [view.key.name for view in state.pending("cq")] == ["w"]
+    assert [view.key.name for view in state.questions.pending("cq")] == ["w"]
     for config in (QueueingConfig(), GRANULAR):
         case = Case(
             conditions=[*told("OnHold", message), cond("Admitted", "False", "NoReservation", NO_RESERVATION[2])],

@@ -14,7 +14,7 @@ from corral.node.environment import MissingError, NodeFacts, Sources
 from corral.node.images import Catalog
 from corral.node.process.allocation import Addresses, Devices, Exhausted
 from corral.node.process.compose import Setting, compose, rewrite_paths
-from corral.node.process.folder import Holding, PodFolder, parse_run_id, run_id
+from corral.node.process.folder import Holding, PodFolder, RunId
 from corral.node.process.launch import Launch
 from corral.node.process.sockets import CallVerdict, PodPorts, judge
 from corral.node.process.view import Mount, _entries
@@ -92,8 +92,9 @@ def test_orders_survive_the_way_over_the_socket() -> None:
 
 
 def test_run_ids() -> None:
-    assert parse_run_id(run_id("u", "c", 3)) == ("u", "c", 3)
-    assert parse_run_id("exec.1.2") is None
+    assert str(RunId("u", "c", 3)) == "u/c/3"
+    assert RunId.parse("u/c/3") == RunId("u", "c", 3)
+    assert RunId.parse("exec.1.2") is None
 
 
 def test_folder_remembers_what_a_pod_holds(tmp_path: Path) -> None:
@@ -240,8 +241,8 @@ async def test_sub_paths_and_claims(tmp_path: Path) -> None:
     places = await prepare_volumes(volumes(tmp_path, {"name": "p", "persistentVolumeClaim": {"claimName": "disk"}}))
     container = {"volumeMounts": [{"name": "p", "mountPath": "/x/", "subPathExpr": "$(POD)/y"}]}
     mounts = container_mounts(container, places, {"POD": "p0"})
-    assert mounts == (Mount(str(tmp_path / "claims/ns/disk/p0/y"), "/x"),)
-    assert Path(mounts[0].source).is_dir()
+    assert mounts == (Mount(str(tmp_path / "claims/ns/disk"), "/x", below="p0/y"),)
+    assert Path(mounts[0].path).is_dir()
 
 
 def test_a_directory_that_may_not_be_read_has_nothing_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

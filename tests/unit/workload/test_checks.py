@@ -92,7 +92,7 @@ def test_checks_limited_to_flavors_are_required_as_the_scheduler_requires_them(
         make_cluster_queue("cq", {"f": {"cpu": 1}, "g": {"cpu": 1}}, admissionChecksStrategy={"admissionChecks": RULES})
     )
     assigned = None if flavors is None else [PodSetAssignment("main", 1, flavors, {})]
-    assert list(world.state.required_checks("cq", assigned)) == required
+    assert list(world.state.questions.required_checks("cq", assigned)) == required
 
 
 RESERVED, LOST, ADMITTED = condition("QuotaReserved"), condition("QuotaReserved", "False"), condition("Admitted")

@@ -51,13 +51,13 @@ class Scheduler:
 
     def look(self) -> None:
         """Some object changed; plan if that can decide anything new."""
-        if self.state.needs_cycle(self.context.clock.now()):
+        if self.state.questions.needs_cycle(self.context.clock.now()):
             self.wake()
 
     async def reconcile(self, key: Key) -> Result | None:
         await asyncio.sleep(0)  # others must get their turn between two plans, however busy the queues are
         now = self.context.clock.now()
-        if not self.state.needs_cycle(now):
+        if not self.state.questions.needs_cycle(now):
             return None
         started = self.context.clock.monotonic()
         plan = self.state.plan_cycle(now)

@@ -77,7 +77,7 @@ class Queueing:
         self._workloads = context.caches.workloads
         if metrics is None:
             metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
-        metrics.ancestors = self.state.ancestors
+        metrics.ancestors = self.state.questions.ancestors
         context.caches.workloads.on_change(metrics.workload_changed)
         if is_granular(self.config.gates):
             UnadmittedCounts(context.caches, metrics).connect()

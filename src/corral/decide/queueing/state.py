@@ -3,7 +3,7 @@
 A controller calls the `upsert_…` and `delete_…` methods from its informers, in any order and as often as it likes;
 equal objects cost a comparison. `plan_cycle` returns what to write. Admissions in a plan are counted as reserved at
 once; the controller confirms by feeding back the object it wrote, or takes it back with `admission_failed`.
-What may be asked is in `questions`. Nothing here reads a clock: `now` is given.
+What may be asked is in its `questions`. Nothing here reads a clock: `now` is given.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ from corral.decide.queueing.model.requests import pod_requests
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import Amounts, ClusterQueueSpec, PodUsage
 from corral.decide.queueing.questions import Questions
+from corral.decide.queueing.queue.requeue_triggers import RequeueTriggers
 from corral.decide.queueing.queue.waiting import WaitingWorkloads
 from corral.decide.queueing.queue.workload_updates import WorkloadUpdates
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue
 from corral.decide.queueing.quota.reservations import Reservations
+from corral.decide.queueing.world import World
 
 
-class QueueingState(Questions):
+class QueueingState:
     """All queueing knowledge of one cluster."""
 
     def __init__(
@@ -47,8 +49,11 @@ class QueueingState(Questions):
         overheads: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`overheads` gives the pod overhead of RuntimeClasses by name; see `set_runtime_class`."""
-        super().__init__(settings or QueueingSettings())
+        self.settings = settings or QueueingSettings()
+        self.world = World(self.settings)
+        self._requeue_triggers = RequeueTriggers(self.world)
         self._waiting = WaitingWorkloads(self.world)
+        self.questions = Questions(self.world, self._requeue_triggers, self._waiting)
         self._reservations = Reservations(self.world, self._requeue_triggers)
         self._workload_updates = WorkloadUpdates(self.world, self._waiting, self._reservations)
         self._request_inputs = RequestInputs(self.settings, overheads or {}, self.world.flavor_rank)
@@ -301,18 +306,6 @@ class QueueingState(Questions):
         self._workload_updates.spare(key)
 
     # -- planning -------------------------------------------------------------------------------------------------
-
-    def needs_cycle(self, now: float) -> bool:
-        """Could a plan decide anything new?"""
-        alarm = self._waiting.next_alarm
-        due = alarm is not None and alarm <= now
-        return bool(self.world.dirty or self.world.second_pass or self._requeue_triggers.is_due or due)
-
-    def is_at_rest(self, key: Key, now: float) -> bool:
-        """Whether a workload waits and no plan is due that could say something about it."""
-        info = self.world.workloads.get(key)
-        pending = self.world.pending_of(info) if info is not None else None
-        return pending is not None and key in pending.items and not self.needs_cycle(now)
 
     def plan_cycle(self, now: float) -> CyclePlan:
         """Decide everything that can be decided now. Admissions are booked; everything else is left to the caller."""

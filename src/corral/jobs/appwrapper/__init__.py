@@ -7,5 +7,6 @@ JOB_KIND = JobKind(
     kinds="corral.jobs.appwrapper.kind:KINDS",
     adapters={"workload.codeflare.dev/appwrapper": "corral.jobs.appwrapper.adapter:AppWrapper"},
     operators="corral.jobs.appwrapper.operator:operators",
+    carried="corral.jobs.appwrapper.kind:carried",
     admission="corral.jobs.appwrapper.admission:plugins",
 )

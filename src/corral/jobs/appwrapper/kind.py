@@ -18,6 +18,8 @@ WEBHOOK = "vappwrapper.kb.io"
 LABEL = "workload.codeflare.dev/appwrapper"
 USER_LABEL = "workload.codeflare.dev/user"
 USER_ID_LABEL = "workload.codeflare.dev/userid"
+CREATOR = "corral.dev/creator"
+"""The annotation that keeps who made an AppWrapper: its components are created with that user's rights."""
 FINALIZER = "workload.codeflare.dev/finalizer"
 MAX_POD_SETS = 8
 
@@ -151,6 +153,12 @@ def pod_sets_of(component: Obj) -> list[Obj]:
     if declared:
         return list(declared)
     return inferred_pod_sets(component.get("template") or {}) or []
+
+
+def carried(app_wrapper: Obj) -> list[Obj]:
+    """The objects an AppWrapper creates."""
+    components = spec_of(app_wrapper).get("components") or ()
+    return [component["template"] for component in components if isinstance(component.get("template"), dict)]
 
 
 def expected_pods(app_wrapper: Obj) -> int:

@@ -1,8 +1,13 @@
-"""The AppWrapper operator: deploys whatever is wrapped, all or nothing, and watches its pods."""
+"""The AppWrapper operator: deploys whatever is wrapped, all or nothing, and watches its pods.
+
+An AppWrapper may hold objects of any kind. They are created by the user who made it, not by the operator: what that user
+may not create when the time has come is refused, and the AppWrapper says so.
+"""
 
 from __future__ import annotations
 
-from corral.core.errors import ApiError, NotFound
+from corral.client.protocol import Client
+from corral.core.errors import ApiError, Forbidden, NotFound
 from corral.core.meta import (
     Key,
     Obj,
@@ -20,6 +25,7 @@ from corral.core.meta import (
     without_finalizer,
 )
 from corral.core.resource import Resource
+from corral.jobs.appwrapper.creator import creator_of
 from corral.jobs.appwrapper.kind import APP_WRAPPERS, FINALIZER, LABEL
 from corral.jobs.appwrapper.plan import (
     POLL_S,
@@ -31,7 +37,7 @@ from corral.jobs.appwrapper.plan import (
     plan_app_wrapper,
 )
 from corral.jobs.framework.child_objects import typed
-from corral.jobs.framework.operators import OperatorContext
+from corral.jobs.framework.operators import ActAs, OperatorContext
 from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from corral.kinds.kubernetes.core.kinds import PODS
@@ -50,8 +56,9 @@ class AppWrapperController:
 
     name = "appwrapper"
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, act_as: ActAs | None = None) -> None:
         self._client = manager.client
+        self._act_as = act_as
         self._clock = manager.clock
         self._resources = {(kind.group, kind.kind): kind.resource() for kind in (*builtin_kinds(), *native_kinds())}
         self._wrappers = manager.informer(APP_WRAPPERS)
@@ -128,13 +135,23 @@ class AppWrapperController:
                 found[position] = typed(held, resource.api_version, resource.kind)
         return found
 
+    def _creator(self, wrapper: Obj) -> Client:
+        """The API as the user who made the AppWrapper."""
+        if self._act_as is None:
+            return self._client
+        user = creator_of(wrapper)
+        if user is None:
+            raise Forbidden("it is not known who created the AppWrapper; delete it and create it again")
+        return self._act_as(user)
+
     async def _deploy(self, look: WrapperView, plan: WrapperPlan) -> WrapperPlan:
         for position in range(len(spec_of(look.app_wrapper).get("components") or ())):
             if position in look.components:
                 continue
             body = built(look.app_wrapper, position)
             try:
-                await self._client.create(await self._resource(body), body, manager=MANAGER)
+                resource = await self._resource(body)
+                await self._creator(look.app_wrapper).create(resource, body, manager=MANAGER)
             except ApiError as error:
                 return after_failed_deployment(look, error.message)
         return plan
@@ -163,4 +180,4 @@ class AppWrapperController:
 
 
 def operators(context: OperatorContext) -> None:
-    AppWrapperController(context.manager)
+    AppWrapperController(context.manager, context.act_as)

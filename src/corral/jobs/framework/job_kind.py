@@ -38,6 +38,8 @@ class JobKind:
     """A function of an `OperatorContext`: handlers of POST requests to its subresources."""
     features: Mapping[str, bool] = field(default_factory=dict)
     """Feature gates of its operators, and whether they are on by default."""
+    carried: str = ""
+    """A function of an object of its kinds: the objects inside that its operator creates for whoever made it."""
     options: tuple[str, ...] = ()
     """Switches of its operators under `operators` in a fleet's file: true, false, or left to the operator."""
     simulated: str = ""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from corral.client.protocol import Client
 from corral.core.admission import UserInfo
 from corral.core.meta import Obj
 from corral.jobs.framework.registry import features
 from corral.runtime.controller import Manager
 
 MayCreate = Callable[[UserInfo, Obj, str], bool]
-"""Whether a user may create an object in a namespace."""
+"""Whether a user may create an object in a namespace, by every guard there is for that user."""
+ActAs = Callable[[UserInfo], Client]
+"""The cluster's API as a user: what that user may not do is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +47,5 @@ class OperatorContext:
     settings: OperatorSettings = field(default_factory=OperatorSettings)
     may_create: MayCreate | None = None
     """Answers for kinds that carry other objects inside; None lets everybody."""
+    act_as: ActAs | None = None
+    """For operators that create whatever somebody describes; None lets them do it as themselves, where nobody has rights."""

@@ -191,6 +191,28 @@ def component_workloads(job: Obj) -> list[str]:
     return found.component_workloads(job) if found is not None else []
 
 
+def carried_objects(obj: Obj) -> list[Obj]:
+    """The objects that a job of any kind carries inside, to be created for whoever made it; none for most kinds."""
+    group, kind = str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind"))
+    carried = _carried().get((group, kind))
+    return carried(obj) if carried is not None else []
+
+
+def is_carrier(group: str, kind: str) -> bool:
+    """Whether objects of a kind carry others inside."""
+    return (group, kind) in _carried()
+
+
+@once
+def _carried() -> Mapping[tuple[str, str], Callable[[Obj], list[Obj]]]:
+    return {
+        (found.group, found.kind): kind.part(kind.carried)
+        for kind in job_kinds()
+        if kind.carried
+        for found in kind.part(kind.kinds)
+    }
+
+
 def kinds_of_jobs() -> list[KindDef]:
     """The definitions that job kinds bring, in order."""
     return [found for kind in job_kinds() for found in kind.part(kind.kinds) or ()]

@@ -18,7 +18,7 @@ from corral.core.quantity import milli, value
 from corral.node import names
 from corral.node.environment import NodeFacts, Sources, command_line, container_environment
 from corral.node.images import Catalog
-from corral.node.process.folder import PodFolder, run_id
+from corral.node.process.folder import PodFolder, RunId
 from corral.node.process.launch import Launch
 from corral.node.process.supervisor import MARK
 from corral.node.process.view import Mount
@@ -52,7 +52,7 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
     declared = container_environment(pod, container, setting.sources, setting.facts)
     command, args = command_line(container, declared)
     program = catalog.resolve(container.get("image", ""), command, args)
-    identity = run_id(folder.uid, container["name"], attempt)
+    identity = str(RunId(folder.uid, container["name"], attempt))
     environment = {**_base(setting, container, identity), **program.env, **declared}
     security = {**(spec_of(pod).get("securityContext") or {}), **(container.get("securityContext") or {})}
     limits = (container.get("resources") or {}).get("limits") or {}
@@ -75,7 +75,7 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
         tty=bool(container.get("tty")),
         isolate=setting.is_isolating,
     )
-    return (launch if setting.is_isolating else _without_namespaces(launch, setting)), program.note
+    return (launch if setting.is_isolating else _without_namespaces(launch, setting, container["name"])), program.note
 
 
 def _base(setting: Setting, container: Obj, identity: str) -> dict[str, str]:
@@ -138,12 +138,11 @@ def prepare_container_folder(setting: Setting, container: Obj, attempt: int) -> 
 # Without namespaces
 
 
-def _without_namespaces(launch: Launch, setting: Setting) -> Launch:
+def _without_namespaces(launch: Launch, setting: Setting, name: str) -> Launch:
     """The same order for a machine on which nothing can be mounted: real paths and addresses written out."""
-    name = launch.id.split("/")[1]
     private_tmp = str(setting.folder.container(name) / "tmp")
     paths = {
-        mount.target: mount.source
+        mount.target: mount.path
         for mount in launch.mounts
         if not mount.target.startswith("/etc/host") and mount.source != private_tmp
     }

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from corral.node.process.connection import Ending
 from corral.node.process.supervisor import write_whole
@@ -29,6 +29,23 @@ class Holding:
     node: str
     address: str
     devices: tuple[int, ...] = ()
+
+
+class RunId(NamedTuple):
+    """One run of a container. As text it is the name of that run to the supervisor."""
+
+    pod: str
+    container: str
+    attempt: int
+
+    def __str__(self) -> str:
+        return "/".join(map(str, self))
+
+    @classmethod
+    def parse(cls, text: str) -> RunId | None:
+        """The run that the supervisor knows by this name; None for an exec session."""
+        parts = text.split("/")
+        return cls(parts[0], parts[1], int(parts[2])) if len(parts) == 3 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +108,3 @@ def folders(root: Path) -> Iterator[PodFolder]:
     if root.is_dir():
         for path in sorted(root.iterdir()):
             yield PodFolder(path)
-
-
-def run_id(uid: str, container: str, attempt: int) -> str:
-    """The name of one run to the supervisor."""
-    return f"{uid}/{container}/{attempt}"
-
-
-def parse_run_id(identity: str) -> tuple[str, str, int] | None:
-    """The parts of a run's name; None for an exec session."""
-    parts = identity.split("/")
-    return (parts[0], parts[1], int(parts[2])) if len(parts) == 3 else None

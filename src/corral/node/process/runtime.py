@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, uid_of
 from corral.core.quantity import value
@@ -24,6 +25,7 @@ from corral.decide.pods.record import (
     Ended,
     PodRecord,
     Running,
+    Waiting,
     all_containers,
     new_record,
 )
@@ -36,7 +38,7 @@ from corral.node.process import memory
 from corral.node.process.allocation import Addresses, Devices, Exhausted
 from corral.node.process.compose import Setting, compose, prepare_container_folder
 from corral.node.process.connection import Ending, StartError, SupervisorConnection
-from corral.node.process.folder import Holding, PodFolder, folders, parse_run_id, run_id
+from corral.node.process.folder import Holding, PodFolder, RunId, folders
 from corral.node.process.launch import Launch
 from corral.node.process.probes import ProbeReports, ProbeTarget, has_probe, watch
 from corral.node.process.streams import ProcessStreams
@@ -99,6 +101,14 @@ class ProcessSettings:
     """The device numbers of each node; a node that is not named counts from 0."""
 
 
+class PodTask(NamedTuple):
+    """What goes on beside a pod: the probes of a container, the stopping of one, the refreshing of all volumes."""
+
+    pod: str
+    container: str
+    purpose: Literal["probes", "stop", "refresh"]
+
+
 class ProcessRuntime(ProcessStreams):
     """Implements `PodRuntime` with local processes."""
 
@@ -113,14 +123,14 @@ class ProcessRuntime(ProcessStreams):
         self._addresses = Addresses(pods)
         self._service_network = services
         self._devices = Devices()
-        self._running: dict[str, Running] = {}
+        self._running: dict[RunId, Running] = {}
         self._prepared: dict[str, Setting] = {}
-        self._containers: dict[str, Obj] = {}
-        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._containers: dict[RunId, Obj] = {}
+        self._tasks: dict[PodTask, asyncio.Task[None]] = {}
         self._is_isolating: bool | None = None
         self._hosts: dict[str, str] = {}
         self._capacity: Mapping[str, Mapping[str, str]] = {}
-        self._on_end: dict[str, list[Callable[[int], None]]] = {}
+        self._on_end: dict[RunId, list[Callable[[int], None]]] = {}
 
     # Life
 
@@ -133,26 +143,37 @@ class ProcessRuntime(ProcessStreams):
         self.settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.connection.on_exit = self._on_exit
         self.connection.on_lost = self._on_lost
-        for folder in folders(self.pods):
-            if (holding := folder.load()) and holding.address:
-                self._addresses.restore(folder.uid, holding.address)
-                self._devices.restore(holding.node, folder.uid, holding.devices)
         if await self.connection.connect_existing():
-            for identity, run in (await self.connection.runs()).items():
-                parts = parse_run_id(identity)
+            for name, started in (await self.connection.runs()).items():
+                run = RunId.parse(name)
                 # One that ended while the list was on its way is told about before the list is read.
-                if parts is not None and self.folder(parts[0]).ending(parts[1], parts[2]) is None:
-                    self._running[identity] = Running(run.at)
+                if run is not None and self.folder(run.pod).ending(run.container, run.attempt) is None:
+                    self._running[run] = Running(started.at)
         else:
             self._kill_strays()
+        self._restore_holdings()
+        self._spawn(PodTask("", "", "refresh"), self._refresh())
 
-        self._spawn(("", "refresh"), self._refresh())
+    def _restore_holdings(self) -> None:
+        """Take what pods of an earlier life hold. Those that do not run move, where the cluster's network is another one now."""
+        moving: list[tuple[PodFolder, Holding]] = []
+        running = {run.pod for run in self._running}
+        for folder in folders(self.pods):
+            if not (holding := folder.load()) or not holding.address:
+                continue
+            self._devices.restore(holding.node, folder.uid, holding.devices)
+            if self._addresses.covers(holding.address):
+                self._addresses.restore(folder.uid, holding.address)
+            elif folder.uid not in running and holding.address != self.settings.host_address:
+                moving.append((folder, holding))
+        for folder, holding in moving:
+            folder.save(replace(holding, address=self._addresses.take(folder.uid)))
 
     async def _refresh(self) -> None:
         """Bring the volumes of running pods up to date now and then: changed ConfigMaps and Secrets, new tokens."""
         while True:
             await self.clock.sleep(REFRESH_S)
-            running = {identity.partition("/")[0] for identity in self._running}
+            running = {run.pod for run in self._running}
             for uid, setting in list(self._prepared.items()):
                 if uid in running:
                     try:
@@ -190,7 +211,7 @@ class ProcessRuntime(ProcessStreams):
         holding = folder.load()
         if holding is None:
             return None
-        if any(identity.startswith(folder.uid + "/") for identity in self._running):
+        if any(run.pod == folder.uid for run in self._running):
             await self._take_up(pod)
         # From here to the return nothing is awaited: a container that ends meanwhile would be reported to nobody.
         recorded = record_from_status(pod, self.clock.now())
@@ -200,7 +221,7 @@ class ProcessRuntime(ProcessStreams):
             if found is not None:
                 record = record.with_container(found)
                 if isinstance(found.state, Running):
-                    self._containers[run_id(folder.uid, container["name"], found.attempt)] = container
+                    self._containers[RunId(folder.uid, container["name"], found.attempt)] = container
                     self._watch_probes(pod, container, found.attempt)
         return PodRecord(record.containers, holding.address, record.started_at)
 
@@ -218,21 +239,24 @@ class ProcessRuntime(ProcessStreams):
         if not attempts:
             return None
         attempt = attempts[-1]
-        identity = run_id(folder.uid, name, attempt)
+        run = RunId(folder.uid, name, attempt)
         previous = folder.ending(name, attempt - 1) if attempt else None
         last = self._ended(folder, container, attempt - 1, previous) if previous is not None else None
-        if running := self._running.get(identity):
+        if running := self._running.get(run):
             is_ready = recorded.ready or not has_probe(container)
             is_started = recorded.started or not container.get("startupProbe")
             return ContainerRecord(
-                name, running, attempt, attempt, last, started=is_started, ready=is_ready, id=container_id(identity)
+                name, running, attempt, attempt, last, started=is_started, ready=is_ready, id=container_id(str(run))
             )
         ending = folder.ending(name, attempt)
+        if ending is not None and ending.stopped:
+            # The cluster was taken down under it. It is run again as the same run: neither a restart nor a failure to anybody.
+            return ContainerRecord(name, Waiting("ContainerCreating"), attempt, attempt, last)
         if ending is None:
             now = self.clock.now()
-            ending = Ending(identity, 137, now, now, failure="")
+            ending = Ending(str(run), 137, now, now, failure="")
         state = self._ended(folder, container, attempt, ending)
-        return ContainerRecord(name, state, attempt, attempt + 1, last, id=container_id(identity))
+        return ContainerRecord(name, state, attempt, attempt + 1, last, id=container_id(str(run)))
 
     async def prepare(self, pod: Obj) -> Sandbox:
         uid = uid_of(pod)
@@ -302,10 +326,10 @@ class ProcessRuntime(ProcessStreams):
         self._hosts.pop(uid, None)
 
     async def remove(self, uid: str) -> None:
-        self._cancel([key for key in self._tasks if key[0] == uid])
-        for identity in [identity for identity in self._running if identity.startswith(uid + "/")]:
-            await self.connection.signal(identity, signal.SIGKILL)
-            self._running.pop(identity, None)
+        self._cancel([task for task in self._tasks if task.pod == uid])
+        for run in [run for run in self._running if run.pod == uid]:
+            await self.connection.signal(str(run), signal.SIGKILL)
+            self._running.pop(run, None)
         self._forget(uid)
         folder = self.folder(uid)
         await asyncio.to_thread(folder.remove)
@@ -324,7 +348,7 @@ class ProcessRuntime(ProcessStreams):
 
     def refresh_names(self) -> None:
         """Names of the cluster have changed: bring every pod's hosts file up to date."""
-        running = {identity.partition("/")[0] for identity in self._running}
+        running = {run.pod for run in self._running}
         for uid, setting in self._prepared.items():
             if uid in running:
                 self._write_names(setting.pod, setting.folder, setting.facts.address)
@@ -333,9 +357,9 @@ class ProcessRuntime(ProcessStreams):
 
     async def start(self, pod: Obj, container: Obj, attempt: int) -> StartedContainer:
         uid, name = uid_of(pod), container["name"]
-        identity = run_id(uid, name, attempt)
-        if running := self._running.get(identity):
-            return StartedContainer(container_id(identity), running.started_at, has_probe(container))
+        run = RunId(uid, name, attempt)
+        if running := self._running.get(run):
+            return StartedContainer(container_id(str(run)), running.started_at, has_probe(container))
         setting = self._prepared[uid]
         try:
             launch, note = compose(setting, container, attempt, self.settings.catalog)
@@ -344,44 +368,44 @@ class ProcessRuntime(ProcessStreams):
         except UnknownImageError as error:
             raise RuntimeProblem("ErrImagePull", str(error)) from error
         prepare_container_folder(setting, container, attempt)
-        self._containers[identity] = container
-        self._running[identity] = Running(self.clock.now())
+        self._containers[run] = container
+        self._running[run] = Running(self.clock.now())
         try:
             began = await self.connection.start(launch)
         except StartError as error:
-            self._running.pop(identity, None)
+            self._running.pop(run, None)
             raise StartFailure(str(error)) from error
-        if identity in self._running:  # else it has ended already
-            self._running[identity] = Running(began.at)
+        if run in self._running:  # else it has ended already
+            self._running[run] = Running(began.at)
             self._watch_probes(pod, container, attempt)
-            await self._after_start(pod, container, identity)
-        return StartedContainer(container_id(identity), began.at, has_probe(container), note)
+            await self._after_start(pod, container)
+        return StartedContainer(container_id(str(run)), began.at, has_probe(container), note)
 
-    async def _after_start(self, pod: Obj, container: Obj, identity: str) -> None:
+    async def _after_start(self, pod: Obj, container: Obj) -> None:
         if hook := (container.get("lifecycle") or {}).get("postStart"):
             await self._run_hook(pod, container, hook, 30.0)
 
     async def stop(self, pod: Obj, container: Obj, attempt: int, grace: float) -> None:
         uid, name = uid_of(pod), container["name"]
-        identity = run_id(uid, name, attempt)
-        self._cancel([(uid, name)])
-        key = (uid, f"{name} stop")
-        if identity not in self._running:
+        run = RunId(uid, name, attempt)
+        self._cancel([PodTask(uid, name, "probes")])
+        stopping = PodTask(uid, name, "stop")
+        if run not in self._running:
             return
-        if key in self._tasks:
+        if stopping in self._tasks:
             if grace > 1:
                 return
-            self._cancel([key])
-        self._spawn(key, self._end(pod, container, identity, grace))
+            self._cancel([stopping])
+        self._spawn(stopping, self._end(pod, container, run, grace))
 
-    async def _end(self, pod: Obj, container: Obj, identity: str, grace: float) -> None:
+    async def _end(self, pod: Obj, container: Obj, run: RunId, grace: float) -> None:
         deadline = self.clock.monotonic() + grace
         if grace > 0:
             if hook := (container.get("lifecycle") or {}).get("preStop"):
                 await self._run_hook(pod, container, hook, grace)
-            await self.connection.signal_first(identity, signal.SIGTERM)
+            await self.connection.signal_first(str(run), signal.SIGTERM)
             await self.clock.sleep(max(deadline - self.clock.monotonic(), 0.0))
-        await self.connection.signal(identity, signal.SIGKILL)
+        await self.connection.signal(str(run), signal.SIGKILL)
 
     async def _run_hook(self, pod: Obj, container: Obj, hook: Obj, timeout: float) -> None:
         if command := (hook.get("exec") or {}).get("command"):
@@ -390,15 +414,15 @@ class ProcessRuntime(ProcessStreams):
             await self.clock.sleep(min(float(sleep["seconds"]), timeout))
 
     def _on_exit(self, ending: Ending) -> None:
-        parts = parse_run_id(ending.id)
-        if parts is None:
+        run = RunId.parse(ending.id)
+        if run is None:
             return
-        uid, name, attempt = parts
-        self._running.pop(ending.id, None)
-        for react in self._on_end.pop(ending.id, ()):
+        uid, name, attempt = run
+        self._running.pop(run, None)
+        for react in self._on_end.pop(run, ()):
             react(ending.code)
-        self._cancel([(uid, name), (uid, f"{name} stop")])
-        container = self._containers.pop(ending.id, None)
+        self._cancel([PodTask(uid, name, "probes"), PodTask(uid, name, "stop")])
+        container = self._containers.pop(run, None)
         if container is None or self._observer is None or ending.failure:
             return
         self._observer.ended(uid, name, attempt, self._ended(self.folder(uid), container, attempt, ending))
@@ -407,8 +431,8 @@ class ProcessRuntime(ProcessStreams):
         """The supervisor died, and every program with it."""
         now = self.clock.now()
         log.warning("supervisor ended, its containers with it", extra={"containers": len(self._running)})
-        for identity, running in list(self._running.items()):
-            self._on_exit(Ending(identity, 137, running.started_at, now))
+        for run, running in list(self._running.items()):
+            self._on_exit(Ending(str(run), 137, running.started_at, now))
         self._kill_strays()
 
     def _ended(self, folder: PodFolder, container: Obj, attempt: int, ending: Ending) -> Ended:
@@ -434,8 +458,8 @@ class ProcessRuntime(ProcessStreams):
     async def open_session(
         self, pod: Obj, container: str, command: list[str], *, stdin: bool, tty: bool
     ) -> ProcessSession:
-        identity = self.running_id(uid_of(pod), container)
-        base = self._launch_of(identity)
+        run = self.running(uid_of(pod), container)
+        base = self._launch_of(run)
         order = Launch(
             id=session_id(),
             argv=tuple(command),
@@ -447,7 +471,7 @@ class ProcessRuntime(ProcessStreams):
             group=base.group,
             tty=tty,
             isolate=base.isolate,
-            inside=identity,
+            inside=str(run),
         )
         return await ProcessSession.start(self.connection, order, stdin=stdin)
 
@@ -469,18 +493,14 @@ class ProcessRuntime(ProcessStreams):
         finally:
             await session.kill()
 
-    def running_id(self, uid: str, container: str) -> str:
-        prefix = f"{uid}/{container}/"
-        for identity in self._running:
-            if identity.startswith(prefix):
-                return identity
+    def running(self, uid: str, container: str) -> RunId:
+        for run in self._running:
+            if (run.pod, run.container) == (uid, container):
+                return run
         raise StartError(f"container not found ({container!r})")
 
-    def _launch_of(self, identity: str) -> Launch:
-        import json
-
-        uid, name, attempt = parse_run_id(identity) or ("", "", 0)
-        text = (self.folder(uid).run(name, attempt) / "launch.json").read_text()
+    def _launch_of(self, run: RunId) -> Launch:
+        text = (self.folder(run.pod).run(run.container, run.attempt) / "launch.json").read_text()
         return Launch.from_json(json.loads(text))
 
     def _watch_probes(self, pod: Obj, container: Obj, attempt: int) -> None:
@@ -500,31 +520,33 @@ class ProcessRuntime(ProcessStreams):
             unhealthy=lambda kind, message, over: observer.unhealthy(uid, name, kind, message, over),
         )
         target = ProbeTarget(container, setting.facts.address, execute)
-        self._spawn((uid, name), watch(target, self.clock, reports))
+        self._spawn(PodTask(uid, name, "probes"), watch(target, self.clock, reports))
 
     # Small things
 
     def folder(self, uid: str) -> PodFolder:
         return PodFolder(self.pods / uid)
 
-    def on_end(self, identity: str, react: Callable[[int], None]) -> None:
-        self._on_end.setdefault(identity, []).append(react)
+    def on_end(self, run: RunId, react: Callable[[int], None]) -> None:
+        self._on_end.setdefault(run, []).append(react)
 
-    def is_running(self, uid: str, container: str, attempt: int) -> bool:
-        return run_id(uid, container, attempt) in self._running
+    def is_running(self, run: RunId) -> bool:
+        return run in self._running
 
-    def _spawn(self, key: tuple[str, str], work: Awaitable[None]) -> None:
+    def _spawn(self, key: PodTask, work: Awaitable[None]) -> None:
         async def guarded() -> None:
             try:
                 await work
             except Exception:  # a probe or a stop must not take the node down with it
-                log.exception("task of a pod failed", extra={"pod": key[0], "task": key[1]})
+                log.exception(
+                    "task of a pod failed", extra={"pod": key.pod, "container": key.container, "task": key.purpose}
+                )
 
-        task = asyncio.get_running_loop().create_task(guarded(), name=f"pod {key[0]} {key[1]}")
+        task = asyncio.get_running_loop().create_task(guarded(), name=f"pod {key.pod} {key.container} {key.purpose}")
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._tasks.pop(key, None) if self._tasks.get(key) is done else None)
 
-    def _cancel(self, keys: Iterable[tuple[str, str]]) -> None:
+    def _cancel(self, keys: Iterable[PodTask]) -> None:
         for key in keys:
             if task := self._tasks.pop(key, None):
                 task.cancel()

@@ -13,7 +13,7 @@ from corral.decide.pods.record import all_containers, main_containers
 from corral.node.exec import AttachedSession, ProcessSession, TcpPort
 from corral.node.logs import read_log
 from corral.node.process.connection import StartError, SupervisorConnection
-from corral.node.process.folder import PodFolder
+from corral.node.process.folder import PodFolder, RunId
 from corral.runtime.clock import Clock
 
 
@@ -42,11 +42,11 @@ class ProcessStreams(ABC):
         """Where a pod's files are."""
 
     @abstractmethod
-    def running_id(self, uid: str, container: str) -> str:
+    def running(self, uid: str, container: str) -> RunId:
         """The run of a container that goes on now. Raises StartError when there is none."""
 
     @abstractmethod
-    def is_running(self, uid: str, container: str, attempt: int) -> bool: ...
+    def is_running(self, run: RunId) -> bool: ...
 
     @abstractmethod
     async def open_session(
@@ -55,7 +55,7 @@ class ProcessStreams(ABC):
         """Run a command in a running container. Raises StartError."""
 
     @abstractmethod
-    def on_end(self, identity: str, react: Callable[[int], None]) -> None:
+    def on_end(self, run: RunId, react: Callable[[int], None]) -> None:
         """Have `react` called with the exit code when a run ends."""
 
     async def logs(self, pod: Obj, container: str, options: LogOptions) -> AsyncIterator[bytes]:
@@ -72,7 +72,9 @@ class ProcessStreams(ABC):
         is_latest = not options.previous
 
         def is_over() -> bool:
-            return (run / "exit.json").exists() or not (is_latest and self.is_running(uid_of(pod), name, attempts[-1]))
+            return (run / "exit.json").exists() or not (
+                is_latest and self.is_running(RunId(uid_of(pod), name, attempts[-1]))
+            )
 
         async for chunk in read_log(run, options, self.clock, is_over):
             yield chunk
@@ -89,18 +91,20 @@ class ProcessStreams(ABC):
     async def attach(self, pod: Obj, container: str, *, stdin: bool, tty: bool) -> ExecSession:
         name = chosen_container(pod, container)
         try:
-            identity = self.running_id(uid_of(pod), name)
+            current = self.running(uid_of(pod), name)
             until: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            self.on_end(identity, lambda code: None if until.done() else until.set_result(code))
+            self.on_end(current, lambda code: None if until.done() else until.set_result(code))
             once = any(entry["name"] == name and entry.get("stdinOnce") for entry in all_containers(pod))
-            session = AttachedSession(self.connection, identity, until, closes_stdin=stdin and once)
+            session = AttachedSession(self.connection, str(current), until, closes_stdin=stdin and once)
             await session.open()
         except StartError as error:
             raise BadRequest(f'container "{name}" in pod "{name_of(pod)}" is not running') from error
         return session
 
     async def port_forward(self, pod: Obj, port: int) -> PortStream:
-        address = status_of(pod).get("podIP")
+        # The address the node gave it: what the status says is written by others too, and would lead anywhere.
+        holding = self.folder(uid_of(pod)).load()
+        address = holding.address if holding is not None else ""
         if not address:
             raise BadRequest(f"pod {name_of(pod)} has no address yet")
         try:

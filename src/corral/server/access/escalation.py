@@ -34,6 +34,10 @@ class RbacGuard:
         return request.obj
 
     async def validate(self, request: AdmissionRequest) -> None:
+        self.check(request)
+
+    def check(self, request: AdmissionRequest) -> None:
+        """Raises Forbidden where the user would grant more than they hold."""
         obj = request.obj or {}
         if request.old is not None and _granted(obj) == _granted(request.old):
             return

@@ -1,1 +1,1 @@
-"""HTTP/1.1 as the API server needs it: keep-alive requests, streams, WebSocket and SPDY upgrades, client certificates."""
+"""HTTP as the API server needs it: HTTP/1.1 with WebSocket and SPDY upgrades, HTTP/2, streams, client certificates."""

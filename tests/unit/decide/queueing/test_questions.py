@@ -103,7 +103,7 @@ CHECKS = [{"name": "b", "state": "Pending"}, {"name": "a", "state": "Retry"}, {"
 def test_explanations(workload: Obj, state: str, reason: str, message: str) -> None:
     built = world()
     built.put(workload)
-    found = built.state.explain(KEY)
+    found = built.state.questions.explain(KEY)
     assert found is not None
     assert (found.state, found.reason, found.message) == (state, reason, message)
 
@@ -115,7 +115,7 @@ def test_who_is_ahead_in_a_strict_queue_and_what_is_missing() -> None:
         waiting(metadata={"creationTimestamp": "2099-01-01T00:00:00Z"}),
     )
     built.cycle()
-    found = built.state.explain(KEY)
+    found = built.state.questions.explain(KEY)
     assert found is not None
     assert (found.position, found.blocked_by) == (1, (Key("default", "first"),))
     (shortage,) = found.shortages
@@ -125,20 +125,20 @@ def test_who_is_ahead_in_a_strict_queue_and_what_is_missing() -> None:
 @pytest.mark.parametrize(
     ("ask", "answer"),
     [
-        pytest.param(lambda state: state.explain(NOBODY), None, id="explain"),
-        pytest.param(lambda state: state.refusal(NOBODY), "", id="refusal"),
-        pytest.param(lambda state: state.last_message(NOBODY), None, id="last_message"),
-        pytest.param(lambda state: state.no_fit_reason(NOBODY), None, id="no fit"),
-        pytest.param(lambda state: state.uncounted(NOBODY), "", id="uncounted"),
-        pytest.param(lambda state: state.is_at_rest(NOBODY, 0.0), False, id="at rest"),
-        pytest.param(lambda state: state.cluster_queue("other"), None, id="ClusterQueue"),
-        pytest.param(lambda state: state.local_queue(NOBODY), None, id="LocalQueue"),
-        pytest.param(lambda state: state.cohort("other"), None, id="Cohort"),
-        pytest.param(lambda state: state.pending("other"), [], id="pending"),
-        pytest.param(lambda state: state.ancestors("other"), [], id="ancestors"),
-        pytest.param(lambda state: state.members("other"), ([], []), id="members"),
-        pytest.param(lambda state: state.required_checks("other"), (), id="checks"),
-        pytest.param(lambda state: state.local_queue_history(NOBODY), ({}, None), id="history"),
+        pytest.param(lambda state: state.questions.explain(NOBODY), None, id="explain"),
+        pytest.param(lambda state: state.questions.refusal(NOBODY), "", id="refusal"),
+        pytest.param(lambda state: state.questions.last_message(NOBODY), None, id="last_message"),
+        pytest.param(lambda state: state.questions.no_fit_reason(NOBODY), None, id="no fit"),
+        pytest.param(lambda state: state.questions.uncounted(NOBODY), "", id="uncounted"),
+        pytest.param(lambda state: state.questions.is_at_rest(NOBODY, 0.0), False, id="at rest"),
+        pytest.param(lambda state: state.questions.cluster_queue("other"), None, id="ClusterQueue"),
+        pytest.param(lambda state: state.questions.local_queue(NOBODY), None, id="LocalQueue"),
+        pytest.param(lambda state: state.questions.cohort("other"), None, id="Cohort"),
+        pytest.param(lambda state: state.questions.pending("other"), [], id="pending"),
+        pytest.param(lambda state: state.questions.ancestors("other"), [], id="ancestors"),
+        pytest.param(lambda state: state.questions.members("other"), ([], []), id="members"),
+        pytest.param(lambda state: state.questions.required_checks("other"), (), id="checks"),
+        pytest.param(lambda state: state.questions.local_queue_history(NOBODY), ({}, None), id="history"),
     ],
 )
 def test_what_is_not_known_has_an_empty_answer(ask: Callable[[QueueingState], object], answer: object) -> None:
@@ -170,7 +170,7 @@ def test_what_is_not_known_can_be_taken_away(change: Callable[[QueueingState], N
     built = world()
     built.put(held(condition("Admitted", True, "Admitted", "")))
     built.cycle()
-    before = built.state.cluster_queue("cq")
+    before = built.state.questions.cluster_queue("cq")
     change(built.state)
-    assert built.state.cluster_queue("cq") == before
-    assert not built.state.needs_cycle(built.now)
+    assert built.state.questions.cluster_queue("cq") == before
+    assert not built.state.questions.needs_cycle(built.now)

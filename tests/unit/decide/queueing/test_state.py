@@ -37,7 +37,7 @@ def test_cluster_queue_view_tells_reserved_from_used() -> None:
     )
     built.put(make_workload("w", requests={"cpu": 3}), make_workload("x", requests={"cpu": 3}, created=1))
     built.cycle()
-    view = built.state.cluster_queue("cq")
+    view = built.state.questions.cluster_queue("cq")
     assert view is not None
     assert (view.pending, view.reserving, view.admitted) == (1, 1, 0)
     assert view.flavors_reservation == [{"name": "f", "resources": [{"name": "cpu", "total": "3", "borrowed": "0"}]}]
@@ -48,7 +48,7 @@ def test_local_queue_view_has_no_borrowed() -> None:
     built = world()
     built.put(make_workload("w", requests={"cpu": "500m"}))
     built.cycle()
-    view = built.state.local_queue(key("lq"))
+    view = built.state.questions.local_queue(key("lq"))
     assert view is not None
     assert (view.pending, view.reserving, view.admitted) == (0, 1, 1)
     assert view.flavors_usage == [{"name": "f", "resources": [{"name": "cpu", "total": "500m"}]}]
@@ -59,7 +59,7 @@ def test_borrowed_is_what_exceeds_nominal() -> None:
     built.state.upsert_cluster_queue(make_cluster_queue("lender", {"f": {"cpu": 4}}, cohort="co"))
     built.put(make_workload("w", requests={"cpu": 6}))
     built.cycle()
-    view = built.state.cluster_queue("cq")
+    view = built.state.questions.cluster_queue("cq")
     assert view is not None
     assert view.flavors_usage[0]["resources"] == [{"name": "cpu", "total": "6", "borrowed": "2"}]
 
@@ -69,8 +69,8 @@ def test_weighted_shares_are_shown_under_fair_sharing() -> None:
     built.state.upsert_cohort(make_cohort("co", "", {"f": {"cpu": 4}}))
     built.put(make_workload("w", requests={"cpu": 6}))
     built.cycle()
-    assert built.state.cluster_queue("cq").weighted_share == 250  # type: ignore[union-attr]
-    cohort = built.state.cohort("co")
+    assert built.state.questions.cluster_queue("cq").weighted_share == 250  # type: ignore[union-attr]
+    cohort = built.state.questions.cohort("co")
     assert cohort is not None
     assert (cohort.weighted_share, cohort.subtree_usage) == (
         0,
@@ -181,9 +181,9 @@ def test_flavors_passed_over_are_told_with_the_admission() -> None:
 def test_explanations_follow_a_workload_through_its_life() -> None:
     built = world(strict=True)
     built.put(make_workload("first", requests={"cpu": 9}), make_workload("second", requests={"cpu": 1}, created=1))
-    assert built.state.explain(key("first")).message == "The workload has not been considered yet"  # type: ignore[union-attr]
+    assert built.state.questions.explain(key("first")).message == "The workload has not been considered yet"  # type: ignore[union-attr]
     built.cycle()
-    head, behind = built.state.explain(key("first")), built.state.explain(key("second"))
+    head, behind = built.state.questions.explain(key("first")), built.state.questions.explain(key("second"))
     assert head is not None
     assert behind is not None
     assert (head.state, head.position) == ("pending", 0)
@@ -191,16 +191,16 @@ def test_explanations_follow_a_workload_through_its_life() -> None:
     assert behind.blocked_by == (key("first"),)
     built.delete("first")
     built.cycle()
-    assert built.state.explain(key("second")).state == "admitted"  # type: ignore[union-attr]
+    assert built.state.questions.explain(key("second")).state == "admitted"  # type: ignore[union-attr]
     built.finish("second")
-    assert built.state.explain(key("second")).state == "finished"  # type: ignore[union-attr]
-    assert built.state.explain(key("nobody")) is None
+    assert built.state.questions.explain(key("second")).state == "finished"  # type: ignore[union-attr]
+    assert built.state.questions.explain(key("nobody")) is None
 
 
 def test_an_unknown_queue_is_an_explanation_too() -> None:
     built = world()
     built.put(make_workload("lost", "nowhere", requests={"cpu": 1}))
-    explanation = built.state.explain(key("lost"))
+    explanation = built.state.questions.explain(key("lost"))
     assert explanation is not None
     assert (explanation.state, explanation.message) == ("inadmissible", "LocalQueue nowhere doesn't exist")
 
@@ -235,7 +235,7 @@ def test_quota_of_a_deleted_queue_comes_back_with_it() -> None:
     built.cycle()
     built.state.delete_cluster_queue("cq")
     built.state.upsert_cluster_queue(make_cluster_queue("cq", {"f": {"cpu": 4}}))
-    assert built.state.cluster_queue("cq").reserving == 1  # type: ignore[union-attr]
+    assert built.state.questions.cluster_queue("cq").reserving == 1  # type: ignore[union-attr]
     built.put(make_workload("x", requests={"cpu": 2}, created=1))
     assert not list(built.cycle().admissions)
 

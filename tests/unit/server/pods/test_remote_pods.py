@@ -17,7 +17,7 @@ from corral.core.errors import BadRequest, Expired, Forbidden, NotFound
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.remote_pods import Forwarded, PodChange
 from corral.core.streams import LogOptions
-from corral.decide.dispatch.kept_logs import part_of
+from corral.decide.dispatch.remote_pods import part_of
 from corral.kinds.kubernetes.core.kinds import PODS
 
 

@@ -22,11 +22,11 @@ from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, status_of, with_status
 from corral.core.resource import Resource
 from corral.core.timestamps import format_duration, parse_time
-from corral.decide.dispatch import gates, model, nominate
+from corral.decide.dispatch import model, nominate
 from corral.decide.dispatch.machine import check_state
 from corral.decide.dispatch.nominate import ROUND_ANNOTATION, Nomination
 from corral.decide.dispatch.reasons import REFUSED, WorkerAnswer, grouped_reasons
-from corral.decide.dispatch.workload_copy import remote_workload
+from corral.decide.dispatch.workload_copy import gated, next_opening, opened, remote_workload
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, run_all
 
@@ -92,9 +92,9 @@ class Nominations:
         """Let the worker preempt whose turn it is; seconds until the next turn."""
         remotes = {remote.name: remote for remote in self._context.remotes.connected()}
         copies = {name: copy for name, remote in remotes.items() if (copy := remote.workload(key)) is not None}
-        opening = gates.next_opening(copies, self._context.manager.clock.now())
+        opening = next_opening(copies, self._context.manager.clock.now())
         if opening.cluster:
-            copy = gates.opened(copies[opening.cluster], self._context.manager.clock.timestamp())
+            copy = opened(copies[opening.cluster], self._context.manager.clock.timestamp())
             await self._context.worker_tasks.run(
                 opening.cluster, key, partial(workload_status.write_admission, remotes[opening.cluster].client, copy)
             )
@@ -208,6 +208,6 @@ class Nominations:
     async def _copy_to(self, subject: DispatchedWorkload, remote: Remote) -> None:
         copy = remote_workload(subject.workload, self._context.settings.origin)
         if self._context.settings.orchestrates and self._components.nomination(subject) is None:
-            copy = gates.gated(copy)
+            copy = gated(copy)
         if await create_copy(remote, copy, self._context.settings.origin):
             self._context.metrics.copied(remote.name)

@@ -21,7 +21,7 @@ from corral.core.meta import Key, Obj, is_owned_by, key_of, labels_of, namespace
 from corral.core.remote_pods import CLUSTER_LABEL, Forwarded, Forwards, PodChange
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
-from corral.decide.dispatch.shown_pods import shown_pod
+from corral.decide.dispatch.remote_pods import shown_pod
 from corral.jobs.framework.adapter import prebuilt_workload
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS

@@ -18,8 +18,7 @@ from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, name_of, namespace_of, spec_of, uid_of
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
-from corral.decide.dispatch.kept_logs import part_of, tail
-from corral.decide.dispatch.shown_pods import shown_pod
+from corral.decide.dispatch.remote_pods import part_of, shown_pod, tail
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.clock import Clock
 

@@ -12,7 +12,7 @@ from corral.controllers.dispatch.safety.live_pods import LivePods
 from corral.controllers.dispatch.workers.rejections import REFUSALS, NameTaken, Refused
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core import conditions
-from corral.core.errors import AlreadyExists, Conflict, NotFound
+from corral.core.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from corral.core.meta import (
     Key,
     Obj,
@@ -26,6 +26,7 @@ from corral.core.meta import (
 )
 from corral.core.resource import Resource
 from corral.decide.dispatch.workload_copy import has_origin
+from corral.jobs.framework import followed_fields
 from corral.jobs.framework.adapter import JobAdapter
 from corral.jobs.framework.registry import component_workloads
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED
@@ -81,6 +82,27 @@ async def _create_job(remote: Remote, adapter: JobAdapter, job: Obj, workload: s
         return await remote.client.get(adapter.resource, name_of(wanted), namespace_of(wanted))
     except REFUSALS as error:
         raise Refused(remote.name, adapter.resource, error) from error
+
+
+async def apply_changes(remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str) -> str:
+    """Bring the worker's job in line with changes of the manager's; `followed_fields` says with which.
+
+    Answers with what the worker said when it refused: that is to be told, and does not stop anything else.
+    """
+    key = key_of(job)
+    found = remote.job(adapter.resource, key)
+    if found is None or not has_origin(found, origin):
+        return ""
+    patch = followed_fields.changes(adapter, job, found, workload)
+    if patch is None:
+        return ""
+    try:
+        await remote.client.patch(adapter.resource, key.name, key.namespace, patch, manager=names.MULTIKUEUE_MANAGER)
+    except NotFound:
+        return ""
+    except (Invalid, Forbidden, BadRequest) as error:
+        return f"{remote.name}: refuses a change of the {adapter.resource.kind}: {error}"
+    return ""
 
 
 async def create_copy(remote: Remote, copy: Obj, origin: str) -> bool:

@@ -8,8 +8,7 @@ from functools import partial
 from corral.controllers import workload_status
 from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
 from corral.controllers.dispatch.runs.dependencies import send_named, send_needed
-from corral.controllers.dispatch.runs.remote_job import remove, sync_job
-from corral.controllers.dispatch.runs.spec_sync import apply_changes
+from corral.controllers.dispatch.runs.remote_job import apply_changes, remove, sync_job
 from corral.controllers.dispatch.safety.worker_tasks import StillRunning, unless_still_running
 from corral.controllers.dispatch.workers.rejections import NameTaken, WorkerRejection
 from corral.controllers.dispatch.workers.remotes import Remote
@@ -137,8 +136,14 @@ class Runs:
             if is_new:
                 await self._send_named(remote, subject.adapter, job)
             if not live:
-                await apply_changes(self._context, remote, subject.adapter, job, name_of(subject.workload))
+                await self._apply_changes(remote, subject, job)
         return done
+
+    async def _apply_changes(self, remote: Remote, subject: DispatchedWorkload, job: Obj) -> None:
+        origin = self._context.settings.origin
+        refused = await apply_changes(remote, subject.adapter, job, name_of(subject.workload), origin)
+        if refused:
+            self._context.manager.recorder.event(job, "Warning", "ChangeRefused", refused)
 
     async def _send_named(self, remote: Remote, adapter: JobAdapter, job: Obj) -> None:
         key = key_of(job)
@@ -234,8 +239,14 @@ class Runs:
             return
         if not wl.has_quota(workload):
             return
-        if chosen and (chosen != cluster or state.get("state") == names.READY):
+        if chosen and chosen != cluster:
             return
+        decided = lifecycle.places_decided(workload)  # it is admitted there, so its pods have their places there
+        if chosen and state.get("state") == names.READY:
+            if decided is not workload:
+                await self._context.write(decided)
+            return
+        workload = decided
         asked = status_of(workload).get("nominatedClusterNames") or []
         if not chosen and cluster not in asked:
             # It came back with the copy it admitted in a former round, and runs the job still: nobody asked it in this one.

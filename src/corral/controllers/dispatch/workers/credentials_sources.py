@@ -28,8 +28,6 @@ from corral.runtime.informer import Informer
 
 BAD_PROFILE: Final = "BadClusterProfile"
 BAD_CONFIG: Final = "BadRestConfig"
-PATHS: Final = Path("/etc/multikueue/kubeconfigs")
-"""The only place kubeconfig files are taken from when their paths are checked."""
 
 
 class Sources:
@@ -70,10 +68,11 @@ class Sources:
                 return json.dumps(document).encode(), access(document)
             except KubeconfigError as error:
                 raise AccessProblem(BAD_CONFIG, str(error)) from error
-        if is_path(cluster) and self._settings.checks_paths:
-            check_path(path_of(cluster))
-        text = load_document(cluster, self._settings.namespace, self._secrets.get)
-        return text, safe_access(text)
+        settings = self._settings
+        if is_path(cluster):
+            check_path(path_of(cluster), Path(settings.kubeconfig_directory))
+        text = load_document(cluster, settings.namespace, self._secrets.get)
+        return text, safe_access(text, plain=settings.allows_insecure)
 
     def _from_profile(self, name: str) -> Obj:
         """A kubeconfig out of a ClusterProfile and the program configured for one of its access providers."""
@@ -107,12 +106,16 @@ def _kubeconfig(name: str, cluster: Obj, user: Obj) -> Obj:
     }
 
 
-def check_path(text: str, allowed: Path = PATHS) -> None:
+def check_path(text: str, allowed: Path) -> None:
     """Refuse a kubeconfig file that does not lie in the one place for them, however it is written."""
     path = Path(text)
     if not path.is_absolute():
         raise AccessProblem(BAD, f"path {text!r} is not absolute")
     if ".." in path.parts:
-        raise AccessProblem(BAD, f"path {text!r} must not contain '..'")
-    if not path.is_relative_to(allowed) or not path.resolve().is_relative_to(allowed.resolve()):
-        raise AccessProblem(BAD, f"path {text!r} is not under {allowed}/")
+        raise AccessProblem(BAD, f"path {text!r} must not lead out of its directory: it contains '..'")
+    try:
+        inside = path.is_relative_to(allowed) and path.resolve().is_relative_to(allowed.resolve())
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL, or links that lead in a circle
+        raise AccessProblem(BAD, f"path {text!r} is not the name of a file") from error
+    if not inside:
+        raise AccessProblem(BAD, f"path {text!r} is not under {allowed}/, the directory of corral.kubeconfigDirectory")

@@ -6,13 +6,10 @@ The rules are MultiKueue's: credentials inline, TLS verified, no programs to run
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
-
-import yaml
 
 from corral.client import kubeconfig
 from corral.client.kubeconfig import Access, KubeconfigError
@@ -20,6 +17,8 @@ from corral.core.meta import Key, Obj, spec_of
 
 BAD = "BadKubeConfig"
 INSECURE = "InsecureKubeConfig"
+MAX_BYTES = 1 << 20
+"""As much as a Secret may hold."""
 PROFILE_DISABLED = "MultiKueueClusterProfileFeatureDisabled"
 _HOST = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z", re.IGNORECASE)
 _IPV6 = re.compile(r"[0-9a-f:.]+\Z", re.IGNORECASE)
@@ -57,13 +56,12 @@ def _source(cluster: Obj) -> Obj:
 
 
 def load_document(cluster: Obj, namespace: str, secret: Callable[[Key], Obj | None]) -> bytes:
-    """The kubeconfig text of a MultiKueueCluster."""
+    """The kubeconfig text of a MultiKueueCluster; the place of a file has been checked."""
     location = path_of(cluster)
     if is_path(cluster):
-        if ".." in Path(location).parts:
-            raise AccessProblem(BAD, f"path {location} must not lead out of its directory")
         try:
-            return Path(location).read_bytes()
+            with Path(location).open("rb") as file:
+                return file.read(MAX_BYTES + 1)
         except OSError as error:
             text = f"open {location}: {(error.strerror or str(error)).lower()}"
             raise AccessProblem(BAD, text, wait=False) from error
@@ -75,51 +73,49 @@ def load_document(cluster: Obj, namespace: str, secret: Callable[[Key], Obj | No
         raise AccessProblem(BAD, f'key "kubeconfig" not found in secret "{location}"')
     try:
         return base64.b64decode(encoded)
-    except binascii.Error as error:
+    except ValueError as error:
         raise AccessProblem(BAD, f'secret "{location}" does not hold base64') from error
 
 
-def safe_access(text: bytes) -> Access:
-    """How to reach the cluster of a kubeconfig that keeps the rules."""
+def safe_access(text: bytes, *, plain: bool = False) -> Access:
+    """How to reach the cluster of a kubeconfig that keeps the rules; `plain` lets it do so without TLS."""
     document = _parse(text)
-    _refuse_dangers(document)
-    context = str(document.get("current-context") or "")
-    if not any(entry.get("name") == context for entry in document.get("contexts") or []):
-        missing = f"context was not found for specified context: {context}"
-        raise AccessProblem(INSECURE, f"invalid configuration: [{missing}, cluster has no server defined]")
     try:
+        _refuse_dangers(document)
+        context = str(document.get("current-context") or "")
+        if context not in [name for name, _ in kubeconfig.entries(document, "contexts", "context")]:
+            missing = f"context was not found for specified context: {context}"
+            raise AccessProblem(INSECURE, f"invalid configuration: [{missing}, cluster has no server defined]")
         found = kubeconfig.access(document)
     except KubeconfigError as error:
         raise AccessProblem(INSECURE, f"invalid configuration: {error}") from error
-    host = urlsplit(found.server).hostname or ""
+    parts = urlsplit(found.server)
+    host = parts.hostname or ""
     if not _HOST.match(host) and not _IPV6.match(host):
         raise AccessProblem(INSECURE, "untrusted server endpoint")
+    if parts.scheme != "https" and not plain:
+        advice = "use https, or set corral.insecureKubeconfigs"
+        raise AccessProblem(INSECURE, f"the server is reached without TLS, which shows its credentials: {advice}")
     return found
 
 
 def _parse(text: bytes) -> Obj:
+    if len(text) > MAX_BYTES:
+        raise AccessProblem(INSECURE, f"the kubeconfig is larger than {MAX_BYTES} bytes")
     try:
         document = kubeconfig.parse(text, "kubeconfig") if text.strip() else {}
     except KubeconfigError as error:
-        raise AccessProblem(INSECURE, f"failed to parse kubeconfig(apiconfig): {_yaml_problem(error)}") from error
+        cause = error.__cause__
+        problem = str(error) if cause is None else kubeconfig.yaml_problem(cause)
+        raise AccessProblem(INSECURE, f"failed to parse kubeconfig(apiconfig): {problem}") from error
     if not document.get("clusters") and not document.get("contexts"):
         hint = "no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
         raise AccessProblem(INSECURE, f"invalid configuration: {hint}")
     return document
 
 
-def _yaml_problem(error: KubeconfigError) -> str:
-    """What is wrong with the YAML, in the words users know from kubectl."""
-    cause = error.__cause__
-    if not isinstance(cause, yaml.MarkedYAMLError) or cause.problem_mark is None:
-        return str(error)
-    problem = re.sub(r"^expected (.*?),? but (?:got|found) .*", r"did not find expected \1", str(cause.problem))
-    return f"yaml: line {max(cause.problem_mark.line, 1)}: {problem}"
-
-
 def _refuse_dangers(document: Obj) -> None:
-    for entry in document.get("clusters") or []:
-        cluster, name = entry.get("cluster") or {}, entry.get("name")
+    for name, cluster in kubeconfig.entries(document, "clusters", "cluster"):
         if cluster.get("insecure-skip-tls-verify"):
             raise AccessProblem(INSECURE, f"insecure TLS verification is not allowed for cluster {name}")
         if cluster.get("certificate-authority"):
@@ -128,8 +124,7 @@ def _refuse_dangers(document: Obj) -> None:
             raise AccessProblem(INSECURE, text)
         if not cluster.get("server"):
             raise AccessProblem(INSECURE, f"server URL is required for cluster {name}")
-    for entry in document.get("users") or []:
-        user = entry.get("user") or {}
+    for _, user in kubeconfig.entries(document, "users", "user"):
         for field, text in FORBIDDEN.items():
             if user.get(field):
                 raise AccessProblem(INSECURE, f"{text} not allowed")

@@ -43,7 +43,7 @@ class Explanations:
 
     async def get(self, request: ExtraRequest) -> Obj:
         """Of one Workload, with no names of other namespaces."""
-        found = self._state.explain(Key(request.namespace, request.name))
+        found = self._state.questions.explain(Key(request.namespace, request.name))
         if found is None:
             raise not_found(EXPLANATIONS, request.name)
         return to_obj(found, lambda key: key.namespace == request.namespace)
@@ -53,7 +53,7 @@ class Explanations:
         wanted = self._wanted(request)
         return [
             to_obj(found, lambda key: request.namespace in ("", key.namespace))
-            for found in self._state.explain_all(wanted)
+            for found in self._state.questions.explain_all(wanted)
         ]
 
     def _wanted(self, request: ExtraRequest) -> Sequence[Key]:

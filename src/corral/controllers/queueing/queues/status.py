@@ -125,7 +125,7 @@ class ClusterQueueController:
         return [key_of(queue) for queue in self.caches.cluster_queues.by_index(index, value)]
 
     def _below(self, cohort: Obj) -> Iterable[Key]:
-        _, queues = self.state.members(name_of(cohort))
+        _, queues = self.state.questions.members(name_of(cohort))
         direct = self._users(BY_COHORT, name_of(cohort))
         return [*direct, *(key for name in queues if (key := Key("", name)) not in direct)]
 
@@ -145,7 +145,7 @@ class ClusterQueueController:
         if queue is None:
             self.metrics.show((self.name, key), {})
             return None
-        view = self.state.cluster_queue(key.name)
+        view = self.state.questions.cluster_queue(key.name)
         if view is None:
             return Result(requeue_after=BATCH_S)
         if is_deleting(queue) and not view.reserving and names.RESOURCE_IN_USE in finalizers_of(queue):
@@ -264,7 +264,7 @@ class LocalQueueController:
     async def reconcile(self, key: Key) -> Result | None:
         queue = self.caches.local_queues.get(key)
         sampled = self._sample(key) if queue is not None else False
-        view = self.state.local_queue(key) if queue is not None else None
+        view = self.state.questions.local_queue(key) if queue is not None else None
         if queue is None or view is None:
             self.metrics.show((self.name, key), {})
             return None
@@ -277,7 +277,7 @@ class LocalQueueController:
             )
         if self.state.settings.admission_fair_sharing is None:
             return None
-        return Result(requeue_after=self.state.next_sample_in(key, self.context.clock.now()))
+        return Result(requeue_after=self.state.questions.next_sample_in(key, self.context.clock.now()))
 
     def _sample(self, key: Key) -> bool:
         """Age the usage history if it is time; True when there is a new one."""
@@ -299,7 +299,7 @@ class LocalQueueController:
         return _with_active(queue, status, view.active, view.reason, view.message, self.context.now())
 
     def _sharing(self, key: Key, held: Obj, view: LocalQueueView, sampled: bool) -> Obj:
-        consumed, updated = self.state.local_queue_history(key)
+        consumed, updated = self.state.questions.local_queue_history(key)
         share = {**held, "weightedShare": int(min(view.usage_share, 2**63 - 1))}
         if sampled and updated is not None:
             share["admissionFairSharingStatus"] = {
@@ -351,7 +351,7 @@ class CohortController:
         context.manager.add(self, watches=watches, workers=1)
 
     def _tree(self, cohort: Obj) -> Iterable[Key]:
-        below, _ = self.state.members(name_of(cohort))
+        below, _ = self.state.questions.members(name_of(cohort))
         above = self._upwards(str(spec_of(cohort).get("parentName") or ""))
         return [*(Key("", name) for name in below), *above]
 
@@ -367,7 +367,7 @@ class CohortController:
         return [Key("", found) for found in seen]
 
     async def reconcile(self, key: Key) -> Result | None:
-        cohort, view = self.caches.cohorts.get(key), self.state.cohort(key.name)
+        cohort, view = self.caches.cohorts.get(key), self.state.questions.cohort(key.name)
         fair = self.context.config.fair_sharing is not None
         self.metrics.show((self.name, key), self._gauges(key.name, view, fair) if view is not None else {})
         if cohort is None or view is None or not fair:

@@ -71,9 +71,9 @@ class Visibility:
         return []
 
     def _cluster_queue(self, request: ExtraRequest) -> Sequence[PendingView]:
-        if self._state.cluster_queue(request.name) is None:
+        if self._state.questions.cluster_queue(request.name) is None:
             raise _missing(CLUSTER_QUEUE.resource(), request.name)
-        return self._state.pending(request.name)
+        return self._state.questions.pending(request.name)
 
     def _local_queue(self, request: ExtraRequest) -> Sequence[PendingView]:
         spec = self._state.world.local_queues.get(Key(request.namespace, request.name))
@@ -81,7 +81,7 @@ class Visibility:
             raise _missing(LOCAL_QUEUE.resource(), request.name)
         return [
             view
-            for view in self._state.pending(spec.cluster_queue)
+            for view in self._state.questions.pending(spec.cluster_queue)
             if view.local_queue == request.name and view.key.namespace == request.namespace
         ]
 

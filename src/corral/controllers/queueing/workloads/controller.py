@@ -43,7 +43,7 @@ class WorkloadController:
         """`state` knows what the scheduler found out about equal workloads."""
         self.context = context
         self.metrics = metrics
-        self.state = state
+        self.questions = state.questions if state is not None else None
         self.caches = context.caches
         self.recorder = context.recorder.named(self.name)
         self.writes = WorkloadWrites(context, metrics, self.recorder)
@@ -67,7 +67,7 @@ class WorkloadController:
         return [Watch(kind, map=self._using_devices) for kind in kinds]
 
     def _using_devices(self, _: Obj) -> Iterable[Key]:
-        return self.state.device_users() if self.state is not None else ()
+        return self.questions.device_users() if self.questions is not None else ()
 
     def _of_cluster_queue(self, queue: Obj) -> Iterable[Key]:
         return [key_of(workload) for workload in self.caches.workloads_of_cluster_queue(name_of(queue))]
@@ -79,7 +79,7 @@ class WorkloadController:
         workload = self.caches.workloads.get(key)
         if workload is None:
             return None
-        view = WorkloadView(workload, self.caches, self.context.config, self.context.clock.now(), self.state)
+        view = WorkloadView(workload, self.caches, self.context.config, self.context.clock.now(), self.questions)
         waits: list[float] = []
         for step in _steps_for(workload):
             move = step(workload, view)

@@ -1,4 +1,4 @@
-"""The part of a kept log that a reader asks for, and reasons of workers in one line."""
+"""The part of a kept log that a reader asks for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import pytest
 
 from corral.core.streams import LogOptions
 from corral.core.timestamps import parse_time
-from corral.decide.dispatch.kept_logs import part_of, tail
-from corral.decide.dispatch.reasons import grouped_reasons
+from corral.decide.dispatch.remote_pods import part_of, tail
 
 LOG = b"".join(b"2026-11-16T10:00:0%d.5Z line %d\n" % (number, number) for number in range(4))
 
@@ -36,16 +35,3 @@ def test_a_long_log_keeps_its_last_whole_lines() -> None:
     assert tail(b"first\nsecond\nthird\n", 14) == b"second\nthird\n"
     assert tail(b"short\n", 14) == b"short\n"
     assert len(tail(b"x" * 100, 14)) == 14, "a line that has no end is cut"
-
-
-@pytest.mark.parametrize(
-    ("reasons", "line"),
-    [
-        ({}, ""),
-        ({"w1": "full"}, "w1: full"),
-        ({"w2": "full", "w1": "full", "w3": "away"}, "w1, w2: full; w3: away"),
-        ({"": "waits for the first pod"}, "waits for the first pod"),
-    ],
-)
-def test_workers_with_the_same_reason_are_named_together(reasons: dict[str, str], line: str) -> None:
-    assert grouped_reasons(reasons) == line
