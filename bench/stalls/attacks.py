@@ -121,7 +121,10 @@ async def watches(target: Target, count: int, writes: int, size: int) -> None:
     for _, writer in held:
         writer.write(head.encode())
     for number in range(writes):
-        body = {"metadata": {"name": f"w-{count}-{number}", "labels": {"watched": str(count)}}, "data": {"text": "x" * size}}
+        body = {
+            "metadata": {"name": f"w-{count}-{number}", "labels": {"watched": str(count)}},
+            "data": {"text": "x" * size},
+        }
         await target.ask(target.admin, "POST", MAPS, json.dumps(body).encode())
     for _, writer in held:
         writer.transport.abort()
