@@ -406,17 +406,24 @@ async def test_without_namespaces_paths_and_names_are_written_out(
         await session.kill()
 
 
-async def test_taking_a_cluster_down_stops_its_pods_and_remembers(tmp_path: Path) -> None:
+async def test_taking_a_cluster_down_stops_its_pods_and_the_next_start_runs_them_again(tmp_path: Path) -> None:
     first = ProcessCluster(tmp_path / "state")
     await first.start()
-    await first.run("polite", ["sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done"])
+    program = "trap 'echo asked; exit 9' TERM; echo up; while :; do sleep 0.05; done"
+    await first.run("polite", ["sh", "-c", program])
+    await first.run("done", ["sh", "-c", "exit 7"])
+    await first.ended("done")
     await first.running("polite")
     while "up" not in await first.log("polite"):  # noqa: ASYNC110  # nothing signals it
         await asyncio.sleep(0.02)
     await first.base.stop()
     await first.agent.close()
     async with process_cluster(tmp_path / "state") as second:
-        assert terminated(await second.ended("polite"))["exitCode"] == 9
+        assert terminated(await second.ended("done"))["exitCode"] == 7
+        again = await second.until("polite", lambda pod: bool(pod["status"]["containerStatuses"][0]["ready"]))
+        assert again["status"]["containerStatuses"][0]["restartCount"] == 0
+        while (await second.log("polite")).split() != ["up", "asked", "up"]:  # noqa: ASYNC110  # nothing signals it
+            await asyncio.sleep(0.02)
 
 
 async def test_killed_supervisor_takes_its_containers_along_and_they_are_restarted(cluster: ProcessCluster) -> None:

@@ -17,6 +17,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("corral.cli.up", "up", "Start a fleet of clusters on this machine."),
     "down": ("corral.cli.down", "down", "Stop the fleet; its state is kept."),
     "status": ("corral.cli.up", "status", "Show the clusters of the fleet."),
+    "backup": ("corral.cli.backup", "backup", "Write the fleet to a file, also while it runs."),
+    "restore": ("corral.cli.backup", "restore", "Bring the fleet of a backup back."),
     "kubectl-config": ("corral.cli.up", "kubectl_config", "Print how to point kubectl at the fleet."),
     "logs": ("corral.cli.logs", "logs", "Show the logs of a job, wherever it runs."),
     "demo": ("corral.cli.demo", "demo", "Show jobs of three kinds queued, dispatched and run."),

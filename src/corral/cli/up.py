@@ -71,7 +71,7 @@ def up(
         folder.create()
     except config.FleetError as error:
         raise click.ClickException(str(error)) from error
-    with Interruptions() as interruptions, _locked(folder) as lock:
+    with Interruptions() as interruptions, locked(folder) as lock:
         before = _last(folder)
         try:
             interruptions.check()
@@ -83,7 +83,7 @@ def up(
             raise click.ClickException(str(error)) from error
 
 
-def _locked(folder: FleetFolder) -> FolderLock:
+def locked(folder: FleetFolder) -> FolderLock:
     """The folder for this fleet alone."""
     try:
         return FolderLock(folder.root)

@@ -95,13 +95,16 @@ class FleetFolder:
         (self.root / "logs").mkdir(exist_ok=True)
         (self.root / "clusters").mkdir(exist_ok=True)
 
+    def add_started(self, names: list[str]) -> None:
+        """Remember that clusters were started here."""
+        _replace(self.marker, msgspec.json.encode(sorted({*self.started(), *names})))
+
     def write_spec(self, spec: FleetSpec | None) -> None:
         """Remember what to start next time; None forgets it."""
         if spec is None:
             self.spec_file.unlink(missing_ok=True)
         else:
-            started = {*self.started(), *(cluster.name for cluster in spec.clusters)}
-            _replace(self.marker, msgspec.json.encode(sorted(started)))
+            self.add_started([cluster.name for cluster in spec.clusters])
             _replace(self.spec_file, msgspec.json.format(msgspec.json.encode(spec)))
 
     def read_spec(self) -> FleetSpec | None:

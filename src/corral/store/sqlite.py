@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from corral.store.errors import StoreError
+from corral.store.integrity import WAY_OUT, check
 from corral.store.journal import JournalWrite, Row
 from corral.store.stored import ObjectKey
 
@@ -84,12 +85,23 @@ class SqliteJournal:
         # Thread only. A failed DELETE ends deleting, so that no tombstone goes before its object.
         self._forgetting = True
         try:
+            _keep_private(path)
             self._lock = _lock(path)
-            self._connection = _open(path)
+            self._connection = self._open(path)
         except sqlite3.OperationalError as error:
             raise StoreError(f"cannot open {path}: {error}; is another process using it?") from error
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"cannot open {path}: {error}; `corral down --delete` starts over without it") from error
+            raise StoreError(f"cannot open {path}: {error}; {WAY_OUT}") from error
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        connection = _open(path)
+        try:
+            check(connection, path)
+        except StoreError:
+            connection.close()
+            self._lock.close()
+            raise
+        return connection
 
     def load(self) -> Iterator[Row]:
         shared: dict[str, str] = {}  # resource and namespace names are few: keep one string of each
@@ -307,6 +319,17 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def _keep_private(path: Path) -> None:
+    """Only the owner reads the state, whatever the folder and the umask allow. SQLite gives its other files the
+    permissions of the database, so it must have them before it is opened; files of earlier starts are corrected."""
+    for suffix in ("", "-lock"):
+        path.with_name(path.name + suffix).touch(0o600)
+    for suffix in ("", "-lock", "-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        if file.exists() and file.stat().st_mode & 0o077:
+            file.chmod(0o600)
 
 
 def _lock(path: Path) -> sqlite3.Connection:
