@@ -1,13 +1,15 @@
 """Requests nobody should send, made from a seed: half right, so that they come far. Paths, queries, selectors, JSON, YAML, protobuf,
-patches and expressions; and a door into an API server in this process that answers them one after the other."""
+patches and expressions; sent one after the other to an API server in this process."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -264,7 +266,6 @@ class Outcome:
 
     codes: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
-    longest_s: float = 0.0
 
 
 def is_theirs(code: int, body: bytes) -> bool:
@@ -277,21 +278,43 @@ def is_theirs(code: int, body: bytes) -> bool:
         return False
 
 
-async def make_noise(world: World, seed: int, requests: int, cost: Callable[[], float] | None = None) -> Outcome:
-    """Send so many requests, one after the other. With `cost`, the processor time of this thread, one that takes long is wrong, too:
-    all of a request is more than any stretch of it, and other processes do not count."""
+class Stretches:
+    """The longest that one callback of the loop has kept its thread busy: others wait as long. It counts processor time, so that other
+    processes do not matter."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    @contextmanager
+    def measured(self) -> Iterator[Stretches]:
+        run = asyncio.Handle._run
+
+        def timed(handle: asyncio.Handle) -> None:
+            began = time.thread_time()
+            run(handle)
+            self.longest_s = max(self.longest_s, time.thread_time() - began)
+
+        asyncio.Handle._run = timed  # type: ignore[method-assign]
+        try:
+            yield self
+        finally:
+            asyncio.Handle._run = run  # type: ignore[method-assign]
+
+
+async def make_noise(world: World, seed: int, requests: int, stretches: Stretches | None = None) -> Outcome:
+    """Send so many requests, one after the other. With `stretches`, a request that keeps the loop busy for long is wrong, too."""
     noise, outcome = Noise(seed), Outcome()
     reader, writer = await world.connect()
     for number in range(requests):
         sent = noise.request()
         head = f"{sent.method} {sent.target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {world.admin}\r\nContent-Length: {len(sent.body)}\r\n"
         head += f"Content-Type: {sent.kind}\r\n" if sent.kind else ""
-        began = cost() if cost else 0.0
         writer.write(head.encode() + b"\r\n" + sent.body)
         answer = await read_answer(reader)
-        took = cost() - began if cost else 0.0
         outcome.codes[answer.status] += 1
-        outcome.longest_s = max(outcome.longest_s, took)
+        took = stretches.longest_s if stretches else 0.0
+        if stretches:
+            stretches.longest_s = 0.0
         if not is_theirs(answer.status, answer.body) or took > MAX_STRETCH_S:
             outcome.wrong.append(
                 f"seed {seed}, request {number}, {took:.3f} s: {sent} -> {answer.status} {answer.body[:300]!r}"
@@ -301,7 +324,3 @@ async def make_noise(world: World, seed: int, requests: int, cost: Callable[[], 
             reader, writer = await world.connect()
     writer.close()
     return outcome
-
-
-def thread_cost() -> float:
-    return time.thread_time()

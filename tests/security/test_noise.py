@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
-from tests.security.noise import Noise, Outcome, make_noise, thread_cost
+from tests.security.noise import Noise, Outcome, Stretches, make_noise
 from tests.security.served import served
 from tests.soaking import SOAKING, Tally
 
@@ -24,7 +25,8 @@ def one_server(seed: int, requests: int) -> Outcome:
 
     async def run() -> Outcome:
         async with served() as world:
-            outcome = await make_noise(world, seed, requests, thread_cost)
+            with Stretches().measured() as stretches:
+                outcome = await make_noise(world, seed, requests, stretches)
             assert (await world.ask("GET", "/readyz")).status == 200
             return outcome
 
@@ -48,6 +50,21 @@ async def test_noise_is_answered_and_is_the_clients_fault(caplog: pytest.LogCapt
         assert (await world.ask("GET", "/readyz")).status == 200
     assert {200, 201, 400, 404, 415, 422} <= set(outcome.codes), "noise that is all refused at once finds nothing"
     tally("requests of noise", REQUESTS)
+
+
+async def test_a_long_stretch_is_noticed() -> None:
+    """Of the thread's own time: a loop that counts, not one that sleeps."""
+
+    def busy() -> None:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.01:
+            pass
+
+    with Stretches().measured() as stretches:
+        asyncio.get_running_loop().call_soon(busy)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert stretches.longest_s >= 0.01
 
 
 @pytest.mark.soak
