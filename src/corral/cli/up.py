@@ -227,7 +227,7 @@ def which_option(folder: FleetFolder) -> str:
 def status(state: Path | None) -> None:
     """Show each cluster: its address, process, restarts and whether it answers."""
     from corral.client.sync import SyncClient
-    from corral.core.errors import ApiError
+    from corral.core.errors import ApiError, ConnectionFailed
 
     folder = folder_of(state)
     found = folder.read_status()
@@ -244,8 +244,10 @@ def status(state: Path | None) -> None:
             try:
                 SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster.name)).call("GET", "/readyz")
                 answer = "ready"
-            except ApiError as error:
+            except ConnectionFailed as error:
                 answer = f"not answering: {error}"
+            except ApiError as error:
+                answer = f"not ready: {str(error).splitlines()[0].removeprefix('[-]')}"
         elif cluster.last_exit:
             answer = f"restarting ({cluster.last_exit})"
         rows.append((cluster.name, cluster.url, str(cluster.pid), str(cluster.restarts), answer))
