@@ -7,7 +7,6 @@ shows a bearer token of the cluster reads as its owner, and the cluster decides 
 from __future__ import annotations
 
 import hmac
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
@@ -16,9 +15,9 @@ from threading import Lock
 from corral.client.kubeconfig import Access
 from corral.client.sync import SyncClient
 from corral.core.errors import ApiError
-from corral.core.resource import Resource
+from corral.kinds.kubernetes.authentication import SELF_SUBJECT_REVIEWS
+from corral.runtime import secrets
 
-SELF_SUBJECT_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 MAX_SESSIONS = 1000
 MAX_TOKEN = 16 * 1024
 
@@ -45,7 +44,7 @@ class Logins:
     """The sessions of one page; its questions come from several threads."""
 
     def __init__(self, access: Access, known: Known = is_known) -> None:
-        self.token = secrets.token_urlsafe(32)
+        self.token = secrets.token()
         self._access = access
         self._known = known
         self._sessions: dict[str, Access] = {}
@@ -56,7 +55,7 @@ class Logins:
         access = self._access_of(token)
         if access is None:
             return None
-        session = secrets.token_urlsafe(32)
+        session = secrets.token()
         with self._lock:
             self._sessions[session] = access
             while len(self._sessions) > MAX_SESSIONS:

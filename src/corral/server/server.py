@@ -259,6 +259,8 @@ class ApiServer:
 
     def _open_audit(self, path: Path) -> AuditLog:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(0o600)
+        path.chmod(0o600)  # also one that an earlier start has left readable
         file = path.open("a", buffering=1)
         return AuditLog(file, self.api.clock.timestamp, self.api.random.uid)
 

@@ -85,6 +85,7 @@ class SqliteJournal:
         # Thread only. A failed DELETE ends deleting, so that no tombstone goes before its object.
         self._forgetting = True
         try:
+            _keep_private(path)
             self._lock = _lock(path)
             self._connection = self._open(path)
         except sqlite3.OperationalError as error:
@@ -318,6 +319,17 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def _keep_private(path: Path) -> None:
+    """Only the owner reads the state, whatever the folder and the umask allow. SQLite gives its other files the
+    permissions of the database, so it must have them before it is opened; files of earlier starts are corrected."""
+    for suffix in ("", "-lock"):
+        path.with_name(path.name + suffix).touch(0o600)
+    for suffix in ("", "-lock", "-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        if file.exists() and file.stat().st_mode & 0o077:
+            file.chmod(0o600)
 
 
 def _lock(path: Path) -> sqlite3.Connection:

@@ -245,6 +245,15 @@ def pending(
 VICTIMS_LEAVE = "The workload keeps the first place of its queue while those it preempts are leaving"
 
 
+ON_HOLD = "OnHold"
+
+
+def is_on_hold(workload: Obj) -> bool:
+    """Whether a Workload is kept out of its queue because its owner wants no pods now."""
+    held = conditions.find(workload, names.QUOTA_RESERVED) or {}
+    return bool(held.get("status") == "False" and held.get("reason") == ON_HOLD)
+
+
 def is_preempting(workload: Obj) -> bool:
     """Whether a waiting Workload was told last that its victims are about to leave."""
     return not wl.has_quota(workload) and conditions.is_true(workload, names.PREEMPTING)
@@ -286,7 +295,13 @@ def sync_reclaimable(workload: Obj, counts: Mapping[str, int], *, only_grows: bo
 
 
 def became_ready(old: Obj, new: Obj) -> bool:
-    return conditions.is_true(new, names.PODS_READY) and not conditions.is_true(old, names.PODS_READY)
+    """Whether it has just started; one that only recovers a pod did so long ago."""
+    held = conditions.find(new, names.PODS_READY) or {}
+    return (
+        held.get("status") == "True"
+        and held.get("reason") == "Started"
+        and not conditions.is_true(old, names.PODS_READY)
+    )
 
 
 NOT_READY = "Not all pods are ready or succeeded"

@@ -17,11 +17,13 @@ Selectors = dict[str, dict[str, str]]
 def placements(assignment: Obj, request: Obj, pods: Sequence[Obj], waiting: Sequence[Obj]) -> Selectors:
     """Node selectors for the `waiting` pods among all live `pods` of one pod set."""
     levels, domains = list(assignment["levels"]), domains_of(assignment)
-    ranks = _ranks(request, pods, sum(domain.pods for domain in domains))
-    if ranks is not None:
-        slots = [domain for domain in domains for _ in range(domain.pods)]
+    placed = [pod for pod in pods if pod not in waiting]
+    slots = [domain for domain in domains for _ in range(domain.pods)]
+    ranks = _ranks(request, pods, len(slots))
+    if ranks is not None and all(_values(levels, pod) == slots[ranks[name_of(pod)]].values for pod in placed):
         return {name_of(pod): _selector(levels, slots[ranks[name_of(pod)]]) for pod in waiting}
-    free = _free_slots(levels, domains, [pod for pod in pods if pod not in waiting])
+    # Once a node was replaced the slots are in another order than the pods that stayed: by rank, two would share a slot.
+    free = _free_slots(levels, domains, placed)
     return {name_of(pod): _selector(levels, domain) for pod, domain in zip(waiting, free, strict=False)}
 
 
@@ -29,11 +31,16 @@ def _selector(levels: Sequence[str], domain: Domain) -> dict[str, str]:
     return dict(zip(levels, domain.values, strict=True))
 
 
+def _values(levels: Sequence[str], pod: Obj) -> tuple[str, ...]:
+    """Where a pod was placed, level by level."""
+    selector = spec_of(pod).get("nodeSelector") or {}
+    return tuple(selector.get(level, "") for level in levels)
+
+
 def _free_slots(levels: Sequence[str], domains: Sequence[Domain], placed: Sequence[Obj]) -> list[Domain]:
     taken: dict[tuple[str, ...], int] = {}
     for pod in placed:
-        selector = spec_of(pod).get("nodeSelector") or {}
-        values = tuple(selector.get(level, "") for level in levels)
+        values = _values(levels, pod)
         taken[values] = taken.get(values, 0) + 1
     return [domain for domain in domains for _ in range(max(0, domain.pods - taken.get(domain.values, 0)))]
 

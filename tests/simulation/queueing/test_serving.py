@@ -16,7 +16,7 @@ from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
 
-from .world import PODS, cluster_queue, flavor, local_queue
+from .world import PODS, cluster_queue, condition, flavor, local_queue
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
@@ -135,6 +135,31 @@ def test_of_very_many_replicas_of_a_leader_worker_set_the_first_are_queued(monke
         assert (await phases(cluster)).count("Running") == 4
         said = {event["reason"]: event["message"] for event in (await cluster.client.list(EVENTS)).items}
         assert said["TooManyReplicas"].startswith("Only the first 20 of 1000000 replicas are queued")
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+def test_a_stateful_set_that_is_scaled_to_zero_keeps_its_workload_on_hold() -> None:
+    async def main() -> None:
+        cluster = await start(cpu="2")
+        await cluster.client.create(STATEFUL_SETS, serving("db", 2))
+        await asyncio.sleep(5)
+        (created,) = (await cluster.client.list(WORKLOADS)).items
+        await cluster.client.patch(STATEFUL_SETS, "db", "default", {"spec": {"replicas": 0}})
+        await asyncio.sleep(60)
+        (held,) = (await cluster.client.list(WORKLOADS)).items
+        assert held["metadata"]["uid"] == created["metadata"]["uid"]
+        assert condition(held, "QuotaReserved") == ("False", "OnHold", "StatefulSet scaled to zero; workload on hold")
+        assert "admission" not in held["status"]
+        assert (await cluster.client.get(CLUSTER_QUEUES, "cq"))["status"]["pendingWorkloads"] == 0
+        await cluster.client.patch(STATEFUL_SETS, "db", "default", {"spec": {"replicas": 1}})
+        await asyncio.sleep(5)
+        (again,) = (await cluster.client.list(WORKLOADS)).items
+        assert again["metadata"]["uid"] == created["metadata"]["uid"]
+        assert [entry["count"] for entry in again["spec"]["podSets"]] == [1]
+        assert (condition(again, "Admitted") or ())[0] == "True"
+        assert await phases(cluster) == ["Running"]
         await cluster.stop()
 
     run_virtual(main)

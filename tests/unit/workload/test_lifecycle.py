@@ -90,6 +90,15 @@ def test_readiness_tells_starting_from_recovering() -> None:
     assert (conditions.find(back, "PodsReady") or {})["reason"] == "Recovered"
 
 
+def test_a_workload_becomes_ready_when_it_starts_not_when_it_recovers() -> None:
+    waiting = lifecycle.sync_pods_ready(admitted(), False, NOW)
+    ready = lifecycle.sync_pods_ready(waiting, True, NOW)
+    assert lifecycle.became_ready(waiting, ready)
+    assert not lifecycle.became_ready(ready, ready)
+    lost = lifecycle.sync_pods_ready(ready, False, LATER)
+    assert not lifecycle.became_ready(lost, lifecycle.sync_pods_ready(lost, True, LATER))
+
+
 def test_saying_the_same_again_changes_nothing() -> None:
     waiting = lifecycle.pending(fresh(), "Pending", "no room", NOW, [{"name": "main"}])
     assert lifecycle.pending(waiting, "Pending", "no room", LATER, [{"name": "main"}]) is waiting

@@ -78,8 +78,11 @@ class Scheduler:
             self.metrics.gauge("kueue_admission_cycle_preemption_skips", skips, queue)
 
     async def _apply(self, plan: CyclePlan) -> None:
-        """Write all decisions, several at a time; each is about different workloads."""
-        decisions = list(plan.decisions)
+        """Write all decisions, several at a time, those about one Workload one after the other."""
+        for decisions in plan.stages():
+            await self._write_stage(decisions)
+
+    async def _write_stage(self, decisions: list[Decision]) -> None:
         if len(decisions) == 1:
             await self._decide(decisions[0])
             return

@@ -41,6 +41,9 @@ class QueuedSet(Protocol):
     holds_pods: ClassVar[bool]
     """Whether the set is what is queued and its pods only wait for it; otherwise each pod is queued by itself."""
 
+    waits_at_zero: ClassVar[bool]
+    """Whether a set without replicas keeps its Workload, on hold, until it is scaled up again."""
+
     def with_held_templates(self, owner: Obj) -> Obj:
         """The set, which names a queue, with templates that make gated pods."""
         ...

@@ -45,6 +45,7 @@ class QueuedLeaderWorkerSet:
     framework: ClassVar[str] = FRAMEWORK
     resource: ClassVar[Resource] = lws.LEADER_WORKER_SETS
     holds_pods: ClassVar[bool] = True
+    waits_at_zero: ClassVar[bool] = False
 
     def with_held_templates(self, owner: Obj) -> Obj:
         group = spec_of(owner).get("leaderWorkerTemplate") or {}

@@ -18,6 +18,7 @@ class QueuedDeployment:
     framework: ClassVar[str] = "deployment"
     resource: ClassVar[Resource] = DEPLOYMENTS
     holds_pods: ClassVar[bool] = False
+    waits_at_zero: ClassVar[bool] = False
 
     def with_held_templates(self, owner: Obj) -> Obj:
         template = with_annotations(spec_of(owner).get("template") or {}, {names.POD_SUSPENDING_PARENT: self.framework})

@@ -34,6 +34,7 @@ class QueuedStatefulSet:
     framework: ClassVar[str] = "statefulset"
     resource: ClassVar[Resource] = STATEFUL_SETS
     holds_pods: ClassVar[bool] = True
+    waits_at_zero: ClassVar[bool] = True
 
     def with_held_templates(self, owner: Obj) -> Obj:
         template = spec_of(owner).get("template") or {}

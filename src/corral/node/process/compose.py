@@ -7,6 +7,7 @@ that mounts would provide are rewritten in the command line and the environment 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import sys
 from collections.abc import Mapping
@@ -15,8 +16,9 @@ from pathlib import Path
 
 from corral.core.meta import Obj, spec_of
 from corral.core.quantity import milli, value
+from corral.decide.pods.status import pod_identity
 from corral.node import names
-from corral.node.environment import NodeFacts, Sources, command_line, container_environment
+from corral.node.environment import MissingError, NodeFacts, Sources, command_line, container_environment
 from corral.node.images import Catalog
 from corral.node.process.folder import PodFolder, RunId
 from corral.node.process.launch import Launch
@@ -55,6 +57,7 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
     identity = str(RunId(folder.uid, container["name"], attempt))
     environment = {**_base(setting, container, identity), **program.env, **declared}
     security = {**(spec_of(pod).get("securityContext") or {}), **(container.get("securityContext") or {})}
+    _refuse_root(security, container["name"], pod)
     limits = (container.get("resources") or {}).get("limits") or {}
     mounts = _mounts(setting, container, attempt, declared, container.get("workingDir") or program.workdir)
     launch = Launch(
@@ -67,7 +70,7 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
         address="" if spec_of(pod).get("hostNetwork") else setting.facts.address,
         mounts=mounts,
         user=security.get("runAsUser"),
-        group=security.get("runAsGroup"),
+        group=_group(security),
         memory=value(limits["memory"]) if limits.get("memory") else None,
         cpu_milli=milli(limits["cpu"]) if limits.get("cpu") else None,
         stdin=bool(container.get("stdin")),
@@ -76,6 +79,29 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
         isolate=setting.is_isolating,
     )
     return (launch if setting.is_isolating else _without_namespaces(launch, setting, container["name"])), program.note
+
+
+def _refuse_root(security: Obj, container: str, pod: Obj) -> None:
+    """`runAsNonRoot` is a promise: a container that would run as root does not start."""
+    if not security.get("runAsNonRoot"):
+        return
+    user = security.get("runAsUser")
+    where = f'(pod: "{pod_identity(pod)}", container: {container})'
+    if user == 0:
+        raise MissingError(f"container's runAsUser breaks non-root policy {where}")
+    if user is None and os.geteuid() == 0:
+        raise MissingError(f"container has runAsNonRoot and image will run as root {where}")
+
+
+def _group(security: Obj) -> int | None:
+    """The group to run as: the one asked for, else that of the user, never the one of the node."""
+    user, group = security.get("runAsUser"), security.get("runAsGroup")
+    if group is not None or user is None:
+        return group
+    try:
+        return pwd.getpwuid(user).pw_gid
+    except KeyError:
+        return int(user)
 
 
 def _base(setting: Setting, container: Obj, identity: str) -> dict[str, str]:

@@ -126,6 +126,7 @@ def _become(
     launch: Launch, streams: tuple[int, int, int], abilities: Abilities, enter: int | None, report: socket.socket
 ) -> NoReturn:
     os.setsid()
+    os.umask(0o022)  # before mount points are made: other users walk through them
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
     if launch.tty:
@@ -148,7 +149,6 @@ def _become(
     if abilities.is_real_root:
         _drop_privileges(launch)
     kernel.die_with_parent(signal.SIGKILL)  # a change of user would have undone it
-    os.umask(0o022)
     _execute(launch)
 
 

@@ -7,6 +7,7 @@ grows over `MAX_BYTES` it is set aside as `log.1`, so a container never fills th
 from __future__ import annotations
 
 import time
+from io import FileIO
 from pathlib import Path
 
 MAX_LINE = 16 * 1024
@@ -19,7 +20,7 @@ class LogFile:
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self._file = path.open("ab", buffering=0)
+        self._file = _open(path)
         self._size = self._file.tell()
         self._rest = {"stdout": b"", "stderr": b""}
 
@@ -50,10 +51,16 @@ class LogFile:
         if self._size and self._size + len(data) > self._max_bytes:
             self._file.close()
             self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._file = self._path.open("ab", buffering=0)
+            self._file = _open(self._path)
             self._size = 0
         self._file.write(data)
         self._size += len(data)
+
+
+def _open(path: Path) -> FileIO:
+    """A log that only its owner reads, whatever the folder and the umask allow."""
+    path.touch(0o600)
+    return path.open("ab", buffering=0)
 
 
 def _rows(prefix: bytes, line: bytes, last: bytes) -> list[bytes]:

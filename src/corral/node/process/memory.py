@@ -29,6 +29,14 @@ def descendants_of(pid: int) -> list[int]:
     return found
 
 
+def mount_namespace(pid: int) -> int:
+    """The number of the mount namespace `pid` is in; 0 when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/ns/mnt").stat().st_ino
+    except OSError:
+        return 0
+
+
 def has_mark(pid: int, mark: bytes) -> bool:
     """Whether the environment of `pid` contains the line `mark`."""
     try:

@@ -55,6 +55,8 @@ class Run:
         self.out_of_memory = False
         self.group: Group | None = None
         self.failure = ""
+        self.namespace = 0
+        """The mount namespace of its own that it runs in; 0 when it shares that of the machine."""
 
 
 class Connection:
@@ -327,6 +329,8 @@ class Supervisor:
         self.selector.unregister(run.report)
         run.report.close()
         run.report = None
+        own = memory.mount_namespace(run.pid)
+        run.namespace = own if own != memory.mount_namespace(os.getpid()) and not run.launch.inside else 0
         answer = {"error": run.failure} if run.failure else {"pid": run.pid, "startedAt": run.started_at}
         self._send(run.client, {"seq": run.seq, **answer})
 
@@ -458,8 +462,14 @@ class Supervisor:
         for inner in [inner for inner in self.runs.values() if inner.launch.inside == run.launch.id]:
             self._signal(inner, signal.SIGKILL)
         mark = f"{MARK}={run.launch.id}".encode()
+        is_last = not any(other is not run and not other.launch.inside for other in self.runs.values())
         for pid in memory.children_of(os.getpid()):
-            if pid not in self.by_pid and memory.has_mark(pid, mark):
+            # What a program leaves behind becomes our child. It may have dropped the mark with its environment, but not
+            # the namespace it was born in; and when no other container is left, it can be of no other.
+            is_of_run = is_last or memory.has_mark(pid, mark)
+            if pid not in self.by_pid and (
+                is_of_run or (run.namespace and memory.mount_namespace(pid) == run.namespace)
+            ):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -497,6 +507,7 @@ def main() -> None:
     parser.add_argument("state", type=Path)
     parser.add_argument("--orphan-seconds", type=float, default=600.0)
     options = parser.parse_args()
+    os.umask(0o077)  # programs get the usual one back before they start
     os.chdir(options.state)  # socket addresses are short; a relative name always fits
     server = socket.socket(socket.AF_UNIX)
     Path(SOCKET_NAME).unlink(missing_ok=True)

@@ -39,6 +39,7 @@ from corral.workload import lifecycle
 from corral.workload import workload as wl
 from corral.workload.podset_info import FlavorGone
 from corral.workload.podsets import ConflictingUpdate
+from corral.workload.waiting_reasons import is_granular
 
 
 class ServingController:
@@ -81,7 +82,11 @@ class ServingController:
         claims = self.queued.claims(owner, self.pods.by_index(self._by_set, str(key)))
         wanted = {claim.name for claim in claims}
         for workload in self.workloads.by_index(BY_OWNER, uid_of(owner)):
-            if name_of(workload) not in wanted and not is_deleting(workload):
+            if name_of(workload) in wanted or is_deleting(workload):
+                continue
+            if self.queued.waits_at_zero and not claims:
+                await self._hold(workload)
+            else:
                 await self.writes.delete(workload)  # no replicas, no claim
         results = [await self._reconcile_claim(owner, claim) for claim in claims]
         return next((result for result in results if result is not None), None)
@@ -91,6 +96,9 @@ class ServingController:
         if workload is None:
             return await self._create(owner, claim)
         if is_deleting(workload) or wl.is_finished(workload):
+            return None
+        if lifecycle.is_on_hold(workload):
+            await self.context.write_status(self._resumed(workload))
             return None
         if await self._sync(owner, claim, workload):
             return None
@@ -104,6 +112,20 @@ class ServingController:
         return None
 
     # The Workload
+
+    async def _hold(self, workload: Obj) -> None:
+        """A set without replicas keeps its Workload, and all that points at it, but no quota and no place in a queue."""
+        if wl.is_finished(workload) or not wl.is_active(workload) or lifecycle.is_on_hold(workload):
+            return
+        required = [state["name"] for state in wl.check_states_of(workload)]
+        message = f"{self.queued.resource.kind} scaled to zero; workload on hold"
+        held = lifecycle.release(workload, required, self.context.now(), message=message, reason=lifecycle.ON_HOLD)
+        await self.context.write_status(held)
+
+    def _resumed(self, workload: Obj) -> Obj:
+        reason = "PendingEvaluation" if is_granular(self.context.config.gates) else "Pending"
+        message = "Workload no longer on hold; waiting for quota reservation"
+        return lifecycle.pending(workload, reason, message, self.context.now())
 
     async def _create(self, owner: Obj, claim: Claim) -> Result | None:
         if prebuilt_workload(owner):

@@ -155,6 +155,15 @@ class Evict(msgspec.Struct, frozen=True):
 Decision = Admit | Preempt | Wait | Evict
 
 
+def _concerned(decision: Decision) -> list[Key]:
+    """The Workloads that carrying out a decision writes."""
+    if isinstance(decision, Preempt):
+        return [decision.key, *(victim.key for victim in decision.victims)]
+    if isinstance(decision, Admit) and decision.replaces is not None:
+        return [decision.key, decision.replaces]
+    return [decision.key]
+
+
 class CyclePlan(msgspec.Struct, frozen=True):
     """All decisions of one call, in order."""
 
@@ -166,6 +175,22 @@ class CyclePlan(msgspec.Struct, frozen=True):
     """The bound on rounds was hit; plan again at once."""
     next_at: float | None = None
     """Earliest time at which a waiting back-off ends; plan again then even if nothing happens."""
+
+    def stages(self) -> list[list[Decision]]:
+        """The decisions in groups to be written one after the other; within a group no Workload is concerned twice.
+
+        A Workload admitted in one round may be the victim of a later one: its eviction can only follow its admission.
+        """
+        result: list[list[Decision]] = []
+        next_free: dict[Key, int] = {}
+        for decision in self.decisions:
+            concerned = _concerned(decision)
+            stage = max(next_free.get(key, 0) for key in concerned)
+            if stage == len(result):
+                result.append([])
+            result[stage].append(decision)
+            next_free.update(dict.fromkeys(concerned, stage + 1))
+        return result
 
     @property
     def admissions(self) -> Iterator[Admit]:
