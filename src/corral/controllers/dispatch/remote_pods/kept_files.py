@@ -49,6 +49,7 @@ class KeptFiles:
         part = path.with_suffix(".part")
         try:
             self._folder.mkdir(exist_ok=True, mode=0o700)
+            part.touch(0o600)
             part.write_bytes(msgspec.msgpack.encode(job))
             part.replace(path)
         except OSError as error:

@@ -29,6 +29,7 @@ def test_a_restarted_manager_shows_the_logs_of_finished_jobs(tmp_path: Path) -> 
         before = kept_pods(tmp_path / "logs")
         for name in "ab":
             await keep(before, Worker(name))
+        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "logs").iterdir()} == {0o600}
         after = kept_pods(tmp_path / "logs")
         assert list(after.all()) == list(before.all())
         ((_, pod), _) = after.all()
