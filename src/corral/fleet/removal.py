@@ -1,7 +1,7 @@
 """Removing a fleet from the disk: what Corral made goes, and nothing else.
 
 A fleet may live in a folder that is also somebody's project or home. So files go by name, from a list of what Corral writes,
-and only below clusters it has started; folders go when that leaves them empty. Whole trees go only where pods have their files.
+and only below clusters it has started; folders go when that leaves them empty. Whole trees go only where pods and logs have their files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from corral.fleet.folder import FleetFolder
 DATABASE: Final = tuple(f"store.db{ending}" for ending in ("", "-lock", "-lock-journal", "-shm", "-wal", "-journal"))
 KEYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "tokens.csv")
 NODE_FILES: Final = ("supervisor.log", "supervisor.pid", "supervisor.sock")
-NODE_TREES: Final = ("pods", "claims", "root")
+TREES: Final = ("node/pods", "node/claims", "node/root", "kept-logs")
 
 
 def remove(folder: FleetFolder) -> list[Path]:
@@ -26,8 +26,8 @@ def remove(folder: FleetFolder) -> list[Path]:
         if not _is_outside(folder, path.parent) and (path.is_symlink() or not path.is_dir()):
             path.unlink(missing_ok=True)
     for name in folder.started():
-        for tree in NODE_TREES:
-            path = folder.cluster(name) / "node" / tree
+        for tree in TREES:
+            path = folder.cluster(name) / tree
             if path.is_dir() and not _is_outside(folder, path):
                 shutil.rmtree(path)
     for path in _folders(folder):

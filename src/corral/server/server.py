@@ -225,6 +225,7 @@ class ApiServer:
             self.url,
             lambda: self._paths(discovery),
             lambda: self._shared is not None and not self._shared.closing,
+            lambda: api.store.trouble,
             self._metrics,
         )
         return App(
