@@ -8,7 +8,7 @@ KUBE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral/kube
 JOBS ?= 2
 PYTEST := KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m pytest -q
 
-.PHONY: help install demo test lint format bench soak docs sdk frameworks kube-tools build clean
+.PHONY: help install demo test lint format bench soak sbom audit docs sdk frameworks kube-tools build clean
 
 help:            ## say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -17,8 +17,8 @@ install: $(STAMP) ## make the environment in .venv
 
 $(STAMP): pyproject.toml constraints.txt tools/build_schemas.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,clients]'
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement constraints.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src
 	touch $@
 
@@ -44,12 +44,19 @@ bench: install   ## run the benchmarks; results go to bench/RESULTS.md by hand
 soak: install    ## the long runs: crash tests, faults of dispatch and placement with many seeds, mutants of recordings
 	CORRAL_SOAK=1 $(PYTEST) -n $(JOBS) -m soak --timeout 0 tests
 
+sbom: install    ## write what is installed to dist/sbom.json (CycloneDX)
+	mkdir -p dist
+	$(BIN)/python tools/sbom.py > dist/sbom.json
+
+audit: install   ## look the dependencies up among known vulnerabilities, where a database can be reached
+	$(BIN)/python tools/audit.py constraints.txt
+
 docs: install    ## check that every command and link in the documentation holds
 	$(PYTEST) tests/docs
 
 sdk:             ## the job SDKs that tests/clients drive, in an environment of their own
 	test -x .venv-sdk/bin/python || $(PYTHON) -m venv .venv-sdk
-	.venv-sdk/bin/python -m pip install --quiet --constraint constraints-sdk.txt kubeflow kubeflow-training codeflare-sdk
+	.venv-sdk/bin/python -m pip install --quiet --require-hashes --requirement constraints-sdk.txt
 
 frameworks:      ## torch and Ray for tests/e2e/test_frameworks.py, in an environment of their own (2 GB)
 	test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks

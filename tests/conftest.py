@@ -7,7 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.soaking import TALLIED, Tally
+
+# No test measures time: how long an example takes says how busy the machine is.
+settings.register_profile("corral", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("corral")
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter

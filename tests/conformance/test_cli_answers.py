@@ -209,7 +209,7 @@ async def test_who_holds_the_quota_and_who_is_before_a_job_are_named(tmp_path: P
         mine = await run("explain", "job/third", kubeconfig=alice)
         assert holders + "Job first has 1\n" in mine
         assert ": Job second\n" in mine
-        assert "other" not in mine
+        assert "Job other" not in mine
 
     await serve(tmp_path, scenario)
 

@@ -17,10 +17,11 @@ from corral.core.errors import TooManyRequests
 from corral.core.remembering import LONGEST, remembered
 from corral.server.access.authorization import Authorizer
 from corral.server.access.rbac import Attributes
-from corral.server.http import connection as http
-from corral.server.http.connection import Connection, Shared
+from corral.server.http import shared as http
+from corral.server.http.connection import Connection
 from corral.server.http.limits import Limits, Load
 from corral.server.http.message import Request, Response
+from corral.server.http.shared import Shared
 from corral.store import Store
 
 ALICE, BOB, ADMIN = UserInfo("alice"), UserInfo("bob"), UserInfo("root", ("system:masters",))

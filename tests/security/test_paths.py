@@ -20,8 +20,8 @@ from corral.client.sync import SyncClient
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.errors import BadRequest
 from corral.core.resource import Resource, api_path, version_path
+from corral.dashboard.address import Address
 from corral.dashboard.details import details, logs
-from corral.dashboard.serve import _is_own_name
 from corral.inspect.lookup import waiting_path
 from corral.kinds.kubernetes.core.kinds import PODS, SECRETS
 
@@ -175,8 +175,9 @@ async def test_the_dashboard_hands_out_logs_and_nothing_else(tmp_path: Path) -> 
     "header", ["127.0.0.1:1, evil", "127.0.0.1, evil", "127.0.0.1:evil", "evil:127.0.0.1", "", ":"]
 )
 def test_the_dashboard_knows_its_own_name(header: str) -> None:
-    assert not _is_own_name(header, "127.0.0.1")
-    assert all(_is_own_name(own, "127.0.0.1") for own in ("127.0.0.1", "localhost:80", "[::1]:8470", "[::1]"))
+    own_address = Address("127.0.0.1")
+    assert not own_address.answers_to(header)
+    assert all(own_address.answers_to(own) for own in ("127.0.0.1", "localhost:80", "[::1]:8470", "[::1]"))
 
 
 CLIENTS = (

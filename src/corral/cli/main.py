@@ -15,7 +15,7 @@ from corral.cli.groups import Commands
 # command -> (module, attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("corral.cli.up", "up", "Start a fleet of clusters on this machine."),
-    "down": ("corral.cli.up", "down", "Stop the fleet; its state is kept."),
+    "down": ("corral.cli.down", "down", "Stop the fleet; its state is kept."),
     "status": ("corral.cli.up", "status", "Show the clusters of the fleet."),
     "kubectl-config": ("corral.cli.up", "kubectl_config", "Print how to point kubectl at the fleet."),
     "logs": ("corral.cli.logs", "logs", "Show the logs of a job, wherever it runs."),

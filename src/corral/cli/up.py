@@ -1,13 +1,10 @@
-"""`corral up`, `down`, `status` and `kubectl-config`: a fleet of clusters on this machine."""
+"""`corral up`, `status` and `kubectl-config`: a fleet of clusters on this machine."""
 
 from __future__ import annotations
 
+import functools
 import gc
-import os
-import re
-import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +12,9 @@ from pathlib import Path
 import click
 
 from corral.configuration import fleet as config
-from corral.fleet.folder import FleetFolder, FleetStatus, is_running
-
-START_TIMEOUT_S = 60.0
-FULL_BYTES = 64 * 1024
-GIVE_UP_AFTER = 2  # restarts of a cluster that has never been ready
+from corral.fleet.folder import FleetFolder, FleetStatus
+from corral.fleet.lock import FolderLock, Held
+from corral.fleet.starter import SIGNALS, Interruptions, NotStarted, await_ready, spawn
 
 state_option = click.option(
     "--state", type=click.Path(path_type=Path), envvar="CORRAL_HOME", help="Folder of the fleet (default ~/.corral)."
@@ -71,33 +66,57 @@ def up(
     corral up -f fleet.yaml                          # what the file describes
     """
     folder = folder_of(state)
-    if folder.read_status() is not None:
-        which = _which(folder)
-        raise click.ClickException(
-            f"a fleet is already running in {folder.root}; `corral status{which}` shows it, `corral down{which}` stops it"
-        )
     spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, file, simulated, bare)
-    before = _last(folder)
     try:
         folder.create()
     except config.FleetError as error:
         raise click.ClickException(str(error)) from error
-    folder.write_spec(spec)
+    with Interruptions() as interruptions, _locked(folder) as lock:
+        before = _last(folder)
+        try:
+            interruptions.check()
+            folder.write_spec(spec)
+            _start(spec, folder, lock, interruptions, foreground=foreground)
+        except NotStarted as error:
+            # The next `corral up` must not come back to what does not start.
+            folder.write_spec(before)
+            raise click.ClickException(str(error)) from error
+
+
+def _locked(folder: FleetFolder) -> FolderLock:
+    """The folder for this fleet alone."""
+    try:
+        return FolderLock(folder.root)
+    except Held as error:
+        which, status = which_option(folder), folder.read_status()
+        if status is not None and status.ready:
+            raise click.ClickException(
+                f"a fleet is already running in {folder.root}; "
+                f"`corral status{which}` shows it, `corral down{which}` stops it"
+            ) from error
+        raise click.ClickException(
+            f"process {error.pid} is starting or stopping a fleet in {folder.root}; `corral status{which}` shows when it is ready, "
+            f"`corral down{which}` stops it"
+        ) from error
+
+
+def _start(
+    spec: config.FleetSpec, folder: FleetFolder, lock: FolderLock, interruptions: Interruptions, *, foreground: bool
+) -> None:
     started = time.monotonic()
     if foreground:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        interruptions.check()
+        on_ready = functools.partial(_print_next_steps, spec, folder, started)
         try:
-            _supervise(spec, folder, lambda ready: _print_next_steps(spec, folder, ready, time.monotonic() - started))
+            _supervise(spec, folder, lock, on_ready)
         except OSError as error:
             raise click.ClickException(f"the fleet did not start: {error}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return
-    supervisor = _spawn(spec, folder)
-    try:
-        status = _await_ready(folder, supervisor)
-    except click.ClickException:
-        # The next `corral up` must not come back to what does not start.
-        folder.write_spec(before)
-        raise
-    _print_next_steps(spec, folder, status, time.monotonic() - started)
+    supervisor = spawn(folder, lambda: _supervise(spec, folder, lock))
+    _print_next_steps(spec, folder, started, await_ready(folder, supervisor, interruptions))
 
 
 def _last(folder: FleetFolder) -> config.FleetSpec | None:
@@ -144,7 +163,10 @@ def _wanted(
 
 
 def _supervise(
-    spec: config.FleetSpec, folder: FleetFolder, on_ready: Callable[[FleetStatus], None] = lambda status: None
+    spec: config.FleetSpec,
+    folder: FleetFolder,
+    lock: FolderLock,
+    on_ready: Callable[[FleetStatus], None] = lambda status: None,
 ) -> None:
     # Nothing of what is imported is garbage; the clusters switch the collector on again.
     gc.disable()
@@ -155,72 +177,13 @@ def _supervise(
 
     preload(spec)
     logs.set_up(verbosity=1)
-    supervisor = Supervisor(spec, folder, run_cluster, introduce)
+    supervisor = Supervisor(spec, folder, lock, run_cluster, introduce)
     supervisor.on_ready = on_ready
     supervisor.run()
 
 
-def _spawn(spec: config.FleetSpec, folder: FleetFolder) -> int:
-    """Start the supervisor in a session of its own, so that it outlives this command."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        os.setsid()
-        log = os.open(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        _supervise(spec, folder)
-        code = 0
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _await_ready(folder: FleetFolder, supervisor: int) -> FleetStatus:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        status = folder.read_status()
-        if status is not None and status.supervisor != supervisor:
-            status = None
-        if status is not None and status.ready:
-            return status
-        failing = [cluster for cluster in status.clusters if cluster.restarts >= GIVE_UP_AFTER] if status else []
-        if failing:
-            _stop(supervisor)
-            name = failing[0].name
-            log = folder.root / "logs" / f"{name}.log"
-            raise click.ClickException(f"cluster {name} does not start: {_last_line(log)}\nIts log is {log}")
-        ended, _ = os.waitpid(supervisor, os.WNOHANG)
-        if ended:
-            is_full = shutil.disk_usage(folder.root).free < FULL_BYTES
-            fallback = f"no space is left in {folder.root}" if is_full else f"see {folder.root / 'logs'}"
-            why = _last_line(folder.supervisor_log) or fallback
-            raise click.ClickException(f"the fleet did not start: {why}")
-        time.sleep(0.02)
-    os.kill(supervisor, signal.SIGTERM)
-    raise click.ClickException(f"the fleet was not ready within {START_TIMEOUT_S:.0f} s; see {folder.root / 'logs'}")
-
-
-def _stop(supervisor: int) -> None:
-    os.kill(supervisor, signal.SIGTERM)
-    os.waitpid(supervisor, 0)
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return re.sub(r"^[\w.]*Error: ", "", last)  # what was raised is the program's business, why is the user's
-
-
-def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, status: FleetStatus, seconds: float) -> None:
+def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: float, status: FleetStatus) -> None:
+    seconds = time.monotonic() - started
     for cluster in status.clusters:
         roles = ", ".join(spec.cluster(cluster.name).roles) or "cluster"
         click.echo(f"{cluster.name:<12} {cluster.url:<28} {roles}")
@@ -237,56 +200,13 @@ def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, status: Fleet
     if spec.with_role(config.HUB):
         click.echo("  corral fleet members                    # who has joined, and what is free there")
         click.echo("  corral fleet placements                 # what is placed where")
-    click.echo(f"  corral status{_which(folder)}")
-    click.echo(f"  corral down{_which(folder)}")
+    click.echo(f"  corral status{which_option(folder)}")
+    click.echo(f"  corral down{which_option(folder)}")
 
 
-def _which(folder: FleetFolder) -> str:
+def which_option(folder: FleetFolder) -> str:
     """The option that names a fleet, where it is not the usual one."""
     return "" if folder.root == FleetFolder.default().root else f" --state {folder.root}"
-
-
-@click.command()
-@click.option("--delete", is_flag=True, help="Also delete the fleet's state: all that Corral made, and nothing else.")
-@click.option("-y", "--yes", is_flag=True, help="With --delete: do not ask.")
-@state_option
-def down(delete: bool, yes: bool, state: Path | None) -> None:
-    """Stop the fleet. Its state is kept for the next `corral up` unless --delete is given."""
-    folder = folder_of(state)
-    if delete and not yes and folder.marker.exists() and sys.stdin.isatty():
-        question = f"Delete the fleet in {folder.root}, with all its jobs, logs and what its pods have written?"
-        click.confirm(question, abort=True)
-    status = folder.read_status()
-    if status is None:
-        click.echo(f"No fleet is running in {folder.root}.")
-    else:
-        os.kill(status.supervisor, signal.SIGTERM)
-        deadline = time.monotonic() + 30
-        while is_running(status.supervisor) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        number = len(status.clusters)
-        click.echo(f"Stopped {number} cluster{'' if number == 1 else 's'}.")
-    if delete:
-        _delete(folder)
-
-
-def _delete(folder: FleetFolder) -> None:
-    from corral.fleet.removal import remove
-
-    if not folder.marker.exists():
-        if folder.root.exists():
-            click.echo(
-                f"Nothing is deleted: {folder.root} is not the folder of a fleet, it has no {folder.marker.name}."
-            )
-        return
-    left = [path.name for path in remove(folder)]
-    if left:
-        shown = ", ".join(left[:5]) + (", …" if len(left) > 5 else "")
-        click.echo(
-            f"Deleted the fleet in {folder.root}. The folder stays: it has files that Corral did not make ({shown})."
-        )
-    else:
-        click.echo(f"Deleted {folder.root}." if not folder.root.exists() else f"Deleted the fleet in {folder.root}.")
 
 
 @click.command()
@@ -298,8 +218,12 @@ def status(state: Path | None) -> None:
 
     folder = folder_of(state)
     found = folder.read_status()
+    if found is None and folder.holder() is not None:
+        raise click.ClickException(f"a fleet is being started or stopped in {folder.root}; ask again in a moment")
     if found is None:
-        raise click.ClickException(f"no fleet is running in {folder.root}; `corral up{_which(folder)}` starts one")
+        raise click.ClickException(
+            f"no fleet is running in {folder.root}; `corral up{which_option(folder)}` starts one"
+        )
     rows = [("CLUSTER", "URL", "PID", "RESTARTS", "STATE")]
     for cluster in found.clusters:
         answer = "starting"
@@ -326,5 +250,5 @@ def kubectl_config(path: bool, state: Path | None) -> None:
     """Print how to point kubectl at the fleet."""
     folder = folder_of(state)
     if not folder.kubeconfig.exists():
-        raise click.ClickException(f"no kubeconfig in {folder.root}; `corral up{_which(folder)}` writes one")
+        raise click.ClickException(f"no kubeconfig in {folder.root}; `corral up{which_option(folder)}` writes one")
     click.echo(str(folder.kubeconfig) if path else f"export KUBECONFIG={folder.kubeconfig}")

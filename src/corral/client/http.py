@@ -1,7 +1,8 @@
 """The HTTPS client: any Kubernetes API, reached by kubeconfig.
 
 Keep-alive connections to one cluster. Every call has a deadline; reads are tried again when the connection breaks, writes are
-not (whether a lost write was carried out is for the caller's next look to find out).
+not (whether a lost write was carried out is for the caller's next look to find out). What a server may answer with is
+bounded by `client.limits`, and what it answers with is checked to be objects before anybody sees it.
 """
 
 from __future__ import annotations
@@ -15,22 +16,17 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from corral.client import kubeconfig
+from corral.client import answers, kubeconfig, limits
 from corral.client.credentials import Credentials
 from corral.client.protocol import ObjectList, Patch, PatchKind, Propagation, WatchEvent
-from corral.client.wire import Exchange, Wire
-from corral.core.errors import ApiError, ConnectionFailed, Expired, TooManyRequests
+from corral.client.wire import Exchange, TooLarge, Wire
+from corral.core.errors import ApiError, ConnectionFailed, Expired, LimitExceeded, TooManyRequests
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import PODS
 
 log = logging.getLogger(__name__)
 
-CALL_TIMEOUT_S = 30.0
-WATCH_TIMEOUT_S = 290.0
-WATCH_GRACE_S = 20.0
-READ_ATTEMPTS = 3
-MAX_RETRY_AFTER_S = 10.0
 USER_AGENT = "corral"
 
 _CONTENT_TYPES = {
@@ -39,7 +35,6 @@ _CONTENT_TYPES = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-_decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
 
@@ -67,7 +62,7 @@ class HttpClient:
     # The protocol
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Obj:
-        return await self._read(resource.path(namespace, name))
+        return answers.document(await self._read(resource.path(namespace, name)), self.access.server)
 
     async def list(
         self,
@@ -87,10 +82,8 @@ class HttpClient:
             resourceVersion=resource_version,
             **{"continue": continue_token},
         )
-        body = await self._read(resource.path(namespace), query)
-        items = [_typed(item, resource) for item in body.get("items") or []]
-        metadata = body.get("metadata") or {}
-        return ObjectList(items, str(metadata.get("resourceVersion") or ""), str(metadata.get("continue") or ""))
+        content = await self._read(resource.path(namespace), query)
+        return await answers.page(content, resource, limit, self.access.server)
 
     async def watch(
         self,
@@ -102,7 +95,7 @@ class HttpClient:
         resource_version: str = "",
         timeout: float | None = None,
     ) -> AsyncIterator[WatchEvent]:
-        seconds = WATCH_TIMEOUT_S if timeout is None else timeout
+        seconds = limits.WATCH_S if timeout is None else timeout
         query = _query(
             watch="true",
             allowWatchBookmarks="true",
@@ -111,25 +104,22 @@ class HttpClient:
             resourceVersion=resource_version,
             timeoutSeconds=int(seconds) or 1,
         )
-        limit = seconds + WATCH_GRACE_S
+        limit = seconds + limits.WATCH_GRACE_S
         try:
             async with await self._request("GET", resource.path(namespace), query, limit=limit) as response:
                 await _raise_for_status(response)
-                async for line in _lines(response.chunks()):
-                    event = _decode(line)
-                    if event["type"] == "ERROR":
-                        raise ApiError.from_status(event["object"])
-                    yield WatchEvent(event["type"], _typed(event["object"], resource))
+                async for line in answers.lines(response.chunks(), self.access.server):
+                    yield answers.event(line, resource, self.access.server)
         except (TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
 
     async def create(self, resource: Resource, obj: Obj, *, manager: str = "", dry_run: bool = False) -> Obj:
         query = _query(fieldManager=manager, dryRun="All" if dry_run else "")
-        return await self._write("POST", resource.path(namespace_of(obj)), query, _encode(_typed(obj, resource)))
+        return await self._write("POST", resource.path(namespace_of(obj)), query, _encode(answers.typed(obj, resource)))
 
     async def update(self, resource: Resource, obj: Obj, *, subresource: str = "", manager: str = "") -> Obj:
         path = resource.path(namespace_of(obj), name_of(obj), subresource)
-        return await self._write("PUT", path, _query(fieldManager=manager), _encode(_typed(obj, resource)))
+        return await self._write("PUT", path, _query(fieldManager=manager), _encode(answers.typed(obj, resource)))
 
     async def patch(
         self,
@@ -157,7 +147,7 @@ class HttpClient:
     ) -> Obj:
         path = resource.path(namespace_of(obj), name_of(obj), subresource)
         query = _query(fieldManager=manager, force="true" if force else "false", dryRun="All" if dry_run else "")
-        return await self._write("PATCH", path, query, _encode(_typed(obj, resource)), _CONTENT_TYPES["apply"])
+        return await self._write("PATCH", path, query, _encode(answers.typed(obj, resource)), _CONTENT_TYPES["apply"])
 
     async def delete(
         self,
@@ -180,7 +170,7 @@ class HttpClient:
         await self._write("DELETE", resource.path(namespace), query, b"")
 
     async def get_subresource(self, resource: Resource, name: str, namespace: str, subresource: str) -> Obj:
-        return await self._read(resource.path(namespace, name, subresource))
+        return answers.document(await self._read(resource.path(namespace, name, subresource)), self.access.server)
 
     async def create_subresource(
         self, resource: Resource, name: str, namespace: str, subresource: str, body: Obj
@@ -208,7 +198,7 @@ class HttpClient:
             sinceSeconds="" if since_seconds is None else since_seconds,
         )
         path = PODS.path(namespace, name, "log")
-        limit = None if follow else CALL_TIMEOUT_S
+        limit = None if follow else limits.CALL_S
         try:
             async with await self._request("GET", path, query, limit=limit) as response:
                 await _raise_for_status(response)
@@ -219,7 +209,7 @@ class HttpClient:
 
     async def raw(self, method: str, path: str, body: Obj | None = None) -> Obj:
         if method == "GET":
-            return await self._read(path)
+            return answers.document(await self._read(path), self.access.server)
         return await self._write(method, path, {}, b"" if body is None else _encode(body))
 
     async def forward(self, method: str, target: str, headers: Mapping[str, str]) -> Exchange:
@@ -239,17 +229,18 @@ class HttpClient:
         except kubeconfig.KubeconfigError as error:
             raise ConnectionFailed(str(error)) from error
 
-    async def _read(self, path: str, query: Mapping[str, str] | None = None) -> Obj:
-        for attempt in range(READ_ATTEMPTS):
+    async def _read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        for attempt in range(limits.READ_ATTEMPTS):
             try:
                 return await self._call("GET", path, query or {})
             except TooManyRequests as error:
-                if attempt == READ_ATTEMPTS - 1:
+                if attempt == limits.READ_ATTEMPTS - 1:
                     raise
-                wait = float((error.details or {}).get("retryAfterSeconds") or 1)
-                await asyncio.sleep(min(wait, MAX_RETRY_AFTER_S))
+                await asyncio.sleep(_wait(error))
+            except LimitExceeded:
+                raise
             except ConnectionFailed:
-                if attempt == READ_ATTEMPTS - 1:
+                if attempt == limits.READ_ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(0.05 * 2**attempt)
         raise AssertionError("the loop returns or raises")
@@ -257,22 +248,18 @@ class HttpClient:
     async def _write(
         self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = "application/json"
     ) -> Obj:
-        return await self._call(method, path, query, body, content_type)
+        content = await self._call(method, path, query, body, content_type)
+        return answers.document(content, self.access.server)
 
     async def _call(
         self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = ""
-    ) -> Obj:
+    ) -> bytes:
         try:
             async with await self._request(method, path, query, body, content_type, call=True) as response:
                 await _raise_for_status(response, self._credentials)
-                content = await response.read()
+                return await response.read()
         except (TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
-        try:
-            decoded = _decode(content) if content else {}
-        except msgspec.DecodeError as error:
-            raise ConnectionFailed(f"{self.access.server} answered {path} with something that is not JSON") from error
-        return decoded if isinstance(decoded, dict) else {"value": decoded}
 
     async def _request(
         self,
@@ -281,7 +268,7 @@ class HttpClient:
         query: Mapping[str, str],
         body: bytes = b"",
         content_type: str = "",
-        limit: float | None = CALL_TIMEOUT_S,
+        limit: float | None = limits.CALL_S,
         *,
         call: bool = False,
     ) -> Exchange:
@@ -295,6 +282,8 @@ class HttpClient:
 
     def _unreachable(self, error: BaseException) -> ConnectionFailed:
         text = str(error) or type(error).__name__
+        if isinstance(error, TooLarge):
+            return LimitExceeded(f"{self.access.server}: {text}")
         return ConnectionFailed(f"cannot reach {self.access.server}: {text}")
 
 
@@ -319,24 +308,10 @@ def _query(**parameters: str | int) -> dict[str, str]:
     return {name: str(value) for name, value in parameters.items() if value != ""}
 
 
-def _typed(obj: Obj, resource: Resource) -> Obj:
-    """The object with apiVersion and kind, which items of typed lists lack."""
-    if "kind" in obj and "apiVersion" in obj:
-        return obj
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
-
-
 async def _raise_for_status(response: Exchange, credentials: Credentials | None = None) -> None:
     if response.status < 400:
         return
-    content = await response.read()
-    try:
-        status = _decode(content)
-        if not isinstance(status, dict) or status.get("kind") != "Status":
-            raise ValueError
-    except ValueError:
-        text = content[:200].decode(errors="replace").strip()
-        status = {"message": text or response.reason or "", "code": response.status}
+    status = answers.status(await response.read(at_most=limits.ERROR_BYTES), response.status, response.reason)
     if response.status == 401 and credentials is not None:
         credentials.expire()
     if response.status == 410:
@@ -344,13 +319,7 @@ async def _raise_for_status(response: Exchange, credentials: Credentials | None 
     raise ApiError.from_status(status, response.status)
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The lines of a stream, however long each is."""
-    pending = b""
-    async for chunk in chunks:
-        *lines, pending = (pending + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line
-    if pending:
-        yield pending
+def _wait(error: TooManyRequests) -> float:
+    """Seconds until a read that was put off is tried again: what the server asks for, within reason."""
+    asked = (error.details or {}).get("retryAfterSeconds")
+    return min(max(asked, 0.0), limits.RETRY_AFTER_S) if isinstance(asked, int | float) and asked else 1.0

@@ -29,6 +29,8 @@ class ObjectList(NamedTuple):
     items: list[Obj]
     resource_version: str
     continue_token: str = ""
+    size: int = 0
+    """Bytes the page had on its way here; 0 when it did not travel."""
 
 
 class Client(Protocol):

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
-CONNECT_TIMEOUT_S = 10.0
+from corral.client import limits
+
 IDLE_S = 60.0  # shorter than servers keep silent connections open
 CALLS = (
     16  # at once; a handshake costs both sides more than a dozen calls do, and one server is no faster asked by more
@@ -93,7 +94,7 @@ class Wire:
 
     async def open(self) -> _Connection:
         """A new connection."""
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        async with asyncio.timeout(limits.CONNECT_S):
             _, connection = await asyncio.get_running_loop().create_connection(
                 _Connection, self._host, self._port, ssl=self._context, server_hostname=self._server_name
             )
@@ -137,6 +138,7 @@ class _Connection(asyncio.Protocol):
         elif self._switched:
             exchange.feed(data)
         else:
+            exchange.overhead += len(data)
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserUpgrade as switch:
@@ -144,6 +146,9 @@ class _Connection(asyncio.Protocol):
                 exchange.feed(data[switch.args[0] :])
             except httptools.HttpParserError as error:
                 exchange.fail(BrokenAnswer(f"the server did not answer in HTTP: {error}"))
+            else:
+                if exchange.overhead > limits.HEADER_BYTES:
+                    exchange.fail(TooLarge(f"the headers of the answer are larger than {limits.HEADER_BYTES} bytes"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.can_write.set()
@@ -176,6 +181,7 @@ class _Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         assert self.exchange is not None
+        self.exchange.overhead = 0
         self.exchange.feed(body)
 
     def on_message_complete(self) -> None:
@@ -196,6 +202,8 @@ class Exchange:
         self._size = 0
         self._answered = self._over = self._keep = False
         self._error: Exception | None = None
+        self.overhead = 0
+        """Bytes that came since the last of the body."""
         self.reused = False
         """Whether the connection had served before: then the server may have closed it just now."""
         self.status = 0
@@ -240,12 +248,13 @@ class Exchange:
             self._wire.calls.release()
 
     async def read(self, *, at_most: int | None = None) -> bytes:
-        """The whole body; TooLarge when there is more of it than `at_most`."""
+        """The whole body; TooLarge when there is more of it than `at_most`, or than anybody takes."""
+        at_most = limits.ANSWER_BYTES if at_most is None else at_most
         parts, size = [], 0
         async for data in self.chunks():
             parts.append(data)
             size += len(data)
-            if at_most is not None and size > at_most:
+            if size > at_most:
                 raise TooLarge(f"the answer is larger than {at_most} bytes")
         return b"".join(parts)
 

@@ -40,9 +40,9 @@ KUEUE_NAMESPACE = "kueue-system"
 
 
 class EmbeddedCluster:
-    """One cluster of a fleet. Start it, serve, stop it; its state stays in `state`."""
+    """One cluster of a fleet. Start it, serve, stop it; its state stays in `state`. `network` is for its pods and Services."""
 
-    def __init__(self, fleet: FleetSpec, spec: ClusterSpec, state: Path, port: int) -> None:
+    def __init__(self, fleet: FleetSpec, spec: ClusterSpec, state: Path, port: int, network: str) -> None:
         self.spec = spec
         self._state = state
         self.base = EmbeddedApi(state, name=f"corral-{spec.name}", host=fleet.address, port=port)
@@ -83,7 +83,7 @@ class EmbeddedCluster:
         self._agent: NodeAgent | None = None
         nodes = node_specs(spec)
         if nodes:
-            runtime = self._make_runtime(fleet, port)
+            runtime = self._make_runtime(fleet, port, network)
             self._agent = NodeAgent(manager, nodes, runtime)
             self.base.server.streams = runtime
             if isinstance(runtime, ProcessRuntime):
@@ -95,14 +95,11 @@ class EmbeddedCluster:
         if not only_hub:
             Scheduler(manager)
 
-    def _make_runtime(self, fleet: FleetSpec, port: int) -> PodRuntime:
+    def _make_runtime(self, fleet: FleetSpec, port: int, network: str) -> PodRuntime:
         manager = self.base.manager
         if self.spec.runtime == "simulated":
             self.base.server.pod_networks = ()  # simulated pods live nowhere
             return SimulatedRuntime(manager.clock)
-        number = [cluster.name for cluster in fleet.clusters].index(self.spec.name)
-        # Every cluster has loopback addresses of its own, so that pods of all of them can listen on one port.
-        network = f"127.{64 + number % 128}.0.0/16"
         self.base.server.pod_networks = (network,)
         settings = ProcessSettings(
             self._state / "node",

@@ -142,6 +142,10 @@ class ConnectionFailed(ServiceUnavailable):
     """The server could not be reached or did not answer in time; the request may or may not have been carried out."""
 
 
+class LimitExceeded(ConnectionFailed):
+    """The server answered with more than is taken in from anybody: asking again would bring the same."""
+
+
 _CLASSES: tuple[type[ApiError], ...] = (
     BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, NotAcceptable, AlreadyExists, Conflict, Expired,
     TooLarge, UnsupportedMediaType, Invalid, TooManyRequests, InternalError, ServiceUnavailable, Timeout,

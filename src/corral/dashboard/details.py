@@ -20,7 +20,9 @@ def details(client: SyncClient, namespace: str, workload: str) -> Obj:
     check_names(namespace=namespace, workload=workload)
     found = client.get(WORKLOADS, workload, namespace)
     explained = explain(found, collect_evidence(client, found, namespace))
+    owner: Obj = next(iter(owner_references_of(found)), {"kind": "Workload", "name": workload})
     return {
+        "title": f"{owner['kind']} {namespace}/{owner['name']}",
         "headline": explained.headline,
         "facts": list(explained.facts),
         "advice": explained.advice,
@@ -29,7 +31,7 @@ def details(client: SyncClient, namespace: str, workload: str) -> Obj:
 
 
 def check_names(**given: str) -> None:
-    """Whoever asks has no login: what is asked for is a name, or is refused before the cluster hears of it."""
+    """What is asked for is a name, or is refused before the cluster hears of it."""
     for what, text in given.items():
         if names.check_subdomain(text) or (what == "namespace" and names.check_label(text)):
             raise BadRequest(f"the {what} {text!r} is not the name of one: lower case letters, digits, '-' and '.'")

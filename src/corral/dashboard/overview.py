@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError
@@ -15,30 +17,44 @@ from corral.core.meta import (
     owner_references_of,
     spec_of,
     status_of,
+    uid_of,
 )
 from corral.core.resource import Resource
+from corral.dashboard.job_list import Choice, choose
+from corral.inspect.evidence import job_of
 from corral.inspect.explain import Evidence, explain
 from corral.inspect.lookup import visible, waiting_path
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, MEMBER_CLUSTERS, RESOURCE_PLACEMENTS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CLUSTERS, WORKLOADS
 from corral.workload import workload as wl
 
-MAX_JOBS = 300
-ORDER = {"pending": 0, "quotaReserved": 1, "admitted": 2, "finished": 3}
-
 Positions = dict[Key, int]
 
 
-def overview(client: SyncClient) -> Obj:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was read of the cluster to explain its jobs with."""
+
+    local_queues: dict[Key, Obj]
+    queues: dict[str, Obj]
+    workers: dict[str, Obj]
+    positions: Positions
+    jobs: dict[str, str]
+
+
+def overview(client: SyncClient, choice: Choice = Choice()) -> Obj:  # noqa: B008  # frozen
     """Everything on the page but the details of one job."""
     queues = {name_of(queue): queue for queue in _items(client, CLUSTER_QUEUES)}
     local_queues = {key_of(queue): queue for queue in _items(client, LOCAL_QUEUES)}
     workers = {name_of(worker): worker for worker in _items(client, MULTI_KUEUE_CLUSTERS)}
     workloads = _items(client, WORKLOADS)
-    positions = _positions(client, queues)
-    jobs = [_job(one, local_queues, queues, workers, positions) for one in workloads]
-    jobs.sort(key=lambda job: job["created"], reverse=True)
-    jobs.sort(key=lambda job: (ORDER[job["state"]], job["ahead"] if job["ahead"] is not None else 0))
+    names = {uid_of(one): job for one in workloads if (job := job_of(one))}
+    known = Known(local_queues, queues, workers, _positions(client, queues), names)
+    by_key = {key_of(one): one for one in workloads}
+
+    def explained(job: Obj) -> Obj:
+        return _explained(job, by_key[Key(job["namespace"], job["workload"])], known)
+
     return {
         "server": client.access.server,
         "queues": [_queue(queue, local_queues) for queue in queues.values()],
@@ -49,8 +65,7 @@ def overview(client: SyncClient) -> Obj:
             for kind in (CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS)
             for one in _items(client, kind)
         ],
-        "jobs": jobs[:MAX_JOBS],
-        "left_off": max(0, len(jobs) - MAX_JOBS),
+        **choose((_job(one, known) for one in workloads), choice, explained),
     }
 
 
@@ -73,35 +88,39 @@ def _positions(client: SyncClient, queues: dict[str, Obj]) -> Positions:
     return found
 
 
-def _job(
-    workload: Obj, local_queues: dict[Key, Obj], queues: dict[str, Obj], workers: dict[str, Obj], positions: Positions
-) -> Obj:
-    local = local_queues.get(wl.local_queue_key(workload))
-    target = str(spec_of(local).get("clusterQueue") or "") if local else ""
-    cluster = str(status_of(workload).get("clusterName") or "")
-    position = positions.get(key_of(workload))
-    unseen = {"metadata": {"name": target}} if not queues else None  # it may exist, but we may not read it
-    evidence = Evidence(
-        local, queues.get(target, unseen), position, queues=list(local_queues.values()), worker=workers.get(cluster)
-    )
+def _job(workload: Obj, known: Known) -> Obj:
+    """A job but for why it waits."""
+    local = known.local_queues.get(wl.local_queue_key(workload))
     owner: Obj = next(iter(owner_references_of(workload)), {})
-    explained = explain(workload, evidence)
     return {
         "namespace": namespace_of(workload),
         "workload": name_of(workload),
         "kind": owner.get("kind", "Workload"),
         "name": owner.get("name", name_of(workload)),
         "queue": wl.queue_of(workload),
-        "clusterQueue": target,
+        "clusterQueue": str(spec_of(local).get("clusterQueue") or "") if local else "",
         "state": wl.phase(workload),
         "failed": (conditions.find(workload, "Finished") or {}).get("reason") == "Failed",
-        "cluster": cluster,
+        "cluster": str(status_of(workload).get("clusterName") or ""),
         "priority": spec_of(workload).get("priority", 0),
-        "ahead": position,
+        "ahead": known.positions.get(key_of(workload)),
         "created": str(metadata_of(workload).get("creationTimestamp") or ""),
-        "why": explained.headline,
-        "advice": explained.advice,
     }
+
+
+def _explained(job: Obj, workload: Obj, known: Known) -> Obj:
+    target = job["clusterQueue"]
+    unseen = {"metadata": {"name": target}} if not known.queues else None  # it may exist, but we may not read it
+    evidence = Evidence(
+        known.local_queues.get(wl.local_queue_key(workload)),
+        known.queues.get(target, unseen),
+        job["ahead"],
+        queues=list(known.local_queues.values()),
+        worker=known.workers.get(job["cluster"]),
+        jobs=known.jobs,
+    )
+    explained = explain(workload, evidence)
+    return {**job, "why": explained.headline, "advice": explained.advice}
 
 
 def _queue(queue: Obj, local_queues: dict[Key, Obj]) -> Obj:

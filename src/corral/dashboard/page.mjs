@@ -23,7 +23,7 @@ function quota(entry) {
 }
 
 function queueCard(queue) {
-  return el("section", { class: "card" },
+  return el("section", { class: "card", "data-key": queue.name },
     el("h3", {}, queue.name),
     el("div", {}, queue.active ? el("span", { class: "good" }, "active") : el("span", { class: "bad" }, `not active: ${queue.message}`),
       ` · ${queue.pending} waiting · ${queue.admitted} admitted` + (queue.cohort ? ` · cohort ${queue.cohort}` : "")),
@@ -32,8 +32,9 @@ function queueCard(queue) {
 }
 
 function table(headers, rows) {
+  const labelled = (cell, at) => { const made = cell?.tag === "td" ? cell : el("td", {}, cell); return { ...made, attributes: { "data-label": headers[at], ...made.attributes } }; };
   return el("table", {}, el("thead", {}, el("tr", {}, headers.map((header) => el("th", { scope: "col" }, header)))),
-    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => (cell?.tag === "td" ? cell : el("td", {}, cell)))))));
+    el("tbody", {}, rows.map((cells) => el("tr", cells.key ? { "data-key": cells.key } : {}, cells.map(labelled)))));
 }
 
 function clusters(list) {
@@ -53,51 +54,64 @@ function placements(list) {
     el("td", { class: one.state === "Available" ? "good" : "wait" }, one.state), one.message]));
 }
 
-export function chosen(jobs, filter) {
-  const words = (filter.text || "").toLowerCase().split(/\s+/).filter(Boolean);
-  return jobs.filter((job) => (!filter.state || job.state === filter.state) &&
-    words.every((word) => `${job.kind} ${job.namespace}/${job.name} ${job.queue} ${job.cluster} ${job.why}`.toLowerCase().includes(word)));
-}
+export const jobAddress = (job) => `#${encodeURIComponent(`${job.namespace}/${job.workload}`)}`;
 
 function jobRow(job, now) {
   const [word, style] = job.failed ? ["failed", "bad"] : STATES[job.state];
-  return [
-    el("td", {}, el("button", { class: "link", "data-job": `${job.namespace}/${job.workload}` }, `${job.kind} ${job.name}`)),
+  const cells = [
+    el("td", {}, el("a", { href: jobAddress(job) }, `${job.kind} ${job.name}`)),
     job.namespace, job.queue || "none", el("td", { class: style }, word), el("td", { class: "number" }, job.ahead ?? ""), job.cluster,
     el("td", { class: "why" }, job.why), el("td", { class: "number" }, age(job.created, now))];
+  return Object.assign(cells, { key: `${job.namespace}/${job.workload}` });
 }
 
-export function jobsTable(state, filter, now) {
-  const found = chosen(state.jobs, filter);
-  const rows = table(["Job", "Namespace", "Queue", "State", "Ahead", "Cluster", "Why", "Age"], found.map((job) => jobRow(job, now)));
-  const note = !state.jobs.length ? "Nothing was queued yet." : !found.length ? "No job matches." : state.left_off ? `${state.left_off} older ones are not shown.` : "";
-  return el("div", { id: "jobs" }, found.length ? rows : null, el("p", { class: "muted" }, note));
+function pager(state) {
+  const range = `${state.first + 1} to ${state.first + state.jobs.length} of ${state.matching}`;
+  const turn = (page, word) => el("button", { type: "button", "data-page": page, ...(page < 0 || page >= state.pages ? { disabled: "" } : {}) }, word);
+  return el("p", { class: "pager muted" }, range, state.pages > 1 ? [turn(state.page - 1, "previous"), turn(state.page + 1, "next")] : []);
 }
 
-export function page(state, filter, now) {
-  const options = ["", ...Object.keys(STATES)].map((name) => el("option", { value: name, ...(name === filter.state ? { selected: "" } : {}) }, name ? STATES[name][0] : "all states"));
+export function jobsTable(state, now) {
+  const any = Object.values(state.counts).some(Boolean);
+  if (!state.jobs.length) return el("div", { id: "jobs" }, el("p", { class: "muted" }, any ? "No job matches." : "Nothing was queued yet."));
+  const rows = table(["Job", "Namespace", "Queue", "State", "Ahead", "Cluster", "Why", "Age"], state.jobs.map((job) => jobRow(job, now)));
+  return el("div", { id: "jobs" }, rows, pager(state));
+}
+
+function filterForm(counts) {
+  const options = Object.keys(STATES).map((name) => el("option", { value: name }, `${STATES[name][0]} (${counts[name]})`));
+  return el("form", { class: "filter" },
+    el("input", { id: "text", type: "search", maxlength: "200", placeholder: "name, queue, cluster, reason", "aria-label": "Filter jobs" }),
+    el("select", { id: "which", "aria-label": "State" }, el("option", { value: "" }, "all states"), options));
+}
+
+const section = (key, title, ...content) => el("section", { "data-key": key }, el("h2", {}, title), content);
+
+export function page(state, now) {
   return [
-    el("h2", {}, "Queues"), state.queues.length ? el("div", { class: "cards" }, state.queues.map(queueCard)) : el("p", { class: "muted" }, "There is no ClusterQueue that you may see; `corral queue create` makes one."),
-    state.clusters.length ? [el("h2", {}, "Worker clusters"), clusters(state.clusters)] : [],
-    state.members.length ? [el("h2", {}, "Members"), members(state.members, now)] : [],
-    state.placements.length ? [el("h2", {}, "Placements"), placements(state.placements)] : [],
-    el("h2", {}, "Jobs"),
-    el("form", { class: "filter" }, el("input", { id: "text", type: "search", placeholder: "name, queue, cluster, reason", "aria-label": "Filter jobs", value: filter.text || "" }), el("select", { id: "which", "aria-label": "State" }, options)),
-    jobsTable(state, filter, now)].flat();
+    section("queues", "Queues", state.queues.length ? el("div", { class: "cards" }, state.queues.map(queueCard)) : el("p", { class: "muted" }, "There is no ClusterQueue that you may see; `corral queue create` makes one.")),
+    state.clusters.length ? section("clusters", "Worker clusters", clusters(state.clusters)) : null,
+    state.members.length ? section("members", "Members", members(state.members, now)) : null,
+    state.placements.length ? section("placements", "Placements", placements(state.placements)) : null,
+    section("jobs", "Jobs", filterForm(state.counts), jobsTable(state, now))].filter(Boolean);
 }
 
-const closer = () => el("button", { class: "link", "data-close": "" }, "close");
+const closer = () => el("a", { href: "#", "data-key": "close" }, "close");
 
-export function jobPanel(title, told, log) {
+export function jobPanel(reported, log) {
   return [
-    closer(), el("h2", {}, title), el("p", {}, el("strong", {}, told.headline)),
-    told.advice ? el("p", { class: "advice" }, told.advice) : null, el("ul", {}, told.facts.map((fact) => el("li", {}, fact))),
-    el("h2", {}, "Pods"), told.pods.length ? table(["Pod", "Phase", "Cluster", "Logs"], told.pods.map((pod) => [
+    closer(), el("h2", {}, reported.title), el("p", {}, el("strong", {}, reported.headline)),
+    reported.advice ? el("p", { class: "advice", "data-key": "advice" }, reported.advice) : null, el("ul", {}, reported.facts.map((fact) => el("li", {}, fact))),
+    el("h2", {}, "Pods"), reported.pods.length ? table(["Pod", "Phase", "Cluster", "Logs"], reported.pods.map((pod) => [
       pod.name, pod.phase, pod.cluster || pod.node, el("td", {}, pod.containers.map((name) => el("button", { class: "link", "data-log": `${pod.name}/${name}` }, `${name} `)))])) : el("p", { class: "muted" }, "It has no pods now."),
-    log ? [el("h2", {}, `Logs of ${log.name}`), el("pre", { tabindex: "0" }, log.text || "(nothing written yet)")] : []].flat().filter(Boolean);
+    log ? [el("h2", {}, `Logs of ${log.name}`), el("pre", { id: "log", "data-key": log.name, tabindex: "0" }, log.text || "(nothing written yet)")] : []].flat().filter(Boolean);
 }
 
-// From here on: the browser.
+// A document is changed only where its tree has changed, so that focus, selection and scrolling stay where they are.
+
+const keyOf = (node) => node.tag === undefined ? undefined : node.attributes["data-key"];
+const keyAt = (child) => child.getAttribute?.("data-key") ?? undefined;
+const isLike = (child, node) => (node.tag === undefined ? child.nodeType === 3 : child.nodeType === 1 && child.localName === node.tag) && keyAt(child) === keyOf(node);
 
 function mount(node) {
   if (node.tag === undefined) return document.createTextNode(String(node));
@@ -107,6 +121,35 @@ function mount(node) {
   return made;
 }
 
+function update(child, node) {
+  if (node.tag === undefined) {
+    const text = String(node);
+    if (text.startsWith(child.data)) { if (text.length > child.data.length) child.appendData(text.slice(child.data.length)); } else child.data = text;
+    return;
+  }
+  for (const [name, value] of Object.entries(node.attributes)) if (child.getAttribute(name) !== String(value)) child.setAttribute(name, value);
+  for (const name of child.getAttributeNames()) if (!(name in node.attributes)) child.removeAttribute(name);
+  morph(child, node.children);
+}
+
+export function morph(parent, nodes) {
+  const wanted = new Set(nodes.map(keyOf).filter((key) => key !== undefined)), kept = new Map();
+  for (const child of [...parent.childNodes]) {
+    const key = keyAt(child);
+    if (key !== undefined && !wanted.has(key)) child.remove(); else if (key !== undefined) kept.set(key, child);
+  }
+  let at = parent.firstChild;
+  for (const node of nodes) {
+    const key = keyOf(node), found = key === undefined ? at : kept.get(key);
+    if (!found || !isLike(found, node)) { parent.insertBefore(mount(node), at); continue; }
+    if (found === at) at = at.nextSibling; else parent.insertBefore(found, at);
+    update(found, node);
+  }
+  while (at) { const next = at.nextSibling; at.remove(); at = next; }
+}
+
+// From here on: the browser.
+
 async function ask(path, query = {}) {
   const answer = await fetch(`${path}?${new URLSearchParams(query)}`);
   if (!answer.ok) throw new Error((await answer.text()).trim() || answer.statusText);
@@ -115,38 +158,36 @@ async function ask(path, query = {}) {
 
 function start() {
   const main = document.getElementById("main"), panel = document.getElementById("panel"), status = document.getElementById("state");
-  const filter = { text: "", state: "" };
-  let state = null, log = null;
-
-  const drawJobs = () => document.getElementById("jobs")?.replaceWith(mount(jobsTable(state, filter, Date.now())));
-  const draw = () => {
-    const typing = document.activeElement?.id === "text" || document.activeElement?.id === "which";
-    if (typing) return drawJobs();
-    main.replaceChildren(...page(state, filter, Date.now()).map(mount));
-  };
+  const filter = { text: "", state: "", page: 0 };
+  let log = null, asked = 0, typing;
   const open = () => decodeURIComponent(location.hash.slice(1)).split("/");
 
   async function drawPanel() {
     const [namespace, workload] = open();
     panel.hidden = !workload;
-    if (!workload) return;
-    const told = await (await ask("/api/job", { namespace, workload })).json();
+    if (!workload) { document.title = "Corral"; return; }
+    const reported = await (await ask("/api/job", { namespace, workload })).json();
     if (log) {
       const [pod, container] = log.name.split("/");
       log.text = await (await ask("/api/logs", { namespace, pod, container })).text();
     }
-    const top = panel.scrollTop;
-    const job = state.jobs.find((one) => one.namespace === namespace && one.workload === workload);
-    panel.replaceChildren(...jobPanel(job ? `${job.kind} ${job.namespace}/${job.name}` : `${namespace}/${workload}`, told, log).map(mount));
-    panel.scrollTop = top;
+    const before = document.getElementById("log"), atEnd = !before || before.scrollTop + before.clientHeight >= before.scrollHeight - 4;
+    document.title = `${reported.title} · Corral`;
+    morph(panel, jobPanel(reported, log));
+    const after = document.getElementById("log");
+    if (after && (atEnd || after !== before)) after.scrollTop = after.scrollHeight;
   }
 
   async function refresh() {
+    const turn = ++asked;
     try {
-      state = await (await ask("/api/overview")).json();
+      const state = await (await ask("/api/overview", filter)).json();
+      if (turn !== asked) return;
+      filter.page = state.page;
       document.getElementById("server").textContent = state.server;
-      draw();
-      await drawPanel().catch((error) => panel.replaceChildren(...[closer(), el("p", { class: "bad" }, error.message)].map(mount)));
+      if (!main.querySelector("form")) main.replaceChildren();
+      morph(main, page(state, Date.now()));
+      await drawPanel().catch((error) => morph(panel, [closer(), el("p", { class: "bad" }, error.message)]));
       status.className = "";
       status.textContent = `as of ${new Date().toLocaleTimeString()}`;
     } catch (error) {
@@ -156,20 +197,21 @@ function start() {
   }
 
   document.addEventListener("click", (event) => {
-    const { job, log: wanted, close } = event.target.dataset ?? {};
-    if (job) location.hash = encodeURIComponent(job);
-    if (close !== undefined) location.hash = "";
+    const { log: wanted, page: turned } = event.target.dataset ?? {};
     if (wanted) { log = { name: wanted, text: "" }; refresh(); }
+    if (turned !== undefined) { filter.page = Number(turned); refresh(); }
   });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") location.hash = ""; });
-  document.addEventListener("submit", (event) => event.preventDefault());
+  document.addEventListener("submit", (event) => { if (event.target.className === "filter") event.preventDefault(); });
   document.addEventListener("input", (event) => {
-    if (event.target.id === "text") filter.text = event.target.value;
+    if (event.target.id === "text") filter.text = event.target.value.slice(0, 200);
     if (event.target.id === "which") filter.state = event.target.value;
-    drawJobs();
+    filter.page = 0;
+    clearTimeout(typing);
+    typing = setTimeout(refresh, 150);
   });
   addEventListener("hashchange", () => { log = null; refresh(); });
-  (async () => { for (;;) { if (!document.hidden || !state) await refresh(); await new Promise((done) => setTimeout(done, 3000)); } })();
+  (async () => { for (;;) { if (!document.hidden || !asked) await refresh(); await new Promise((done) => setTimeout(done, 3000)); } })();
 }
 
-if (typeof document !== "undefined") start();
+if (typeof document !== "undefined" && document.getElementById?.("main")) start();

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from corral.configuration.fleet import FleetError, FleetSpec
+from corral.fleet.lock import holder
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -19,6 +20,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     url: str = ""
     restarts: int = 0
     last_exit: str = ""
+    network: str = ""
 
 
 class FleetStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -118,11 +120,12 @@ class FleetFolder:
 
     def read_status(self) -> FleetStatus | None:
         """What the supervisor wrote, if it is still running."""
-        try:
-            status = msgspec.json.decode(self.status_file.read_bytes(), type=FleetStatus)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return None
-        return status if is_running(status.supervisor) else None
+        status = self.last_status()
+        return status if status is not None and status.supervisor == self.holder() else None
+
+    def holder(self) -> int | None:
+        """The process that starts or runs the fleet; None when there is none, 0 in the moment before it has said."""
+        return holder(self.root)
 
     def last_status(self) -> FleetStatus | None:
         """What the supervisor wrote, running or not: where ports are remembered."""
@@ -130,20 +133,6 @@ class FleetFolder:
             return msgspec.json.decode(self.status_file.read_bytes(), type=FleetStatus)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process exists and is not merely waiting to be collected."""
-    try:
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    except OSError:
-        return True
-    return state != "Z"
 
 
 def _replace(path: Path, content: bytes) -> None:

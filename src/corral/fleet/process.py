@@ -11,6 +11,7 @@ import signal
 from corral.clusters.embedded import EmbeddedCluster
 from corral.configuration.fleet import HUB, MEMBER, ClusterSpec, FleetSpec
 from corral.fleet.folder import FleetFolder
+from corral.fleet.supervisor import Place
 from corral.runtime import logs
 from corral.server.gc_tuning import calm_collector
 
@@ -23,20 +24,20 @@ def preload(fleet: FleetSpec) -> None:
     gc.freeze()
 
 
-def run_cluster(fleet: FleetSpec, spec: ClusterSpec, folder: FleetFolder, port: int, ready: int) -> None:
+def run_cluster(fleet: FleetSpec, spec: ClusterSpec, folder: FleetFolder, place: Place, ready: int) -> None:
     """Run a cluster; its URL is written to the descriptor `ready` once it serves."""
     logs.set_up(verbosity=1)
     # Code imported before the fork is shared; keeping the collector off it keeps it shared.
     calm_collector()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(fleet, spec, folder, port, ready))
+        runner.run(_serve(fleet, spec, folder, place, ready))
 
 
-async def _serve(fleet: FleetSpec, spec: ClusterSpec, folder: FleetFolder, port: int, ready: int) -> None:
+async def _serve(fleet: FleetSpec, spec: ClusterSpec, folder: FleetFolder, place: Place, ready: int) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    cluster = EmbeddedCluster(fleet, spec, folder.cluster(spec.name), port)
+    cluster = EmbeddedCluster(fleet, spec, folder.cluster(spec.name), place.port, place.network)
     await cluster.start()
     cluster.base.server.write_kubeconfig(folder.admin_kubeconfig(spec.name))
     os.write(ready, f"{cluster.url}\n".encode())

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from corral.fleet import lock
 from corral.fleet.folder import FleetFolder
 
 DATABASE: Final = tuple(f"store.db{ending}" for ending in ("", "-lock", "-lock-journal", "-shm", "-wal", "-journal"))
@@ -43,7 +44,7 @@ def remove(folder: FleetFolder) -> list[Path]:
 def _files(folder: FleetFolder) -> Iterator[Path]:
     for path in (folder.spec_file, folder.status_file, folder.kubeconfig):
         yield from (path, path.with_name(f"{path.name}.new"))
-    yield folder.supervisor_log
+    yield from (folder.supervisor_log, folder.root / lock.NAME)
     for name in folder.started():
         yield folder.log(name)
         cluster, kubeconfig = folder.cluster(name), folder.admin_kubeconfig(name)

@@ -20,6 +20,10 @@ from dataclasses import dataclass
 from corral.client import kubeconfig
 from corral.configuration.fleet import ClusterSpec, FleetSpec
 from corral.fleet.folder import ClusterStatus, FleetFolder, FleetStatus
+from corral.fleet.lock import FolderLock
+from corral.fleet.networks import Claims, network
+from corral.fleet.starter import SIGNALS
+from corral.node.process.kernel import die_with_parent
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +31,23 @@ RESTART_DELAYS_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY_AFTER_S = 60.0
 STOP_TIMEOUT_S = 20.0
 
-RunCluster = Callable[[FleetSpec, ClusterSpec, FleetFolder, int, int], None]
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where on this machine a cluster lives: the port of its API, and the network of its pods and Services ("" for none)."""
+
+    port: int
+    network: str = ""
+
+
+RunCluster = Callable[[FleetSpec, ClusterSpec, FleetFolder, Place, int], None]
 Introduce = Callable[[FleetSpec, FleetFolder], None]
 
 
 @dataclass
 class _Child:
     spec: ClusterSpec
-    port: int
+    place: Place
     pid: int = 0
     url: str = ""
     ready_pipe: int = -1
@@ -44,39 +57,43 @@ class _Child:
     last_exit: str = ""
 
     def status(self) -> ClusterStatus:
-        return ClusterStatus(self.spec.name, self.pid, self.port, self.url, self.restarts, self.last_exit)
+        return ClusterStatus(
+            self.spec.name, self.pid, self.place.port, self.url, self.restarts, self.last_exit, self.place.network
+        )
 
 
 class Supervisor:
-    """Runs the clusters of one fleet until told to stop."""
+    """Runs the clusters of one fleet until told to stop. It shares `lock` with whoever took it for the folder."""
 
-    def __init__(self, fleet: FleetSpec, folder: FleetFolder, run: RunCluster, introduce: Introduce) -> None:
+    def __init__(
+        self, fleet: FleetSpec, folder: FleetFolder, lock: FolderLock, run: RunCluster, introduce: Introduce
+    ) -> None:
         self._fleet = fleet
         self._folder = folder
+        self._lock = lock
         self._run = run
         self._introduce = introduce
         self.on_ready: Callable[[FleetStatus], None] = lambda status: None
-        previous = folder.last_status()
-        known = {entry.name: entry.port for entry in (previous.clusters if previous else [])}
-        self._children = [
-            _Child(spec, fixed_port(fleet.address, spec) or free_port(fleet.address, known.get(spec.name, 0)))
-            for spec in fleet.clusters
-        ]
+        self._claims = Claims()
+        self._children = self._placed()
         self._stopping = False
         self._ready = False
         self._problem = ""
 
     def run(self) -> None:
-        """Start everything and keep it running until SIGTERM or SIGINT."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """Start everything and keep it running until SIGTERM or SIGINT. One that came before, while they were blocked, counts."""
+        self._lock.name_this_process()
+        for number in SIGNALS:
             signal.signal(number, self._on_stop)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for child in self._children:
-            self._start(child)
-        self._write_status()
+        if not self._stopping:
+            for child in self._children:
+                self._start(child)
+            self._write_status()
         while not self._stopping:
             self._wait(wake_read)
             self._collect()
@@ -84,6 +101,24 @@ class Supervisor:
             if not self._ready and all(child.url for child in self._children):
                 self._finish_setup()
         self._stop_all()
+
+    def _placed(self) -> list[_Child]:
+        """The clusters where they were last time, as far as that is free."""
+        last = self._folder.last_status()
+        before = {entry.name: entry for entry in (last.clusters if last else [])}
+        children = []
+        for number, spec in enumerate(self._fleet.clusters):
+            known = before.get(spec.name) or ClusterStatus(spec.name)
+            address = self._fleet.address
+            port = fixed_port(address, spec) or free_port(address, known.port)
+            children.append(_Child(spec, Place(port, self._claim(spec, [known.network, network(number)]))))
+        return children
+
+    def _claim(self, spec: ClusterSpec, preferred: list[str]) -> str:
+        """Loopback addresses of the cluster's own, so that pods of all of them can listen on one port."""
+        if not spec.nodes or spec.runtime == "simulated":
+            return ""
+        return self._claims.claim(filter(None, preferred))
 
     def _on_stop(self, *_: object) -> None:
         self._stopping = True
@@ -109,25 +144,34 @@ class Supervisor:
 
     def _start(self, child: _Child) -> None:
         read, write = os.pipe()
+        # A signal in between would be taken by the handler of the supervisor, in the process that is not it any more.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(child, write)
+            self._become(child, write, supervisor)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         os.close(write)
         child.pid, child.ready_pipe, child.url = pid, read, ""
         child.started_at = time.monotonic()
         child.restart_at = None
 
-    def _become(self, child: _Child, ready: int) -> None:
+    def _become(self, child: _Child, ready: int, supervisor: int) -> None:
         """In the forked process: turn into the cluster, and never return."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            for number in (*SIGNALS, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            # A fleet whose supervisor was killed is not left half: its clusters stop, and the next `corral up` finds none of them.
+            die_with_parent(signal.SIGTERM)
+            if os.getppid() != supervisor:
+                os._exit(code)
             descriptor = os.open(self._folder.log(child.spec.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(descriptor, 1)
             os.dup2(descriptor, 2)
-            self._run(self._fleet, child.spec, self._folder, child.port, ready)
+            self._run(self._fleet, child.spec, self._folder, child.place, ready)
             code = 0
         except BaseException:  # the child must end here, whatever happened
             logging.getLogger(__name__).exception("cluster process failed")

@@ -41,8 +41,8 @@ def collect_evidence(client: SyncClient, workload: Obj, namespace: str) -> Evide
         events,
         queues=[] if local else visible(client, LOCAL_QUEUES, namespace),
         worker=_get(client, MULTI_KUEUE_CLUSTERS, str(status_of(workload).get("clusterName") or ""), ""),
-        jobs={uid_of(one): job for one in others if (job := _job(one))},
-        owners={key_of(one): job for one in others if (job := _job(one))},
+        jobs={uid_of(one): job for one in others if (job := job_of(one))},
+        owners={key_of(one): job for one in others if (job := job_of(one))},
         known=known,
         missing=missing,
         checks=checks,
@@ -53,7 +53,7 @@ def _names_others(known: Explanation | None) -> bool:
     return known is not None and (bool(known.ahead) or any(short.held_by for short in known.shortages))
 
 
-def _job(workload: Obj) -> str:
+def job_of(workload: Obj) -> str:
     """The job of a Workload as users call it."""
     owner = next(iter(owner_references_of(workload)), None)
     return f"{owner['kind']} {owner['name']}" if owner else ""

@@ -88,7 +88,7 @@ class NodeAgent:
                 self._is_open = True
 
     async def close(self) -> None:
-        """The cluster is taken down: stop all pods. How they ended is kept and shown when it comes up again."""
+        """The cluster is taken down: stop all pods. Those that had not ended by themselves go on when it comes up again."""
         await self.runtime.shut_down()
 
     async def leave(self) -> None:

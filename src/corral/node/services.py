@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 
 from corral.core.meta import Key, Obj, key_of, spec_of, status_of
 from corral.node import names
@@ -41,6 +42,7 @@ class ServiceProxy:
         self, network: str, api: Endpoint | None, pods_of: Callable[[Obj], Sequence[Obj]], changed: Callable[[], None]
     ) -> None:
         self._addresses = Addresses(network)
+        self._pod_network = ip_network(network).supernet()  # pods have the other half
         self._api = api
         self._pods_of = pods_of
         self._changed = changed
@@ -125,7 +127,16 @@ class ServiceProxy:
         if key_of(service) == API:
             return [self._api] if self._api is not None else []
         pods = [pod for pod in self._pods_of(service) if names.is_published(service, pod)]
-        return [(status_of(pod)["podIP"], target_port(pod, port)) for pod in pods]
+        return [(status_of(pod)["podIP"], target_port(pod, port)) for pod in pods if self._is_own(pod)]
+
+    def _is_own(self, pod: Obj) -> bool:
+        """Whether a pod's address is one that pods of this cluster have; others who write its status may name any."""
+        if spec_of(pod).get("hostNetwork"):
+            return bool(status_of(pod)["podIP"] == status_of(pod).get("hostIP"))
+        try:
+            return ip_address(status_of(pod)["podIP"]) in self._pod_network
+        except ValueError:
+            return False
 
 
 def target_port(pod: Obj, port: Obj) -> int:

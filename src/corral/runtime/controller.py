@@ -34,6 +34,7 @@ from corral.runtime.informer import Informer
 from corral.runtime.metrics import Metrics
 from corral.runtime.queue import WorkQueue
 from corral.runtime.random import Random
+from corral.runtime.secrets import KeySource, private_key
 
 log = logging.getLogger(__name__)
 
@@ -191,10 +192,12 @@ class Manager:
         *,
         component: str = "corral",
         metrics: Metrics | None = None,
+        private_key: KeySource = private_key,
     ) -> None:
         self.client = client
         self.clock = clock
         self.random = random
+        self.private_key = private_key
         self.metrics = metrics or Metrics()
         self.recorder = Recorder(client, clock, random, component)
         self._informers: dict[tuple[Resource, str, str, str], Informer] = {}

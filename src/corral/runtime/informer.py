@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 
-from corral.client.protocol import Client, WatchEvent
-from corral.core.errors import ApiError, Expired, NotFound
+from corral.client import limits
+from corral.client.protocol import Client, ObjectList, WatchEvent
+from corral.core.errors import ApiError, Expired, LimitExceeded, NotFound
 from corral.core.meta import Key, Obj, controller_of, key_of, resource_version_of, uid_of
 from corral.core.resource import Resource
 from corral.runtime.clock import Clock
@@ -26,7 +27,6 @@ IndexFunction = Callable[[Obj], Iterable[str]]
 
 FIRST_RETRY_S = 0.2
 MAX_RETRY_S = 30.0
-LIST_PAGE = 5000
 
 
 class Reader(Protocol):
@@ -166,21 +166,10 @@ class Informer:
 
     async def _relist(self) -> str:
         found: dict[Key, Obj] = {}
-        token, version = "", ""
-        while True:
-            page = await self._client.list(
-                self.resource,
-                self._namespace,
-                labels=self._labels,
-                fields=self._fields,
-                limit=LIST_PAGE,
-                continue_token=token,
-            )
+        version = ""
+        async for page in self._pages():
             found.update((key_of(obj), obj) for obj in page.items)
             version = page.resource_version
-            token = page.continue_token
-            if not token:
-                break
         for key in [key for key in self._objects if key not in found]:
             self._store(key, None)
         for key, obj in found.items():
@@ -190,6 +179,30 @@ class Informer:
         self._version = int(version) if version.isdecimal() else 0
         self._synced.set()
         return version
+
+    async def _pages(self) -> AsyncIterator[ObjectList]:
+        """The pages of one list, as far as one list may go: a server could otherwise go on for ever."""
+        token, size, seen = "", 0, set[str]()
+        while True:
+            page = await self._client.list(
+                self.resource,
+                self._namespace,
+                labels=self._labels,
+                fields=self._fields,
+                limit=limits.LIST_PAGE,
+                continue_token=token,
+            )
+            token, size = page.continue_token, size + page.size
+            yield page
+            if not token:
+                return
+            if not page.items or token in seen:
+                raise LimitExceeded(f"the list of {self.resource.plural} does not come to an end")
+            seen.add(token)
+            if len(seen) >= limits.LIST_PAGES:
+                raise LimitExceeded(f"the list of {self.resource.plural} has more than {limits.LIST_PAGES} pages")
+            if size > limits.LIST_BYTES:
+                raise LimitExceeded(f"the list of {self.resource.plural} is larger than {limits.LIST_BYTES} bytes")
 
     async def _follow(self, version: str) -> None:
         """Watch from `version`; a stream that ends by itself is taken up again where it stopped."""

@@ -1,4 +1,4 @@
-"""Randomness, injected: uids, name suffixes and jitter come from one seeded source per process."""
+"""Randomness, injected: uids, name suffixes and jitter come from one source per process, which simulations seed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Random:
-    """A source of randomness; the same seed gives the same sequence. Without a seed it starts from the system's
-    randomness, once: it names things and spreads retries, it makes no secrets."""
+    """A source of randomness for names and the spreading of retries; `runtime.secrets` makes secrets.
+
+    The same seed gives the same sequence. Without a seed, as in a cluster that is served, everything comes from the
+    operating system: who sees uids and names cannot compute those that follow."""
 
     def __init__(self, seed: int | str | None = None) -> None:
-        self._source = random.Random(seed)
+        self._is_seeded = seed is not None
+        self._source = random.Random(seed) if self._is_seeded else random.SystemRandom()
 
     def uid(self) -> str:
         return str(uuid.UUID(int=self._source.getrandbits(128), version=4))
@@ -37,5 +40,7 @@ class Random:
         return self._source.choice(items)
 
     def fork(self, name: str) -> Random:
-        """An independent source whose sequence depends only on this one's state and `name`."""
+        """An independent source; where this one is seeded, its sequence depends only on this one's state and `name`."""
+        if not self._is_seeded:
+            return Random()
         return Random(f"{self._source.getrandbits(64)}/{name}")

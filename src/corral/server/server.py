@@ -45,8 +45,9 @@ from corral.server.extension.aggregation import Aggregation
 from corral.server.extension.conversion_webhooks import ConversionCalls
 from corral.server.extension.outcalls import Caller
 from corral.server.gc_tuning import give_back_memory
-from corral.server.http.connection import Connection, Shared
+from corral.server.http.choosing import PROTOCOLS, Choosing
 from corral.server.http.limits import Limits
+from corral.server.http.shared import Shared
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
 from corral.server.pods.proxy import Egress, Proxying
 from corral.server.pods.remote_pods import RemotePodsApi
@@ -143,7 +144,7 @@ class ApiServer:
         shared.date = formatdate(self.api.clock.now(), usegmt=True)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(shared), sock=listener, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_S
+            lambda: Choosing(shared), sock=listener, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_S
         )
         self._background = [
             loop.create_task(self._sweep(shared), name="connection-sweeper"),
@@ -158,10 +159,7 @@ class ApiServer:
         self._shared.closing = True
         self._server.close()
         for connection in list(self._shared.connections):
-            if connection.long_running and connection.task is not None:
-                connection.task.cancel()
-            elif not connection.busy:
-                connection.transport.close()
+            connection.drain()
         await self._wait_for_requests(self._shared)
         for connection in list(self._shared.connections):
             connection.transport.abort()
@@ -174,7 +172,7 @@ class ApiServer:
             self._audit.close()
 
     async def _wait_for_requests(self, shared: Shared) -> None:
-        running = [connection.task for connection in shared.connections if connection.task is not None]
+        running = [waited for each in shared.connections if (waited := each.unfinished()) is not None]
         if running:
             await asyncio.wait(running, timeout=STOP_GRACE_S)
 
@@ -185,8 +183,8 @@ class ApiServer:
             await asyncio.sleep(SWEEP_S)
             shared.date = formatdate(self.api.clock.now(), usegmt=True)
             now = loop.time()
-            for connection in [each for each in shared.connections if each.is_overdue(now)]:
-                connection.transport.close()
+            for connection in list(shared.connections):
+                connection.sweep(now)
             if shared.closed >= BURST:
                 shared.closed = 0
                 give_back_memory()
@@ -272,7 +270,7 @@ class ApiServer:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cadata=self.authority.certificate.decode())
-        context.set_alpn_protocols(["http/1.1"])
+        context.set_alpn_protocols(list(PROTOCOLS))
         load_pair(context, self._serving)
         return context
 

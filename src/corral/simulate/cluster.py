@@ -30,6 +30,7 @@ from corral.runtime.random import Random
 from corral.server.api import Api
 from corral.server.lifecycle import set_up_lifecycle
 from corral.server.local import LocalClient
+from corral.simulate.keys import repeatable_keys
 from corral.store import Store
 
 STANDARD_NAMESPACES = ("default", "kube-system", "kueue-system")
@@ -69,7 +70,9 @@ class SimulatedCluster:
         self.random = Random(f"{self.name}-{self._seed}-{self._starts}")
         self.api = Api(self.store, full_registry(), clock=self.clock, random=self.random)
         self.client = LocalClient(self.api)
-        self.manager = Manager(self.client, self.clock, self.random)
+        self.manager = Manager(
+            self.client, self.clock, self.random, private_key=repeatable_keys(self.random.fork("keys"))
+        )
         set_up_lifecycle(self.api, self.manager)
         self.api.chain.plugins.extend(set_up_queueing(self.manager, self._configuration))
         if self._operators:

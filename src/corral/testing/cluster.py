@@ -27,6 +27,7 @@ from corral.runtime.random import Random
 from corral.runtime.virtual import settle
 from corral.server.api import Api
 from corral.server.local import LocalClient
+from corral.simulate.keys import repeatable_keys
 from corral.store import Store
 
 SetUp = Callable[[Manager], object]
@@ -58,7 +59,9 @@ class VirtualCluster:
             plugins=plugins,
         )
         self.client = LocalClient(self.api)
-        self.manager = Manager(self.client, self.clock, self.random)
+        self.manager = Manager(
+            self.client, self.clock, self.random, private_key=repeatable_keys(self.random.fork("keys"))
+        )
         self._set_up = set_up
         self._lifecycle = lifecycle
         self._namespaces = namespaces

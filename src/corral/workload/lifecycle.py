@@ -65,6 +65,19 @@ def has_pending_topology(workload: Obj) -> bool:
     return any(entry.get("delayedTopologyRequest") == "Pending" for entry in assignments)
 
 
+def places_decided(workload: Obj) -> Obj:
+    """The same Workload after somebody else has found places for its pods, as the worker that admitted it has."""
+    if not has_pending_topology(workload):
+        return workload
+    admission = wl.admission_of(workload)
+    assignments = [
+        {**entry, "delayedTopologyRequest": "Ready"} if entry.get("delayedTopologyRequest") == "Pending" else entry
+        for entry in admission["podSetAssignments"]
+    ]
+    decided = {**admission, "podSetAssignments": assignments}
+    return with_status(workload, {**status_of(workload), "admission": decided})
+
+
 def sync_admitted(
     workload: Obj, required: Sequence[str], now: str, *, granular: bool = False, explicit: bool = False
 ) -> Obj:

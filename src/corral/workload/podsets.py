@@ -192,6 +192,23 @@ def same_shape(workload_set: Obj, pod_set: PodSet, *, compare_counts: bool, runn
     return _same_spec(held, spec_of(wanted), ignored) or _same_spec(held, spec_of(sanitized(wanted)), ignored)
 
 
+def same_claim(workload_set: Obj, pod_set: PodSet, *, running: bool) -> bool:
+    """Whether a pod set that somebody wrote by hand claims what `pod_set` of its job needs.
+
+    Only what quota and places are counted from is looked at: whoever writes a Workload does not repeat what API servers
+    fill in when they store a job. A partially admitted job says how many pods it runs in a place of its own.
+    """
+    if workload_set.get("name", DEFAULT_NAME) != pod_set.name or workload_set.get("minCount") != pod_set.min_count:
+        return False
+    partial = running and pod_set.min_count is not None
+    if not partial and int(workload_set.get("count", 1)) != pod_set.count:
+        return False
+    fields = _CLAIMED_SPEC if not running else tuple(name for name in _CLAIMED_SPEC if name not in _INJECTED_SPEC)
+    held, wanted = spec_of(workload_set.get("template") or {}), spec_of(sanitized(pod_set.template))
+    return all(_meant(held.get(name)) == _meant(wanted.get(name)) for name in fields)
+
+
+_CLAIMED_SPEC = ("containers", "initContainers", "tolerations")
 _INJECTED_SPEC = ("nodeSelector", "tolerations", "schedulingGates")
 
 

@@ -18,7 +18,8 @@ POOL = "a worker"
 _IGNORED_KINDS = ("LocalQueue", "ClusterQueue")
 _IGNORED_EVENTS = ("SuccessfulDelete", "Killing", "Scheduled", "Pulled", "Created", "TaintManagerEviction")
 _OWN_EVENTS = (
-    "WaitingForWorker", "UpdatedAdmissionCheck", "NotDispatched", "RefusedByWorker", "ChangeRefused", "HandedBack"
+    "WaitingForWorker", "UpdatedAdmissionCheck", "NotDispatched", "RefusedByWorker", "ChangeRefused", "HandedBack",
+    "EvictedOnWorker",
 )  # fmt: skip
 """What Corral says in addition to upstream."""
 

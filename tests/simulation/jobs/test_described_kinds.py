@@ -13,7 +13,6 @@ import yaml
 
 from corral.configuration.document import ConfigurationError, read_configuration
 from corral.configuration.job_kinds import JobKindError, described_kinds, jobs_to_dispatch
-from corral.configuration.part import ConfigurationError
 from corral.configuration.queueing import load_config
 from corral.core import conditions
 from corral.core.meta import Obj, owner_ref, spec_of, status_of

@@ -190,3 +190,96 @@ def test_group_annotations_are_checked(group: str, total: str, message: str) -> 
         assert caught.value.message == f'admission webhook "vpod.kb.io" denied the request: {message}'
 
     run(scenario)
+
+
+async def bind(world: World, name: str) -> None:
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "n"}}
+    await world.client.create_subresource(PODS, name, "default", "binding", binding)
+    await set_phase(world, name, "Running")
+
+
+async def die(world: World, name: str) -> None:
+    """What a node does once the processes of a deleted pod have ended."""
+    await set_phase(world, name, "Failed")
+    await world.client.delete(PODS, name, "default", grace=0)
+    await world.settle()
+
+
+async def delete(world: World, name: str) -> None:
+    await world.client.delete(PODS, name, "default")
+    await world.settle()
+
+
+async def names_of_pods(world: World) -> list[str]:
+    return sorted(found["metadata"]["name"] for found in (await world.client.list(PODS)).items)
+
+
+def test_a_deleted_pod_of_an_incomplete_group_goes_at_once() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="3"), pod("b", group="g", total="3"))
+        await delete(world, "a")
+        assert await names_of_pods(world) == ["b"]
+        await fill(world, pod("c", group="g", total="3"), pod("d", group="g", total="3"))
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert condition(workload, "Admitted") == ("True", "Admitted", "The workload is admitted")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("cpu", ["4", "1"], ids=["admitted, but on no node", "waiting"])
+def test_a_pod_that_is_deleted_before_it_has_a_node_can_be_replaced(cpu: str) -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="2"), pod("b", group="g", total="2"))
+        await delete(world, "a")
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert (condition(workload, names.WAITING_FOR_REPLACEMENT_PODS) or ())[:2] == ("True", "PodsFailed")
+        await fill(world, pod("c", group="g", total="2"))
+        assert await names_of_pods(world) == ["b", "c"]
+
+    run(scenario, cpu)
+
+
+def test_a_preempted_group_keeps_its_workload_until_replacements_come() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="2"), pod("b", group="g", total="2"))
+        created = await world.client.get(WORKLOADS, "g", "default")
+        for name in ("a", "b"):
+            await bind(world, name)
+        await world.client.patch(CLUSTER_QUEUES, "cq", "", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        await world.advance(1)
+        for name in ("a", "b"):
+            assert (await get(world, name))["metadata"]["deletionTimestamp"]
+            await die(world, name)
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert workload["metadata"]["uid"] == created["metadata"]["uid"]
+        assert (condition(workload, "QuotaReserved") or ())[0] == "False"
+        assert (condition(workload, names.WAITING_FOR_REPLACEMENT_PODS) or ())[:2] == ("True", "ClusterQueueStopped")
+        assert await names_of_pods(world) == ["a", "b"]
+
+        await fill(world, pod("c", group="g", total="2"))
+        assert await names_of_pods(world) == ["b", "c"]
+        await fill(world, pod("d", group="g", total="2"))
+        assert await names_of_pods(world) == ["c", "d"]
+        await world.client.patch(CLUSTER_QUEUES, "cq", "", {"spec": {"stopPolicy": "None"}})
+        await world.advance(1)
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert workload["metadata"]["uid"] == created["metadata"]["uid"]
+        assert (condition(workload, "Admitted") or ())[0] == "True"
+        assert gates(await get(world, "c")) == gates(await get(world, "d")) == []
+
+    run(scenario)
+
+
+def test_deleting_the_workload_of_an_evicted_group_lets_its_pods_go() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="1"))
+        await bind(world, "a")
+        await world.client.patch(CLUSTER_QUEUES, "cq", "", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        await world.advance(1)
+        await die(world, "a")
+        await world.client.delete(WORKLOADS, "g", "default")
+        await world.settle()
+        assert await names_of_pods(world) == []
+        assert await world.workloads() == []
+
+    run(scenario)

@@ -120,7 +120,7 @@ def test_replicas_of_a_leader_worker_set_are_admitted_one_by_one() -> None:
 
 def test_of_very_many_replicas_of_a_leader_worker_set_the_first_are_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each replica is a Workload: a million of them would be a million Workloads."""
-    monkeypatch.setattr("corral.controllers.queueing.pods.serving_sets.MOST", 20)
+    monkeypatch.setattr("corral.jobs.leader_worker_set.queued_set.MOST", 20)
     monkeypatch.setattr("corral.jobs.framework.growth_pacing.STEP", 20)
     monkeypatch.setattr("corral.decide.pods.growth.MOST_WAITING", 40)
 

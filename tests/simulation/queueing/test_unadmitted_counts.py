@@ -37,7 +37,7 @@ def one(reason: str, cause: str) -> Shown:
 
 
 def set_up(manager: Manager) -> None:
-    UnadmittedCounts(Caches.of(manager), QueueingMetrics(manager.metrics)).connect()
+    UnadmittedCounts(Caches(manager), QueueingMetrics(manager.metrics)).connect()
 
 
 # Conditions of a Workload, and the reason and cause it counts under.

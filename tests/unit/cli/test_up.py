@@ -25,7 +25,7 @@ def test_the_next_steps_are_those_of_the_fleet(
 ) -> None:
     spec = config.standard(workers=workers, members=members)
     status = FleetStatus(1, True, "", [ClusterStatus(cluster.name, url="https://here") for cluster in spec.clusters])
-    _print_next_steps(spec, FleetFolder(tmp_path), status, 1.0)
+    _print_next_steps(spec, FleetFolder(tmp_path), 0.0, status)
     printed = capsys.readouterr().out
     assert [text for text in told if text not in printed] == []
     assert [text for text in untold if text in printed] == []

@@ -240,8 +240,8 @@ async def test_sub_paths_and_claims(tmp_path: Path) -> None:
     places = await prepare_volumes(volumes(tmp_path, {"name": "p", "persistentVolumeClaim": {"claimName": "disk"}}))
     container = {"volumeMounts": [{"name": "p", "mountPath": "/x/", "subPathExpr": "$(POD)/y"}]}
     mounts = container_mounts(container, places, {"POD": "p0"})
-    assert mounts == (Mount(str(tmp_path / "claims/ns/disk/p0/y"), "/x"),)
-    assert Path(mounts[0].source).is_dir()
+    assert mounts == (Mount(str(tmp_path / "claims/ns/disk"), "/x", below="p0/y"),)
+    assert Path(mounts[0].path).is_dir()
 
 
 def test_a_directory_that_may_not_be_read_has_nothing_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

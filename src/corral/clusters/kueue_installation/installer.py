@@ -107,7 +107,9 @@ class Installation:
             first = False
             self._restart.clear()
             outer = self._outer
-            inner = Manager(outer.client, outer.clock, outer.random, metrics=outer.metrics)
+            inner = Manager(
+                outer.client, outer.clock, outer.random, metrics=outer.metrics, private_key=outer.private_key
+            )
             self.queueing.setup(inner, self._metrics)
             OwnLease(inner, self._namespace)
             try:

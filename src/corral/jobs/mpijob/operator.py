@@ -71,7 +71,7 @@ class MpiJobController:
         self._pods = manager.informer(PODS)
         self._launchers = manager.informer(JOBS)
         index_by_controller(self._pods)
-        self._random = manager.random.fork("mpi-keys")
+        self._private_key = manager.private_key
         self._recorder = manager.recorder.named("mpi-job-controller")
         self._expectations = Expectations(self._pods, self._clock)
         owners = owner_key("MPIJob", GROUP)
@@ -173,7 +173,7 @@ class MpiJobController:
         try:
             held = await self._client.get(SECRETS, name, namespace_of(job))
         except NotFound:
-            await self._create(job, SECRETS, ssh_secret(job, name, self._random))
+            await self._create(job, SECRETS, ssh_secret(job, name, self._private_key))
             return
         if not is_owned_by(held, uid_of(job)):
             self._refuse(job, SECRETS, name)
@@ -208,7 +208,7 @@ class MpiV1Controller(TrainingController):
     """Runs kubeflow.org/v1 MPIJobs: launcher and worker pods, no services, hosts in a ConfigMap."""
 
     def __init__(self, manager: Manager, gang_scheduler: str = "") -> None:
-        self._random = manager.random.fork("mpi-v1-keys")
+        self._private_key = manager.private_key
         super().__init__(manager, MPI, Settings(gang_scheduler=gang_scheduler), name="mpijob-v1")
 
     async def _step(self, key: Key, job: Obj) -> Result | None:
@@ -235,7 +235,7 @@ class MpiV1Controller(TrainingController):
         try:
             await self._client.get(SECRETS, f"{name}-ssh", namespace)
         except NotFound:
-            await self._make(SECRETS, ssh_secret(job, f"{name}-ssh", self._random))
+            await self._make(SECRETS, ssh_secret(job, f"{name}-ssh", self._private_key))
             for resource, access in _access_v1(job, workers):
                 await self._make(resource, access)
 

@@ -8,13 +8,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from corral.core.meta import Obj, namespace_of, owner_ref
-from corral.runtime.random import Random
+from corral.runtime.secrets import KeySource
 
 
-def ssh_secret(owner: Obj, name: str, random: Random) -> Obj:
+def ssh_secret(owner: Obj, name: str, private_key: KeySource) -> Obj:
     """A kubernetes.io/ssh-auth Secret with a fresh ECDSA P-521 key pair."""
-    curve = ec.SECP521R1()
-    key = ec.derive_private_key(random.integer(2**500, 2**520), curve)
+    key = private_key(ec.SECP521R1())
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )

@@ -38,12 +38,10 @@ def role_of(pod: Obj) -> str:
 
 
 def is_runnable(pod: Obj) -> bool:
-    """Whether the pod can still do its part: it waits, runs, or is done."""
-    if status_of(pod).get("phase") == "Succeeded":
-        return True
-    if status_of(pod).get("phase") == "Failed":
+    """Whether the pod can still do its part: it waits, runs, or is done. One that is deleted before it has a node cannot."""
+    if is_deleting(pod) and not spec_of(pod).get("nodeName"):
         return False
-    return not is_deleting(pod) or not is_gated(pod)
+    return bool(status_of(pod).get("phase") != "Failed")
 
 
 @dataclass(frozen=True)
@@ -94,6 +92,19 @@ class PodGroup:
             else:
                 spare.append(pod)
         return spare
+
+    def replaced(self, counts: dict[str, int]) -> list[Obj]:
+        """Pods that cannot do their part and whose place in their role others have taken, the first ones to fail first."""
+        held: dict[str, int] = {}
+        for pod in self.pods:
+            held[role_of(pod)] = held.get(role_of(pod), 0) + 1
+        spare = {role: count - counts.get(role, 0) for role, count in held.items()}
+        result = []
+        for pod in sorted(self.failed, key=_ended):
+            if spare[role_of(pod)] > 0:
+                spare[role_of(pod)] -= 1
+                result.append(pod)
+        return result
 
     def pod_sets(self) -> list[PodSet]:
         """One pod set per role, sorted by role. Raises GroupIncomplete."""
@@ -148,6 +159,13 @@ class PodGroup:
             if status_of(pod).get("phase") == "Succeeded":
                 counts[role_of(pod)] = counts.get(role_of(pod), 0) + 1
         return dict(sorted(counts.items()))
+
+
+def _ended(pod: Obj) -> tuple[str, str, str]:
+    metadata = metadata_of(pod)
+    known = [entry["lastTransitionTime"] for entry in conditions.conditions_of(pod) if entry.get("lastTransitionTime")]
+    ended = str(metadata.get("deletionTimestamp") or max(known, default=""))
+    return ended, str(metadata.get("creationTimestamp", "")), name_of(pod)
 
 
 def _standing(pod: Obj) -> tuple[int, str, str]:

@@ -46,7 +46,7 @@ class TrainJobController:
         self._reports = reports
         self._train_jobs = manager.informer(TRAIN_JOBS)
         self._job_sets = manager.informer(JOB_SETS)
-        self._random = manager.random.fork("trainer-keys")
+        self._private_key = manager.private_key
         self._recorder = manager.recorder.named("trainer")
         watches = [Watch(TRAIN_JOBS), Watch(JOB_SETS, map=owner_key("TrainJob", TRAIN_JOBS.group))]
         manager.add(self, watches=watches, workers=5)
@@ -122,7 +122,7 @@ class TrainJobController:
         try:
             await self._client.get(SECRETS, name, namespace_of(train_job))
         except NotFound:
-            body = {**ssh_secret(train_job, name, self._random), "immutable": True}
+            body = {**ssh_secret(train_job, name, self._private_key), "immutable": True}
             await self._client.create(SECRETS, body, manager=MANAGER)
 
     async def _runtime(self, train_job: Obj) -> Obj | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 
 
 class Exhausted(Exception):
@@ -20,6 +20,10 @@ class Addresses:
         self._taken: dict[str, str] = {}
         self._used: set[int] = set()
         self._next = 0
+
+    def covers(self, address: str) -> bool:
+        """Whether an address is one of those handed out here."""
+        return 0 <= int(IPv4Address(address)) - self._first < self._size
 
     def take(self, holder: str) -> str:
         """The address of `holder`, the same on every call until it is given back."""

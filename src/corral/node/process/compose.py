@@ -143,7 +143,7 @@ def _without_namespaces(launch: Launch, setting: Setting) -> Launch:
     name = launch.id.split("/")[1]
     private_tmp = str(setting.folder.container(name) / "tmp")
     paths = {
-        mount.target: mount.source
+        mount.target: mount.path
         for mount in launch.mounts
         if not mount.target.startswith("/etc/host") and mount.source != private_tmp
     }

@@ -44,6 +44,8 @@ class Ending:
     finished_at: float
     out_of_memory: bool = False
     failure: str = ""
+    stopped: bool = False
+    """It ended because everything was stopped, whatever its code says."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Ending:
@@ -54,6 +56,7 @@ class Ending:
             data["finishedAt"],
             data.get("oom", False),
             data.get("failure", ""),
+            data.get("stopped", False),
         )
 
 

@@ -24,6 +24,7 @@ from corral.decide.pods.record import (
     Ended,
     PodRecord,
     Running,
+    Waiting,
     all_containers,
     new_record,
 )
@@ -133,10 +134,6 @@ class ProcessRuntime(ProcessStreams):
         self.settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.connection.on_exit = self._on_exit
         self.connection.on_lost = self._on_lost
-        for folder in folders(self.pods):
-            if (holding := folder.load()) and holding.address:
-                self._addresses.restore(folder.uid, holding.address)
-                self._devices.restore(holding.node, folder.uid, holding.devices)
         if await self.connection.connect_existing():
             for identity, run in (await self.connection.runs()).items():
                 parts = parse_run_id(identity)
@@ -145,8 +142,23 @@ class ProcessRuntime(ProcessStreams):
                     self._running[identity] = Running(run.at)
         else:
             self._kill_strays()
-
+        self._restore_holdings()
         self._spawn(("", "refresh"), self._refresh())
+
+    def _restore_holdings(self) -> None:
+        """Take what pods of an earlier life hold. Those that do not run move, where the cluster's network is another one now."""
+        moving: list[tuple[PodFolder, Holding]] = []
+        running = {identity.partition("/")[0] for identity in self._running}
+        for folder in folders(self.pods):
+            if not (holding := folder.load()) or not holding.address:
+                continue
+            self._devices.restore(holding.node, folder.uid, holding.devices)
+            if self._addresses.covers(holding.address):
+                self._addresses.restore(folder.uid, holding.address)
+            elif folder.uid not in running and holding.address != self.settings.host_address:
+                moving.append((folder, holding))
+        for folder, holding in moving:
+            folder.save(replace(holding, address=self._addresses.take(folder.uid)))
 
     async def _refresh(self) -> None:
         """Bring the volumes of running pods up to date now and then: changed ConfigMaps and Secrets, new tokens."""
@@ -228,6 +240,9 @@ class ProcessRuntime(ProcessStreams):
                 name, running, attempt, attempt, last, started=is_started, ready=is_ready, id=container_id(identity)
             )
         ending = folder.ending(name, attempt)
+        if ending is not None and ending.stopped:
+            # The cluster was taken down under it. It is run again as the same run: neither a restart nor a failure to anybody.
+            return ContainerRecord(name, Waiting("ContainerCreating"), attempt, attempt, last)
         if ending is None:
             now = self.clock.now()
             ending = Ending(identity, 137, now, now, failure="")

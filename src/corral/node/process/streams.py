@@ -100,7 +100,9 @@ class ProcessStreams(ABC):
         return session
 
     async def port_forward(self, pod: Obj, port: int) -> PortStream:
-        address = status_of(pod).get("podIP")
+        # The address the node gave it: what the status says is written by others too, and would lead anywhere.
+        holding = self.folder(uid_of(pod)).load()
+        address = holding.address if holding is not None else ""
         if not address:
             raise BadRequest(f"pod {name_of(pod)} has no address yet")
         try:

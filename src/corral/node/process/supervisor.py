@@ -154,6 +154,7 @@ class Supervisor:
 
     def _stop(self, grace: float = 0.0) -> None:
         """End everything: ask first when there is time, then kill."""
+        self._reap()  # what has ended by itself so far did not end because of this
         self.kill_at = time.monotonic() + grace
         if grace > 0 and not self.stopping:
             for run in self.runs.values():
@@ -285,6 +286,7 @@ class Supervisor:
         directory = Path(launch.directory)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "launch.json").write_text(json.dumps(launch.to_json()))
+        (directory / "exit.json").unlink(missing_ok=True)  # of a run that was stopped with everything, and goes on now
         run = Run(launch, LogFile(directory / "log"), connection)
         if launch.tty:
             ours, theirs = os.openpty()
@@ -409,6 +411,8 @@ class Supervisor:
             "startedAt": run.started_at,
             "finishedAt": finished_at,
             "failure": run.failure,
+            # Not the program's own end: whoever comes back runs it again.
+            "stopped": self.stopping,
         }
         if run.launch.inside:
             self._send(run.client, {"event": "exit", **ending})

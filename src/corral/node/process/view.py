@@ -13,9 +13,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from corral.node.process import kernel
+from corral.node.process.paths import checked_parts, open_entry
 
 _DEVICES = re.compile(
     r"null|zero|full|random|urandom|tty|ptmx|pts|shm|fuse|kvm|net|dri|kfd|nvidia.*|infiniband|mqueue|hugepages"
@@ -31,11 +32,17 @@ _MAX_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """`source` on the host appears at the absolute path `target` in the container."""
+    """`source` on the host, or what is `below` it, appears at the absolute path `target` in the container."""
 
     source: str
     target: str
     read_only: bool = False
+    below: str = ""
+    """A path inside `source`, which the pod may have written to: it is opened without following links."""
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.source, self.below) if self.below else self.source
 
 
 @dataclass(slots=True)
@@ -89,6 +96,13 @@ class RootView:
             os.symlink(link, os.path.join(target, name))
 
     def _attach(self, mount: Mount) -> None:
+        if mount.below:
+            with open_entry(mount.source, checked_parts(mount.below)) as handle:
+                self._bind(replace(mount, source=f"/proc/self/fd/{handle}", below=""))
+        else:
+            self._bind(mount)
+
+    def _bind(self, mount: Mount) -> None:
         is_directory = os.path.isdir(mount.source)
         path = self._place(mount.target, is_directory)
         kernel.bind(mount.source, path, read_only=mount.read_only)

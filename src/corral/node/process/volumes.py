@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.core.meta import Obj, namespace_of, spec_of
+from corral.core.names import check_subdomain
 from corral.node.environment import MissingError, NodeFacts, Sources, field_value, resource_value, secret_data
+from corral.node.process.paths import (
+    OutsideError,
+    checked_parts,
+    child,
+    open_entry,
+    open_folder,
+    read_below,
+    remove_others,
+    resolve_below,
+    write_below,
+)
 from corral.node.process.view import Mount
 
 DEFAULT_MODE = 0o644
@@ -44,7 +56,7 @@ async def prepare_volumes(context: VolumeContext) -> dict[str, Path]:
     for volume in spec_of(context.pod).get("volumes") or ():
         try:
             places[volume["name"]] = await _prepare(context, volume)
-        except MissingError as error:
+        except (MissingError, OSError) as error:
             raise MissingError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from error
     return places
 
@@ -59,21 +71,36 @@ def container_mounts(container: Obj, places: dict[str, Path], variables: dict[st
         if place is None:
             raise MissingError(f'volume "{mount["name"]}" not found')
         sub = expand(mount["subPathExpr"], variables) if mount.get("subPathExpr") else mount.get("subPath") or ""
-        if sub:
-            place = place / sub
-            if not place.exists():
-                place.mkdir(parents=True)
-        mounts.append(Mount(str(place), "/" + mount["mountPath"].strip("/"), bool(mount.get("readOnly"))))
+        target = "/" + mount["mountPath"].strip("/")
+        below = _sub_path(place, sub, mount["name"]) if sub else ""
+        mounts.append(Mount(str(place), target, bool(mount.get("readOnly")), below))
     return tuple(mounts)
 
 
+def _sub_path(place: Path, sub: str, volume: str) -> str:
+    """The folder or file `sub` of a volume, made a folder when it is not there."""
+    try:
+        parts = resolve_below(place, sub)
+        try:
+            with open_entry(place, parts):
+                pass
+        except FileNotFoundError:
+            with open_folder(place, parts, create=True):
+                pass
+    except (OSError, OutsideError) as error:
+        raise OutsideError(f'failed to prepare subPath for volumeMount "{volume}" : {error}') from error
+    return "/".join(parts)
+
+
 async def _prepare(context: VolumeContext, volume: Obj) -> Path:
-    place = context.folder / str(volume["name"])
+    place = child(context.folder, str(volume["name"]))
     if "hostPath" in volume:
         return _host_path(volume["hostPath"])
     if "persistentVolumeClaim" in volume:
         name = str(volume["persistentVolumeClaim"]["claimName"])
-        claim = context.claims / namespace_of(context.pod) / name
+        if check_subdomain(name):  # no claim can have this name
+            raise OutsideError(f'persistentvolumeclaim "{name}" not found')
+        claim = child(child(context.claims, namespace_of(context.pod)), name)
         claim.mkdir(parents=True, exist_ok=True)
         return claim
     place.mkdir(parents=True, exist_ok=True)
@@ -129,15 +156,18 @@ async def _projected(context: VolumeContext, part: Obj, volume: str) -> Contents
     if source := part.get("downwardAPI"):
         return _from_downward(context, source)
     if source := part.get("serviceAccountToken"):
-        return {source["path"]: await _token(context, source, context.folder / volume / source["path"])}
+        return {source["path"]: await _token(context, source, child(context.folder, volume))}
     return {}
 
 
-async def _token(context: VolumeContext, source: Obj, path: Path) -> bytes:
+async def _token(context: VolumeContext, source: Obj, place: Path) -> bytes:
     """A token; the one that is there while most of its time is left."""
     lifetime = float(source.get("expirationSeconds") or 3600)
-    if path.exists() and 0 <= context.now - path.stat().st_mtime < lifetime * RENEW_AT:
-        return path.read_bytes()
+    checked_parts(source["path"])  # before a token is asked for
+    if found := read_below(place, source["path"]):
+        content, written = found
+        if 0 <= context.now - written < lifetime * RENEW_AT:
+            return content
     return (await context.token(context.pod, source)).encode()
 
 
@@ -188,14 +218,7 @@ def _from_downward(context: VolumeContext, source: Obj) -> Contents:
 
 def _write(place: Path, files: Files) -> None:
     for name, (content, mode) in files.items():
-        path = place / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_bytes() != content:
-            part = path.with_name(path.name + ".part")
-            part.write_bytes(content)
-            part.chmod(mode)
-            part.replace(path)
-    wanted = {str(place / name) for name in files}
-    for path in sorted(place.rglob("*")):
-        if path.is_file() and str(path) not in wanted:
-            path.unlink()
+        found = read_below(place, name)
+        if found is None or found[0] != content:
+            write_below(place, name, content, mode)
+    remove_others(place, {checked_parts(name) for name in files})

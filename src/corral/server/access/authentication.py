@@ -6,7 +6,6 @@ A request without credentials is `system:anonymous`, who may see health and vers
 from __future__ import annotations
 
 import csv
-import secrets
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
 from io import StringIO
@@ -16,6 +15,7 @@ from urllib.parse import unquote
 from corral.core.admission import UserInfo
 from corral.core.errors import BadRequest, Unauthorized
 from corral.core.meta import Obj, is_deleting, uid_of
+from corral.runtime import secrets
 from corral.server.access.authorization import Authorizer
 from corral.server.access.certificates import write_private
 from corral.server.access.rbac import Attributes
@@ -219,7 +219,7 @@ def load_tokens(directory: Path | None) -> dict[str, UserInfo]:
     path = directory / "tokens.csv" if directory is not None else None
     if path is not None and path.exists():
         return read_token_file(path.read_text())
-    token = secrets.token_urlsafe(32)
+    token = secrets.token()
     if path is not None:
         write_private(path, f'{token},{ADMIN.name},,"{",".join(ADMIN.groups)}"\n'.encode())
     return {token: ADMIN}

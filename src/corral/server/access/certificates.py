@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from corral.runtime.secrets import private_key
+
 _TEN_YEARS = datetime.timedelta(days=3650)
 _ONE_YEAR = datetime.timedelta(days=365)
 _SKEW = datetime.timedelta(minutes=5)
@@ -45,7 +47,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, now: float) -> Authority:
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(subject, subject, key.public_key(), now, _TEN_YEARS)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -93,7 +95,7 @@ class Authority:
         now: float,
         names: x509.SubjectAlternativeName | None = None,
     ) -> Pair:
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = private_key(ec.SECP256R1())
         builder = _builder(subject, self._certificate.subject, key.public_key(), now, _ONE_YEAR)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from corral.core.meta import Obj, name_of, namespace_of, uid_of
+from corral.runtime.secrets import private_key
 from corral.server.access.certificates import key_pem, write_private
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -76,7 +77,7 @@ class Signer:
         path = directory / "sa.key" if directory is not None else None
         if path is not None and path.exists():
             return cls(path.read_bytes())
-        pem = key_pem(ec.generate_private_key(ec.SECP256R1()))
+        pem = key_pem(private_key(ec.SECP256R1()))
         if path is not None:
             write_private(path, pem)
         return cls(pem)

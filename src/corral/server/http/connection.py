@@ -1,4 +1,4 @@
-"""One client connection: an asyncio protocol over httptools that feeds requests to the application, one at a time.
+"""One connection of HTTP/1.1: an asyncio protocol over httptools that feeds requests to the application, one at a time.
 
 Written by hand because the API needs what ASGI servers do not give together: client certificates, upgrades to SPDY,
 answers without a task when they are ready at once, and a single write per answer.
@@ -7,101 +7,34 @@ answers without a task when they are ready at once, and a single write per answe
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Protocol, cast
+from typing import cast
 
 import httptools
 
 from corral.core.admission import UserInfo
-from corral.server.http.limits import Limits
-from corral.server.http.message import Answer, Request, Response, Stream, Upgrade
+from corral.server.http.message import Request, Response, Stream, Upgrade
+from corral.server.http.shared import (
+    BODY_TIMEOUT_S,
+    HEAD_TIMEOUT_S,
+    IDLE_TIMEOUT_S,
+    LINGER_S,
+    MAX_BODY,
+    MAX_HEAD,
+    MAX_PATH,
+    MAX_UNASKED_BODY,
+    STREAM_BUFFER,
+    Shared,
+    names_one_host,
+    peer_user,
+)
 
-MAX_BODY = 3 * 1024 * 1024
-MAX_HEAD = 256 * 1024
 MAX_PIPELINED = 16
-MAX_UNASKED_BODY = 64 * 1024
-MAX_PATH = 8 * 1024
-HEAD_TIMEOUT_S = 10.0
-BODY_TIMEOUT_S = 60.0
-IDLE_TIMEOUT_S = 90.0
-LINGER_S = 0.5
-STREAM_BUFFER = 256 * 1024
 RAW_LIMIT = 256 * 1024
 
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._~-]*)(?::[0-9]*)?")
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
-
-
-class Application(Protocol):
-    """What serves requests. `answer_now` may answer without waiting; None sends the request to `answer`."""
-
-    def answer_now(self, request: Request) -> Response | None: ...
-
-    async def answer(self, request: Request) -> Answer: ...
-
-    def knows(self, request: Request) -> bool:
-        """Whether the request comes from somebody with good credentials."""
-        ...
-
-    def refuse_body(self, request: Request) -> Response | None:
-        """The refusal of a request of which only the head is there; None when its body may come."""
-        ...
-
-    def refuse(self, code: int, message: str) -> Response:
-        """The answer to a request that never became one."""
-        ...
-
-
-class Shared:
-    """What all connections of one server share: the application, who is connected, and the current Date header."""
-
-    def __init__(self, app: Application, limits: Limits = Limits()) -> None:  # noqa: B008  # frozen
-        self.app = app
-        self.limits = limits
-        self.connections: set[Connection] = set()
-        self.strangers: dict[Connection, None] = {}
-        """Connections that have shown no credentials yet, the oldest first."""
-        self.closed = 0
-        """How many connections have ended since somebody cleaned up."""
-        self.date = ""
-        self.closing = False
-        self._sequence = 0
-        self.audit_prefix = "00000000-0000-4000-8000-"
-
-    def connected(self, connection: Connection) -> bool:
-        """Count a new connection; False when there is no room for it. Strangers make room for each other."""
-        if len(self.connections) >= self.limits.connections:
-            return False
-        self.connections.add(connection)
-        if connection.peer is None:
-            self.strangers[connection] = None
-            if len(self.strangers) > self.limits.strangers:
-                oldest = next(iter(self.strangers))
-                self.disconnected(oldest)
-                oldest.transport.abort()
-        return True
-
-    def disconnected(self, connection: Connection) -> None:
-        self.closed += connection in self.connections
-        self.connections.discard(connection)
-        self.strangers.pop(connection, None)
-
-    def next_audit_id(self) -> str:
-        self._sequence += 1
-        return f"{self.audit_prefix}{self._sequence:012x}"
-
-
-def _peer_user(transport: asyncio.Transport) -> UserInfo | None:
-    """The user of a verified client certificate: common name, with organizations as groups."""
-    certificate: dict[str, Any] = transport.get_extra_info("peercert") or {}
-    attributes = [pair for group in certificate.get("subject", ()) for pair in group]
-    name = next((value for key, value in attributes if key == "commonName"), "")
-    if not name:
-        return None
-    return UserInfo(name, tuple(value for key, value in attributes if key == "organizationName"))
 
 
 class _Nobody:
@@ -146,7 +79,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
-        self.peer = _peer_user(self.transport)
+        self.peer = peer_user(self.transport)
         self.transport.set_write_buffer_limits(high=STREAM_BUFFER)
         if not self.shared.connected(self):
             self._refuse(429, "Too many connections, please try again later.")
@@ -225,8 +158,7 @@ class Connection(asyncio.Protocol):
         self.head_done = True
         if len(self.target.partition(b"?")[0]) > MAX_PATH:
             self._refuse(414, f"the path of the request is longer than {MAX_PATH} bytes")
-        hosts = [value for key, value in self.fields if key == "host"]
-        if len(hosts) > 1 or any(_HOST.fullmatch(host) is None for host in hosts):
+        if not names_one_host(self.fields):
             self._refuse(400, "the request must name one host, as name or name:port")
         length = self.headers.get("content-length", "")
         if length.isdigit() and (len(length) > 15 or int(length) > MAX_BODY):
@@ -399,6 +331,19 @@ class Connection(asyncio.Protocol):
             await answer.run(self.raw)
         finally:
             self.transport.close()
+
+    def sweep(self, now: float) -> None:
+        if self.is_overdue(now):
+            self.transport.close()
+
+    def drain(self) -> None:
+        if self.long_running and self.task is not None:
+            self.task.cancel()
+        elif not self.busy:
+            self.transport.close()
+
+    def unfinished(self) -> asyncio.Future[None] | None:
+        return self.task
 
     def is_overdue(self, now: float) -> bool:
         """True when the client has been silent for too long and nothing is being done for it."""

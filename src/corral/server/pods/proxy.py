@@ -58,12 +58,12 @@ class Egress:
         except ValueError:
             raise BadRequest("address not allowed") from None
         inside = any(address in network for network in self._networks or ())
-        if not inside and (not outside or self._networks is not None or not _is_elsewhere(address)):
+        if not inside and (not outside or self._networks is not None or not _is_off_limits(address)):
             raise BadRequest("address not allowed")
         return f"[{address}]" if address.version == 6 else str(address)
 
 
-def _is_elsewhere(address: IPv4Address | IPv6Address) -> bool:
+def _is_off_limits(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             return False

@@ -234,8 +234,14 @@ class Runs:
             return
         if not wl.has_quota(workload):
             return
-        if chosen and (chosen != cluster or state.get("state") == names.READY):
+        if chosen and chosen != cluster:
             return
+        decided = lifecycle.places_decided(workload)  # it is admitted there, so its pods have their places there
+        if chosen and state.get("state") == names.READY:
+            if decided is not workload:
+                await self._context.write(decided)
+            return
+        workload = decided
         asked = status_of(workload).get("nominatedClusterNames") or []
         if not chosen and cluster not in asked:
             # It came back with the copy it admitted in a former round, and runs the job still: nobody asked it in this one.

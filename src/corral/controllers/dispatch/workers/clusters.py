@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from corral.client import limits
 from corral.client.kubeconfig import Access, KubeconfigError
 from corral.client.protocol import Client
 from corral.configuration.dispatch import DispatchSettings
@@ -120,6 +121,8 @@ class MultiKueueClusters:
         if remote.connected:
             await self._report(cluster, True, "Active", "Connected")
             return Result(REREAD_S) if is_path(cluster) else None
+        if remote.excess is not None and remote.retry_at <= remote.lost_since:
+            return await self._leave_alone(cluster, remote, remote.excess)
         left = remote.retry_at - self._manager.clock.now()
         if left > 0:
             return Result(left)
@@ -173,12 +176,18 @@ class MultiKueueClusters:
                 settings.probe_timeout,
             )
         except ApiError as error:
-            await self._report(cluster, False, "ClientConnectionFailed", _failure(error))
-            return Result(remote.back_off())
+            return await self._leave_alone(cluster, remote, error)
         self._remotes.note_met(remote.name)
         await self._report(cluster, True, "Active", "Connected")
         self._listeners.connected(cluster)
         return Result(REREAD_S) if is_path(cluster) else None
+
+    async def _leave_alone(self, cluster: Obj, remote: Remote, error: ApiError) -> Result:
+        """Say why a worker cannot be used, and try it again later."""
+        await remote.disconnect()
+        delay = remote.back_off()
+        await self._report(cluster, False, "ClientConnectionFailed", _failure(error))
+        return Result(delay)
 
     def _is_connected(self, name: str) -> bool:
         remote = self._remotes.get(name)
@@ -212,6 +221,8 @@ class MultiKueueClusters:
     async def _report(self, cluster: Obj, ok: bool, reason: str, message: str) -> None:
         self._metrics.connection(name_of(cluster), ok, reason)
         known = self._clusters.get(key_of(cluster)) or cluster
+        # What another cluster says is shown, but not at any length: a condition has to fit its object.
+        message = limits.shortened(message)
         entry = conditions.condition(names.ACTIVE, ok, reason, message, generation_of(known))
         now = self._manager.clock.timestamp()
         held = status_of(known).get("conditions") or []

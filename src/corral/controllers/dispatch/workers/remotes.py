@@ -1,7 +1,8 @@
 """The workers a manager is connected to: one client and one set of watches each.
 
 Only objects with our origin label are watched. A worker that lacks the CRD of one job kind loses that kind only. A watch
-that fails or a probe that is not answered means the worker is lost, and since when is remembered.
+that fails or a probe that is not answered means the worker is lost, and since when is remembered. One that says more than
+is taken in from anybody is left alone for longer each time, until it has answered a probe since.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 
 from corral.client.protocol import Client
 from corral.core import conditions
-from corral.core.errors import ApiError, ConnectionFailed, Forbidden, NotFound, Timeout
+from corral.core.errors import ApiError, ConnectionFailed, Forbidden, LimitExceeded, NotFound, Timeout
 from corral.core.meta import (
     Key,
     Obj,
@@ -83,6 +84,9 @@ class Remote:
         self.lost_since = clock.now()
         self.attempts = 0
         self.retry_at = 0.0
+        self.excess: LimitExceeded | None = None
+        """What the worker said too much of, since it was last tried."""
+        self._excesses = 0
         self.admitted_at: dict[str, float] = {}
         self.clock, self._random = clock, random
         self._selector = f"{names.MULTIKUEUE_ORIGIN}={origin}"
@@ -169,18 +173,20 @@ class Remote:
     async def connect(self, timeout: float, probe_interval: float, probe_timeout: float) -> None:
         """Reach the worker and take in its copies; raises ApiError when that fails."""
         self.attempts += 1
+        self.excess = None
         try:
             async with asyncio.timeout(timeout):
                 await self.client.list(WORKLOADS, labels=self._selector, limit=1)
                 self._start(probe_interval, probe_timeout)
-                await self.workloads.synced()
-                await self._kinds_known()
+                await self._in_sync()
                 await self._find_ending()
         except TimeoutError as error:
             await self.disconnect()
             raise Timeout(f"the watches of cluster {self.name} were not established within {timeout:.0f} s") from error
-        except ApiError:
+        except ApiError as error:
             await self.disconnect()
+            if isinstance(error, LimitExceeded):
+                self._exceeded(error)
             raise
         self.connected, self.attempts, self.retry_at = True, 0, 0.0
         if self._renew is not None:
@@ -213,7 +219,8 @@ class Remote:
 
     def back_off(self) -> float:
         """Seconds until the next attempt, counted from now."""
-        delay = FIRST_RECONNECT_S * 2.0 ** (min(self.attempts, MAX_RECONNECT_STEP) - 1)
+        failures = max(self.attempts, self._excesses, 1)
+        delay = FIRST_RECONNECT_S * 2.0 ** (min(failures, MAX_RECONNECT_STEP) - 1)
         self.retry_at = self.clock.now() + delay
         return delay
 
@@ -257,15 +264,27 @@ class Remote:
         ]
         for informer in followed:
             informer.on_change(lambda old, new: self._queues_changed(self.name) if self._queues_changed else None)
+            informer.on_error(self._queue_watch_failed)
         return followed
 
     def _informer(self, resource: Resource) -> Informer:
         return Informer(self.client, resource, self.clock, self._random, labels=self._selector)
 
-    async def _kinds_known(self) -> None:
-        """Wait until every kind is either in sync or known to be missing."""
-        while not all(informer.has_synced or informer.last_error for informer in self.jobs.values()):
+    async def _in_sync(self) -> None:
+        """Wait until the copies are in sync and every kind is too or is known to be missing."""
+        while not self.workloads.has_synced or not all(
+            informer.has_synced or informer.last_error for informer in self.jobs.values()
+        ):
+            if self.excess is not None:
+                raise self.excess
             await self.clock.sleep(0.01)
+        if self.excess is not None:
+            raise self.excess
+
+    def _exceeded(self, error: LimitExceeded) -> None:
+        if self.excess is None:
+            self.excess = error
+            self._excesses += 1
 
     def _workload_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
@@ -291,6 +310,8 @@ class Remote:
             self._wake(key, is_progress)
 
     def _failed(self, error: ApiError) -> None:
+        if isinstance(error, LimitExceeded):
+            self._exceeded(error)
         if self.connected:
             self.connected, self.lost_since = False, self.clock.now()
             log.warning("worker lost", extra={"cluster": self.name, "error": str(error)})
@@ -302,6 +323,11 @@ class Remote:
         elif not isinstance(error, NotFound):
             log.info("job kind cannot be watched", extra={"cluster": self.name, "error": str(error)})
 
+    def _queue_watch_failed(self, error: ApiError) -> None:
+        """Queues are a help that a worker need not give, but not a way around its limits."""
+        if isinstance(error, LimitExceeded):
+            self._failed(error)
+
     async def _probe(self, interval: float, timeout: float) -> None:
         """Ask for a sign of life now and then: a hung worker keeps its connections open."""
         while True:
@@ -309,6 +335,10 @@ class Remote:
             try:
                 async with asyncio.timeout(timeout):
                     await self.client.raw("GET", "/version")
+                    self._excesses = 0
+            except LimitExceeded as error:
+                self._failed(error)
+                return
             except (ApiError, TimeoutError) as error:
                 self._failed(ConnectionFailed(f"no answer from cluster {self.name}: {error or 'timed out'}"))
                 return

@@ -213,9 +213,8 @@ class JobController:
         return None, False
 
     def _verdict(self, view: JobView) -> job_workloads.WorkloadVerdict:
-        name = prebuilt_workload(view.job) if self.adapter.prebuilt else ""
-        if name:
-            named = self.workloads.get(Key(namespace_of(view.job), name))
+        if view.prebuilt:
+            named = self.workloads.get(Key(namespace_of(view.job), view.prebuilt))
             return job_workloads.find_prebuilt(view, named, self._describes)
         return job_workloads.find(view, self._owned(view.job), self._describes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from corral.core.meta import Obj, annotations_of
-from corral.jobs.framework.adapter import JobAdapter, JobOutcome, Lookup
+from corral.jobs.framework.adapter import JobAdapter, JobOutcome, Lookup, prebuilt_workload
 from corral.kinds.kueue import names
 from corral.workload.podsets import PodSet
 
@@ -19,6 +19,11 @@ class JobView:
         self.job = job
         self.elastic = elastic
         self._lookup = lookup
+
+    @property
+    def prebuilt(self) -> str:
+        """The Workload that somebody else made for it, or empty."""
+        return prebuilt_workload(self.job) if self.adapter.prebuilt else ""
 
     @cached_property
     def suspended(self) -> bool:

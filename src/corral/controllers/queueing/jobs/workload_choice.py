@@ -28,7 +28,7 @@ from corral.core.meta import (
 )
 from corral.kinds.kueue import names
 from corral.workload import workload as wl
-from corral.workload.podsets import same_shape
+from corral.workload.podsets import same_claim, same_shape
 
 MISSING = "missing workload"
 UNRESTORABLE = "Missing Workload; unable to restore pod templates"
@@ -97,8 +97,11 @@ def describes(view: JobView, workload: Obj) -> bool:
         return False
     started = view.changed_by_admission
     partial = started and any(entry.get("minCount") is not None for entry in expected)
+    running = started or wl.is_admitted(workload)
+    if view.prebuilt:
+        return all(same_claim(*pair, running=running) for pair in zip(expected, actual, strict=True))
     return all(
-        same_shape(entry, pod_set, compare_counts=not partial, running=started or wl.is_admitted(workload))
+        same_shape(entry, pod_set, compare_counts=not partial, running=running)
         for entry, pod_set in zip(expected, actual, strict=True)
     )
 

@@ -152,10 +152,10 @@ class _PodReconcile:
         if await self._adopt(workload):
             return None
         workload = await self._sync(workload)
+        await self._trim(workload)
         if wl.is_evicted(workload):
             await self._evict(workload)
             return None
-        await self._trim(workload)
         if wl.is_admitted(workload):
             return await self._start(workload)
         return None
@@ -179,8 +179,9 @@ class _PodReconcile:
 
     async def _create(self) -> Result | None:
         live = [pod for pod in self.group.pods if not is_deleting(pod) and not is_terminated(pod)]
+        # Nothing counts these pods yet, so nothing waits for those that cannot take part any more.
+        await self._let_go(self.group.failed if live else self.group.pods)
         if not live or prebuilt_workload(self.first):
-            await self._let_go(self.group.pods if not live else ())
             return None
         try:
             pod_sets = self._pod_sets()
@@ -263,12 +264,9 @@ class _PodReconcile:
         if not self.is_group:
             return
         counts = {entry.get("name", ""): int(entry.get("count", 1)) for entry in wl.pod_sets_of(workload)}
-        excess = self.group.excess_of(counts)
-        for pod in excess:
+        for pod in self.group.excess_of(counts):
             await self._delete_excess(pod)
-        replaced = len(self.group.pods) - len(excess) - self.group.total
-        for pod in self.group.failed[: max(0, replaced)]:
-            await self._let_go((pod,))
+        await self._let_go(self.group.replaced(counts))
 
     async def _delete_excess(self, pod: Obj) -> None:
         await self._let_go((pod,))
@@ -328,10 +326,12 @@ class _PodReconcile:
             "true" if self.is_group else "false",
         )
 
-    async def _delete_pods(self, message: str) -> bool:
-        """Ask every live pod to end; True when none is left that could run."""
+    async def _delete_pods(self, message: str, *, but_gated: bool = False) -> bool:
+        """Ask every live pod to end, `but_gated` ones, which may take part again; True when none is left that could run."""
         left = False
         for pod in self.group.pods:
+            if but_gated and is_gated(pod):
+                continue
             if is_terminated(pod) or (is_deleting(pod) and not spec_of(pod).get("nodeName")):
                 continue
             left = True
@@ -344,16 +344,18 @@ class _PodReconcile:
         return not left
 
     async def _evict(self, workload: Obj) -> None:
+        """Stop the pods, then give the quota back. Those of a group stay, and with them its Workload, until others come."""
         evicted = conditions.find(workload, names.EVICTED) or {}
         concerned = wl.has_quota(workload) or not self.is_group
-        if concerned and not await self._delete_pods(str(evicted.get("message", ""))):
+        if concerned and not await self._delete_pods(str(evicted.get("message", "")), but_gated=self.is_group):
             return
         if wl.has_quota(workload):
             released = await self.writes.release_evicted(workload)
             self.controller.metrics.released(
                 released, wl.cluster_queue_of(workload), str(evicted.get("reason", "")), self.context.clock.now()
             )
-        await self._let_go([pod for pod in self.group.pods if is_deleting(pod) or not self.is_group])
+        if not self.is_group:
+            await self._let_go(self.group.pods)
 
     async def _stop(self, workload: Obj, message: str) -> None:
         if not await self._delete_pods(message):

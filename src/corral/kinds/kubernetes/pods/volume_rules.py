@@ -184,7 +184,8 @@ def _check_projection(kind: str, source: Obj, path: str) -> list[Cause]:
             causes.append(
                 invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
             )
-        return causes if source.get("path") else [*causes, required(f"{path}.path")]
+        target = source.get("path") or ""
+        return causes + (check_local_path(target, f"{path}.path") if target else [required(f"{path}.path")])
     causes = [] if source.get("name") else [required(f"{path}.name")]
     return causes + _check_items(source.get("items") or (), f"{path}.items")
 

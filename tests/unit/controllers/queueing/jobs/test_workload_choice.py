@@ -43,6 +43,14 @@ def view(
     return JobView(BatchJob(), job, lambda resource, key: None, elastic=elastic)
 
 
+def named(**more: Any) -> JobView:
+    """Such a job that says which Workload is its own; what is not about the job itself goes into its pods."""
+    own = {name: more.pop(name) for name in ("pods", "suspend", "image") if name in more}
+    result = view(**own, annotations={"kueue.x-k8s.io/prebuilt-workload-name": "w"})
+    result.job["spec"]["template"]["spec"].update(more)
+    return result
+
+
 def made(name: str = "w", *held: str, pods: int = 2, image: str = "i", owned: bool = True, **metadata: Any) -> Obj:
     """The Workload of such a job, as far as the conditions in `held`."""
     job = view(pods=pods, image=image)
@@ -148,7 +156,25 @@ PREBUILT: dict[str, tuple[JobView, Obj | None, tuple[Any, ...]]] = {
         summary(WaitForOthers()),
     ),
     "fits": (WAITING, made(), summary(Proceed(made()))),
-    "describes another job": (view(pods=5), made(), summary(OutOfSync(made()))),
+    "describes another job": (named(pods=5), made(), summary(OutOfSync(made()))),
+    "of another image": (named(image="other"), made(), summary(OutOfSync(made()))),
+    "differs in what API servers fill in": (
+        named(dnsPolicy="ClusterFirst", terminationGracePeriodSeconds=30, schedulerName="s", restartPolicy="OnFailure"),
+        made(),
+        summary(Proceed(made())),
+    ),
+    "selects other nodes": (named(nodeSelector={"a": "b"}), made(), summary(Proceed(made()))),
+    "tolerates something else": (named(tolerations=[{"operator": "Exists"}]), made(), summary(OutOfSync(made()))),
+    "tolerates what admission added": (
+        named(suspend=False, tolerations=[{"operator": "Exists"}]),
+        made("w", "QuotaReserved", "Admitted"),
+        summary(Proceed(made())),
+    ),
+    "has another container to begin with": (
+        named(initContainers=[{"name": "i", "image": "i"}]),
+        made(),
+        summary(OutOfSync(made())),
+    ),
     "an elastic job is resized before or after it": (view(pods=5, elastic=True), made(), summary(Proceed(made()))),
 }
 
