@@ -21,14 +21,28 @@ import click
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--name", default="corral", show_default=True, help="Name of the cluster in the kubeconfig.")
 @click.option("--audit-log", type=click.Path(path_type=Path), default=None, help="File for one JSON line per request.")
-def serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_log: Path | None) -> None:
+@click.option(
+    "--encryption-key",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="File of the keys that encrypt Secrets on disk; made when absent (default: encryption.key in the state).",
+)
+def serve(
+    state: Path,
+    kubeconfig: Path,
+    port: int,
+    host: str,
+    name: str,
+    audit_log: Path | None,
+    encryption_key: Path | None,
+) -> None:
     """Serve one cluster's API until SIGTERM."""
     import uvloop
 
     from corral.store import StoreError
 
     try:
-        uvloop.run(_serve(state, kubeconfig, port, host, name, audit_log))
+        uvloop.run(_serve(state, kubeconfig, port, host, name, audit_log, encryption_key))
     except StoreError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
@@ -37,7 +51,15 @@ def serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_
         raise click.ClickException(f"cannot serve on {host}:{port}: {error.strerror or error}") from error
 
 
-async def _serve(state: Path, kubeconfig: Path, port: int, host: str, name: str, audit_log: Path | None) -> None:
+async def _serve(
+    state: Path,
+    kubeconfig: Path,
+    port: int,
+    host: str,
+    name: str,
+    audit_log: Path | None,
+    encryption_key: Path | None,
+) -> None:
     from corral.clusters.embedded_api import EmbeddedApi
     from corral.server.gc_tuning import calm_collector
 
@@ -45,7 +67,7 @@ async def _serve(state: Path, kubeconfig: Path, port: int, host: str, name: str,
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    cluster = EmbeddedApi(state, name=name, host=host, port=port, audit=audit_log)
+    cluster = EmbeddedApi(state, name=name, host=host, port=port, audit=audit_log, encryption_key=encryption_key)
     await cluster.start()
     try:
         cluster.server.write_kubeconfig(kubeconfig)
