@@ -21,6 +21,7 @@ from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
 from corral.runtime.secrets import random_bytes
+from corral.server.access.audit import AuditOptions
 from corral.server.access.deputies import UserRights
 from corral.server.api import Api
 from corral.server.lifecycle import set_up_lifecycle
@@ -47,6 +48,7 @@ class EmbeddedApi:
         streams: PodStreams | None = None,
         extras: Sequence[ExtraApi] = (),
         audit: Path | None = None,
+        audit_options: AuditOptions = AuditOptions(),  # noqa: B008  # frozen
         encryption_key: Path | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -72,6 +74,7 @@ class EmbeddedApi:
             extras=extras,
             metrics=self.manager.metrics.exposition,
             audit=audit,
+            audit_options=audit_options,
         )
         self.rights = UserRights(self.api.registry, self.server.authorizer)
         """What users may have done by controllers that create what somebody describes."""
