@@ -13,8 +13,10 @@ from typing import Final
 
 from corral.fleet import lock
 from corral.fleet.folder import FleetFolder
+from corral.store.encryption import KEY_FILE
 
 DATABASE: Final = tuple(f"store.db{ending}" for ending in ("", "-lock", "-lock-journal", "-shm", "-wal", "-journal"))
+ENCRYPTION: Final = (KEY_FILE, f"{KEY_FILE}.new")
 KEYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "tokens.csv")
 NODE_FILES: Final = ("supervisor.log", "supervisor.pid", "supervisor.sock")
 TREES: Final = ("node/pods", "node/claims", "node/root", "kept-logs")
@@ -49,7 +51,7 @@ def _files(folder: FleetFolder) -> Iterator[Path]:
         yield folder.log(name)
         cluster, kubeconfig = folder.cluster(name), folder.admin_kubeconfig(name)
         yield from (kubeconfig, kubeconfig.with_name(f"{kubeconfig.name}.new"))
-        yield from (cluster / file for file in DATABASE)
+        yield from (cluster / file for file in (*DATABASE, *ENCRYPTION))
         yield from (cluster / "pki" / file for file in KEYS)
         yield from (cluster / "node" / file for file in NODE_FILES)
 
