@@ -13,6 +13,7 @@ from corral.core.admission import AdmissionPlugin, UserInfo
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.core.server_limits import Limits
 from corral.core.streams import PodStreams
 from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICES
@@ -44,6 +45,7 @@ class EmbeddedApi:
         streams: PodStreams | None = None,
         extras: Sequence[ExtraApi] = (),
         audit: Path | None = None,
+        limits: Limits = Limits(),  # noqa: B008  # frozen
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -66,6 +68,7 @@ class EmbeddedApi:
             extras=extras,
             metrics=self.manager.metrics.exposition,
             audit=audit,
+            limits=limits,
         )
         self.rights = UserRights(self.api.registry, self.server.authorizer)
         """What users may have done by controllers that create what somebody describes."""
