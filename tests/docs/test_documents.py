@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from corral.cli.main import COMMANDS, corral
 from corral.configuration.fleet import load
+from corral.core.server_limits import Limits
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -66,6 +68,12 @@ def test_every_gate_that_changes_something_is_explained() -> None:
     explained = {word for row in re.findall(r"^\|([^|]+)\|", page, re.MULTILINE) for word in re.findall(r"\w+", row)}
     assert "PartialAdmission" in read
     assert read - explained == set()
+
+
+def test_every_limit_of_a_server_is_listed_with_its_default() -> None:
+    page = (ROOT / "docs" / "reference" / "limits.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` \| (\d+) \|", page, re.MULTILINE))
+    assert listed == {field.encode_name: str(field.default) for field in msgspec.structs.fields(Limits)}
 
 
 def test_the_architecture_names_rooms_that_exist() -> None:

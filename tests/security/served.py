@@ -12,6 +12,7 @@ from typing import Any
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.admission import UserInfo
 from corral.core.meta import Obj
+from corral.core.server_limits import Limits
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PATCHES = {
@@ -117,8 +118,8 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[World]:
-    cluster = EmbeddedApi(None)
+async def served(limits: Limits = Limits()) -> AsyncIterator[World]:  # noqa: B008  # frozen
+    cluster = EmbeddedApi(None, limits=limits)
     await cluster.start()
     try:
         yield World(cluster)

@@ -11,12 +11,12 @@ import pytest
 from tests.security.served import World, served
 from tests.security.test_limits import Anybody, Wire
 
+from corral.core.server_limits import Limits
 from corral.server.http import shared as http
 from corral.server.http.http2 import connection as http2
 from corral.server.http.http2 import frames, hpack
 from corral.server.http.http2.connection import Http2Connection
 from corral.server.http.http2.frames import Code, Frame, Setting
-from corral.server.http.limits import Limits
 from corral.server.http.message import Answer, Request, Response, Stream, Writer
 from corral.server.http.shared import Shared
 

@@ -6,20 +6,24 @@ import asyncio
 import gc
 import weakref
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.security.served import World, read_answer, rule, served
 
+from corral.clusters.embedded import EmbeddedCluster
+from corral.configuration.fleet import parse
 from corral.core import names, selectors
 from corral.core.admission import UserInfo
 from corral.core.errors import TooManyRequests
 from corral.core.remembering import LONGEST, remembered
+from corral.core.server_limits import Limits
 from corral.server.access.authorization import Authorizer
 from corral.server.access.rbac import Attributes
 from corral.server.http import shared as http
 from corral.server.http.connection import Connection
-from corral.server.http.limits import Limits, Load
+from corral.server.http.limits import Load
 from corral.server.http.message import Request, Response
 from corral.server.http.shared import Shared
 from corral.store import Store
@@ -191,6 +195,34 @@ def test_one_user_does_not_take_every_place() -> None:
             pass
     with load.request(ALICE, "watch"):
         pass
+
+
+async def test_a_server_keeps_to_the_limits_it_is_given() -> None:
+    async with served(Limits(watches_each=1)) as world:
+        alice = world.user("alice")
+        await world.allow("alice", rule("watch", "pods"))
+        path = "/api/v1/namespaces/default/pods?watch=true"
+        reader, writer = await world.connect()
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {alice}\r\n\r\n".encode())
+        assert b" 200 " in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
+        refused = await world.ask("GET", path, token=alice)
+        assert (refused.status, refused.json["message"]) == (429, "Too many watches, please try again later.")
+        writer.close()
+
+
+async def test_a_cluster_keeps_to_the_limits_of_its_fleet_file(tmp_path: Path) -> None:
+    document = {"clusters": [{"name": "a", "roles": ["worker"], "limits": {"connections": 1}}]}
+    fleet = parse(document, "fleet.yaml")
+    cluster = EmbeddedCluster(fleet, fleet.cluster("a"), tmp_path, 0, "127.64.0.0/16")
+    await cluster.start()
+    try:
+        world = World(cluster.base)
+        _, kept = await world.connect()
+        refused = await world.ask("GET", "/version")
+        assert (refused.status, refused.json["message"]) == (429, "Too many connections, please try again later.")
+        kept.close()
+    finally:
+        await cluster.stop()
 
 
 # caches

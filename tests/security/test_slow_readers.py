@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.turns import TurnCounter
 
 from corral.core.streams import LogOptions
 from corral.node import logs
 from corral.runtime.clock import WallClock
 from corral.server import resources
 from corral.server.content.representations import yaml_stream
+from corral.server.http.connection import Connection
+from corral.server.http.shared import STREAM_BUFFER, Shared
+from corral.server.http.turns import ALLOWANCE, CALLED, Turns
 from corral.store import Event, ObjectKey, Stored
 
 
@@ -66,7 +70,7 @@ def added(count: int, size: int) -> list[Event]:
 
 
 async def pump(watch: Batches, reader: Reader, views: Lines) -> None:
-    await resources._pump(watch, reader, views, None, None, "")  # type: ignore[arg-type]  # what it needs of them
+    await resources._pump(watch, reader, views, None, None, "", Turns())  # type: ignore[arg-type]  # what it needs of them
 
 
 async def test_the_first_events_of_a_watch_wait_for_the_client_as_later_ones_do() -> None:
@@ -94,6 +98,122 @@ async def test_a_watch_ends_with_a_client_that_does_not_read(monkeypatch: pytest
     with pytest.raises(ConnectionResetError):
         await pump(watch, Reader(2), Lines())
     assert watch.closed
+
+
+class Counting:
+    """A client that takes everything at once, as a socket with room does."""
+
+    def __init__(self, counter: TurnCounter) -> None:
+        self._counter = counter
+
+    async def write(self, data: bytes) -> None:
+        self._counter.count(len(data))
+
+
+@pytest.mark.parametrize(
+    ("watchers", "events", "size"), [(200, 1, 1_000_000), (3000, 1, 10), (50, 20, 100_000), (1, 500, 100_000)]
+)
+async def test_what_many_watchers_are_told_is_written_in_portions(watchers: int, events: int, size: int) -> None:
+    told, counter, turns, views = added(events, size), TurnCounter(), Turns(), Lines()
+
+    async def serve() -> None:
+        watch = Batches(told)
+        await resources._pump(watch, Counting(counter), views, None, None, "", turns)  # type: ignore[arg-type]
+
+    with counter:
+        await asyncio.gather(*[serve() for _ in range(watchers)])
+    assert views.encoded == watchers * events
+    assert counter.most <= ALLOWANCE + resources.PORTION + max(len(event.line) for event in told)
+
+
+async def test_small_events_to_many_watchers_count_too() -> None:
+    told, counter, turns = added(1, 10), TurnCounter(), Turns()
+
+    async def serve() -> None:
+        async for _ in turns.share(iter([told[0].line])):
+            counter.count()
+
+    with counter:
+        await asyncio.gather(*[serve() for _ in range(3000)])
+    assert (counter.total, counter.most <= CALLED) == (3000, True)
+
+
+async def test_nobody_new_goes_before_those_who_wait() -> None:
+    turns, served = Turns(), list[int]()
+
+    async def serve(number: int) -> None:
+        async for _ in turns.share(iter([b"x" * ALLOWANCE])):
+            served.append(number)
+
+    tasks = []
+    for number in range(50):
+        tasks.append(asyncio.create_task(serve(2 * number)))
+        tasks.append(asyncio.create_task(serve(2 * number + 1)))
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert served == list(range(100))
+
+
+async def test_a_watcher_that_leaves_the_line_holds_nobody_up() -> None:
+    turns, served = Turns(), []
+
+    async def serve(number: int) -> None:
+        async for _ in turns.share(iter([b"x" * ALLOWANCE])):
+            served.append(number)
+
+    tasks = [asyncio.create_task(serve(number)) for number in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[1::2]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert sorted(served) == list(range(0, 20, 2))
+
+
+class Socket:
+    """A transport whose peer takes nothing: it tells the writer to wait as soon as it holds its limit."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.high = 0
+        self.protocol: Connection | None = None
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high = high
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.held += len(data)
+        if self.held > self.high and self.protocol is not None:
+            self.protocol.pause_writing()
+
+
+class Anybody:
+    """An application that is never asked."""
+
+
+async def test_of_a_big_object_no_more_is_held_for_an_unread_watcher_than_of_small_ones() -> None:
+    socket, connection = Socket(), Connection(Shared(Anybody()))  # type: ignore[arg-type]
+    connection.connection_made(socket)  # type: ignore[arg-type]
+    socket.protocol = connection
+    writing = asyncio.create_task(connection.write(b"x" * 1_500_000))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not writing.done()
+    assert socket.held <= STREAM_BUFFER + 2 * resources.PORTION
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+
+
+async def test_a_big_chunk_arrives_whole() -> None:
+    socket, connection = Socket(), Connection(Shared(Anybody()))  # type: ignore[arg-type]
+    connection.connection_made(socket)  # type: ignore[arg-type]
+    await connection.write(b"x" * 1_500_000)
+    assert socket.held == 1_500_000 + len(b"16e360\r\n\r\n")
 
 
 class Kept:

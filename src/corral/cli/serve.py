@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
+
+from corral.core.server_limits import Limits, limit_names
+
+
+def _read_limits(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Limits:
+    values: dict[str, str] = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        if name not in limit_names():
+            raise click.BadParameter(f"{text!r}: write NAME=NUMBER; the names are {', '.join(limit_names())}")
+        if name in values:
+            raise click.BadParameter(f"{name} is given twice")
+        values[name] = number
+    try:
+        return msgspec.convert(values, Limits, strict=False)
+    except msgspec.ValidationError as error:
+        raise click.BadParameter(str(error)) from error
+
 
 if TYPE_CHECKING:
     from corral.clusters.embedded_api import EmbeddedApi
@@ -52,6 +71,14 @@ if TYPE_CHECKING:
     default=None,
     help="File of the keys that encrypt Secrets on disk; made when absent (default: encryption.key in the state).",
 )
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=NUMBER",
+    multiple=True,
+    callback=_read_limits,
+    help=f"What the server takes on at most: {', '.join(limit_names())}.",
+)
 def serve(
     state: Path,
     kubeconfig: Path,
@@ -63,6 +90,7 @@ def serve(
     audit_log_maxbackup: int,
     audit_level: tuple[str, ...],
     encryption_key: Path | None,
+    limits: Limits,
 ) -> None:
     """Serve one cluster's API until SIGTERM."""
     import uvloop
@@ -85,6 +113,7 @@ def serve(
             audit=audit_log,
             audit_options=options,
             encryption_key=encryption_key,
+            limits=limits,
         )
 
     try:

@@ -48,7 +48,7 @@ class EmbeddedCluster:
     def __init__(self, fleet: FleetSpec, spec: ClusterSpec, state: Path, port: int, network: str) -> None:
         self.spec = spec
         self._state = state
-        self.base = EmbeddedApi(state, name=f"corral-{spec.name}", host=fleet.address, port=port)
+        self.base = EmbeddedApi(state, name=f"corral-{spec.name}", host=fleet.address, port=port, limits=spec.limits)
         manager = self.base.manager
         self._configuration = configuration_of(spec)
         plugins = self.base.api.chain.plugins

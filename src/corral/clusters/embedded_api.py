@@ -13,6 +13,7 @@ from corral.core.admission import AdmissionPlugin, UserInfo
 from corral.core.errors import AlreadyExists
 from corral.core.meta import Obj
 from corral.core.resource import Resource
+from corral.core.server_limits import Limits
 from corral.core.streams import PodStreams
 from corral.jobs.framework.served_kinds import builtin_registry
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICES
@@ -50,6 +51,7 @@ class EmbeddedApi:
         audit: Path | None = None,
         audit_options: AuditOptions = AuditOptions(),  # noqa: B008  # frozen
         encryption_key: Path | None = None,
+        limits: Limits = Limits(),  # noqa: B008  # frozen
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -75,6 +77,7 @@ class EmbeddedApi:
             metrics=self.manager.metrics.exposition,
             audit=audit,
             audit_options=audit_options,
+            limits=limits,
         )
         self.rights = UserRights(self.api.registry, self.server.authorizer)
         """What users may have done by controllers that create what somebody describes."""

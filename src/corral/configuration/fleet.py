@@ -18,6 +18,7 @@ from corral.configuration.part import ConfigurationError
 from corral.core.meta import Obj
 from corral.core.names import check_label, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
+from corral.core.server_limits import Limits
 from corral.core.text_files import read_text
 
 MANAGER = "manager"
@@ -69,6 +70,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     labels: dict[str, str] = {}
     config: str = ""
     operators: OperatorOptions = OperatorOptions()
+    limits: Limits = Limits()
 
 
 class FleetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
@@ -151,6 +153,7 @@ def _fields(error: str) -> str:
         "clusters": ClusterSpec,
         "nodes": NodeGroup,
         "operators": OperatorOptions,
+        "limits": Limits,
     }
     kind = kinds.get(inside)
     return f"; there are {', '.join(one.encode_name for one in msgspec.structs.fields(kind))}" if kind else ""

@@ -38,6 +38,8 @@ from corral.runtime.secrets import KeySource, private_key
 
 log = logging.getLogger(__name__)
 
+RECONCILE_DEADLINE_S = 300.0
+
 
 class Result(NamedTuple):
     """What a reconcile asks for next."""
@@ -47,6 +49,10 @@ class Result(NamedTuple):
 
 class PermanentError(Exception):
     """Retrying cannot help; the object has to change first."""
+
+
+class Overdue(Exception):
+    """A reconcile has not come to an end within RECONCILE_DEADLINE_S, and was cancelled."""
 
 
 class Reconciler(Protocol):
@@ -65,7 +71,10 @@ class Reconciler(Protocol):
         * returning `Result(requeue_after=s)` makes it due in `s` seconds at the latest, for what only time changes;
         * raising `Conflict` or `NotFound` says that somebody else was faster: again, with back-off, and no complaint;
         * raising `PermanentError` says that trying again cannot help before the object changes: logged, not repeated;
-        * raising anything else is a failure: logged and tried again, with back-off, for as long as it fails.
+        * raising anything else is a failure: logged and tried again, with back-off, for as long as it fails;
+        * not ending within RECONCILE_DEADLINE_S is a failure too: it is cancelled, wherever it waits, logged, and tried again
+          after a pause at least as long, so that others have the worker meanwhile. It must let the CancelledError pass, and
+          must leave long work to a background task (`Manager.run_task`) or to a later call.
         """
         ...
 
@@ -147,7 +156,7 @@ class Controller:
 
     async def _reconcile(self, key: Key) -> None:
         try:
-            result = await self.reconciler.reconcile(key)
+            result = await self._in_time(key)
         except (Conflict, NotFound):
             # Somebody else was faster; the next look sees their change.
             self._reconciles(self.name, "requeue")
@@ -158,6 +167,13 @@ class Controller:
                 "reconcile failed for good", extra={"controller": self.name, "key": str(key), "error": str(error)}
             )
             self.queue.forget(key)
+        except Overdue:
+            self._reconciles(self.name, "timeout")
+            log.error(
+                "reconcile did not end and was cancelled",
+                extra={"controller": self.name, "key": str(key), "seconds": RECONCILE_DEADLINE_S},
+            )
+            self.queue.add_rate_limited(key, at_least=RECONCILE_DEADLINE_S)
         except ApiError as error:
             self._reconciles(self.name, "error")
             log.info("reconcile failed", extra={"controller": self.name, "key": str(key), "error": str(error)})
@@ -171,6 +187,16 @@ class Controller:
             self.queue.forget(key)
             if result is not None and result.requeue_after is not None:
                 self.queue.add_after(key, result.requeue_after)
+
+    async def _in_time(self, key: Key) -> Result | None:
+        """Reconcile; Overdue when that takes too long. Time is the loop's, as for everything in the queue."""
+        try:
+            async with asyncio.timeout(RECONCILE_DEADLINE_S) as deadline:
+                return await self.reconciler.reconcile(key)
+        except TimeoutError as error:
+            if deadline.expired():
+                raise Overdue(str(key)) from error
+            raise  # one of the reconciler's own
 
 
 async def run_all(work: Iterable[Awaitable[object]]) -> None:

@@ -71,11 +71,11 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._heap, (due, self._sequence, key))
         self._arm()
 
-    def add_rate_limited(self, key: K) -> None:
-        """Make `key` due after its back-off, which doubles with each call until `forget`."""
+    def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> None:
+        """Make `key` due after its back-off, which doubles with each call until `forget`, and not before `at_least`."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        self.add_after(key, min(self._base_delay * 2 ** min(failures, 60), self._max_delay))
+        self.add_after(key, max(min(self._base_delay * 2 ** min(failures, 60), self._max_delay), at_least))
 
     def forget(self, key: K) -> None:
         """End the back-off of `key`."""

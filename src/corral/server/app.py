@@ -13,6 +13,7 @@ import msgspec
 
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, BadRequest, Forbidden, InternalError
+from corral.core.server_limits import Limits
 from corral.server import paths
 from corral.server.access.audit import AuditLog
 from corral.server.access.authentication import ANONYMOUS, Authenticator, impersonated
@@ -24,7 +25,7 @@ from corral.server.content.discovery import Discovery
 from corral.server.content.negotiation import JSON, PROTOBUF, YAML
 from corral.server.content.openapi import OpenApi
 from corral.server.content.representations import error_response, warning_headers
-from corral.server.http.limits import Limits, Load
+from corral.server.http.limits import Load
 from corral.server.http.message import TEXT, Answer, Request, Response, Stream, Writer
 from corral.server.methods import not_served
 from corral.server.non_resource_paths import Endpoints

@@ -30,6 +30,7 @@ from corral.server.content.request_bodies import (
     updated_resource,
 )
 from corral.server.http.message import Answer, Headers, Query, Request, Response, Stream, Writer
+from corral.server.http.turns import Turns
 from corral.server.methods import check_method, not_allowed, not_served
 from corral.server.paths import RequestInfo
 from corral.server.pods.remote_pods import JoinedWatch, RemotePodsApi
@@ -95,6 +96,7 @@ class Resources:
         self._remote_pods = remote_pods
         self._api = api
         self._views = views
+        self._turns = Turns()
         self._reviews = reviews
         self._special = special
         self._extras = {(kind.group, kind.plural): extra for extra in extras for kind in extra.kinds}
@@ -272,10 +274,10 @@ class Resources:
                 watch = await remote_pods.watch(served, options, own)
         except errors.Expired as error:
             return _expired_stream(error)
-        views = self._views
+        views, turns = self._views, self._turns
 
         async def produce(writer: Writer) -> None:
-            await _pump(watch, writer, views, served, wanted, include)
+            await _pump(watch, writer, views, served, wanted, include, turns)
 
         return Stream(produce)
 
@@ -313,7 +315,13 @@ def _virtual(obj: Obj, served: Served) -> Stored:
 
 
 async def _pump(
-    watch: Watch | JoinedWatch, writer: Writer, views: Views, served: Served, wanted: Representation, include: str
+    watch: Watch | JoinedWatch,
+    writer: Writer,
+    views: Views,
+    served: Served,
+    wanted: Representation,
+    include: str,
+    turns: Turns,
 ) -> None:
     """Write events as they come, a little at a time: what the client has not taken must not pile up here."""
     first = True
@@ -321,7 +329,7 @@ async def _pump(
         await writer.write(b"")
         async for batch in watch:
             encode = partial(views.event_lines, served=served, wanted=wanted, include=include)
-            for lines in _portions(batch, encode, first):
+            async for lines in turns.share(_portions(batch, encode, first)):
                 async with asyncio.timeout(SLOW_READER_S):
                     await writer.write(lines)
             first = False

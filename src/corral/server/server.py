@@ -21,6 +21,7 @@ import yaml
 
 from corral.core.meta import Obj
 from corral.core.remote_pods import RemotePodSource
+from corral.core.server_limits import Limits
 from corral.core.streams import PodStreams
 from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.server.access import rbac_defaults
@@ -46,7 +47,6 @@ from corral.server.extension.conversion_webhooks import ConversionCalls
 from corral.server.extension.outcalls import Caller
 from corral.server.gc_tuning import give_back_memory
 from corral.server.http.choosing import PROTOCOLS, Choosing
-from corral.server.http.limits import Limits
 from corral.server.http.shared import Shared
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
 from corral.server.pods.proxy import Egress, Proxying

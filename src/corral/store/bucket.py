@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 
 from corral.store.stored import Event, Stored
+from corral.store.waking import Waking
 from corral.store.watch import StoreWatch
 
 _revision = attrgetter("revision")
@@ -42,8 +43,9 @@ class Partition:
 class Bucket:
     """One resource of the store."""
 
-    def __init__(self, resource: str):
+    def __init__(self, resource: str, waking: Waking):
         self.resource = resource
+        self.waking = waking
         self.partitions: dict[str, Partition] = {}
         self.events: list[Event] = []
         self.first = 0  # absolute position of events[0]

@@ -19,6 +19,7 @@ from corral.store.bucket import Bucket, Match
 from corral.store.errors import Compacted, Stale, StoreError, TooLarge
 from corral.store.journal import Journal, JournalWrite, MemoryJournal
 from corral.store.stored import DecodedCache, Event, ObjectKey, Stored
+from corral.store.waking import Waking
 from corral.store.watch import StoreWatch
 
 MAX_BYTES = 1_572_864  # what a Kubernetes server takes in one object
@@ -60,6 +61,7 @@ class Store:
         self._retention = retention or Retention()
         self._cache = None if self._journal.immediate else DecodedCache(decoded)
         self._buckets: dict[str, Bucket] = {}
+        self._waking = Waking()
         self._pending: dict[ObjectKey, JournalWrite] = {}
         self._unkept: deque[JournalWrite] = deque()
         self._owned: dict[str, dict[ObjectKey, None]] | None = None
@@ -231,7 +233,7 @@ class Store:
     def _bucket(self, resource: str) -> Bucket:
         bucket = self._buckets.get(resource)
         if bucket is None:
-            bucket = self._buckets[resource] = Bucket(resource)
+            bucket = self._buckets[resource] = Bucket(resource, self._waking)
         return bucket
 
     def _expect(self, key: ObjectKey, expected: int | None) -> Stored | None:

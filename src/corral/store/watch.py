@@ -1,7 +1,7 @@
 """Following the changes of one resource from a revision on, without gap or repetition.
 
 A watch owns no queue: it is a position in the history its bucket keeps anyway. However many watchers there are, an
-event is stored once, and publishing one touches only the watches that sleep. A watch that falls behind the retained
+event is stored once, and publishing one touches only the watches that sleep, which wake in portions. A watch that falls behind the retained
 history has overflowed and is told to start again (`Compacted`).
 """
 
@@ -22,7 +22,7 @@ BATCH = 1000
 class StoreWatch:
     """Events of a bucket, optionally of one namespace, from a position on."""
 
-    __slots__ = ("_bucket", "_closed", "_namespace", "_position", "_reached", "_waiter")
+    __slots__ = ("_bucket", "_closed", "_namespace", "_position", "_reached", "_waited", "_waiter")
 
     def __init__(self, bucket: Bucket, position: int, reached: int, namespace: str = ""):
         self._bucket = bucket
@@ -31,6 +31,7 @@ class StoreWatch:
         self._reached = reached
         self._waiter: asyncio.Future[bool] | None = None  # True: interrupted
         self._closed = False
+        self._waited = True
 
     def poll(self) -> list[Event]:
         """Events that are there now, at most one batch; empty when the watch has caught up."""
@@ -54,8 +55,12 @@ class StoreWatch:
 
     async def next(self) -> list[Event]:
         """The next batch, waiting for one; may be empty when the watch was closed or interrupted."""
+        if not self._waited:
+            await asyncio.sleep(0)  # others must have their turn, however far behind this watch is
+        self._waited = False
         batch = self.poll()
         while not batch and not self._closed:
+            self._waited = True
             self._sleep()
             assert self._waiter is not None
             try:
@@ -73,7 +78,7 @@ class StoreWatch:
         # Whatever lies between was of no concern, or the bucket would have called earlier.
         self._position = position
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(False)
+            self._bucket.waking.wake(self._waiter)
 
     def interrupt(self) -> None:
         """Make a waiting `next` return at once with nothing."""

@@ -145,3 +145,23 @@ def test_controllers_over_another_cluster_read_their_configuration_first(
         main([*command, "--config", str(tmp_path / "config.yaml"), "--kubeconfig", str(tmp_path / "kubeconfig")])
     assert ended.value.code == 1
     assert fault in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["request=1"], "the names are connections, strangers, requests, requestsEach, watchesEach"),
+        (["requests"], "Expected `int`, got `str` - at `$.requests`"),
+        (["requests=0"], "Expected `int` >= 1 - at `$.requests`"),
+        (["requests=1", "requests=2"], "requests is given twice"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_before_anything_starts(
+    given: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [word for limit in given for word in ("--limit", limit)]
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--state", str(tmp_path / "state"), "--kubeconfig", str(tmp_path / "admin"), *options])
+    assert ended.value.code == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "state").exists()

@@ -60,10 +60,18 @@ def test_a_fleet_of_nothing_else_is_one_cluster_that_runs_jobs() -> None:
         ({"clusters": [{"name": "a", "ndoes": []}]}, "unknown field `ndoes`"),
         (
             {"clusters": [{"name": "a", "ndoes": []}]},
-            r"`\$.clusters\[0\]`; there are name, roles, nodes, port, runtime, labels, config, operators",
+            r"`\$.clusters\[0\]`; there are name, roles, nodes, port, runtime, labels, config, operators, limits",
         ),
         ({"cluster": []}, "unknown field `cluster`; there are clusters, address, queues, images"),
         ({"clusters": [{"name": "a", "nodes": [{"gpu": 1}]}]}, "there are name, count, cpu, memory, pods, resources"),
+        (
+            {"clusters": [{"name": "a", "limits": {"request": 1}}]},
+            "unknown field `request`.*there are connections, strangers, requests, requestsEach, watchesEach",
+        ),
+        (
+            {"clusters": [{"name": "a", "limits": {"requestsEach": 0}}]},
+            r">= 1 - at `\$.clusters\[0\].limits.requestsEach",
+        ),
         (None, "is empty; a fleet needs at least `clusters`"),
         ({"clusters": [{"name": 5}]}, r"Expected `str`, got `int` - at `\$.clusters\[0\].name`"),
         ([], "Expected `object`, got `array`"),

@@ -33,6 +33,7 @@ from corral.server.http.shared import (
 
 MAX_PIPELINED = 16
 RAW_LIMIT = 256 * 1024
+WRITE_PIECE = 64 * 1024
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
@@ -313,9 +314,21 @@ class Connection(asyncio.Protocol):
         """One chunk of the stream being answered."""
         if self.transport.is_closing():
             raise ConnectionResetError("client left")
-        if data:
+        if len(data) > WRITE_PIECE:
+            await self._write_in_pieces(data)
+        elif data:
             self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         await self.drained()
+
+    async def _write_in_pieces(self, data: bytes) -> None:
+        """A large chunk, as the client takes it: of what is shared by many watchers no client makes us keep a whole copy."""
+        self.transport.write(b"%x\r\n" % len(data))
+        for start in range(0, len(data), WRITE_PIECE):
+            self.transport.write(data[start : start + WRITE_PIECE])
+            await self.drained()
+            if self.transport.is_closing():
+                raise ConnectionResetError("client left")
+        self.transport.write(b"\r\n")
 
     async def drained(self) -> None:
         """Wait until the peer has taken enough of what was written."""

@@ -9,24 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from corral.core.admission import UserInfo
 from corral.core.errors import TooManyRequests
+from corral.core.server_limits import Limits
 
 _SYSTEM = frozenset({"system:masters", "system:nodes", "system:serviceaccounts:kube-system"})
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of one server; `each` is what one user may have of it."""
-
-    connections: int = 8192
-    strangers: int = 1024
-    """Connections that have not shown any credentials yet."""
-    requests: int = 1200
-    requests_each: int = 400
-    watches_each: int = 500
 
 
 def too_many(what: str) -> TooManyRequests:

@@ -7,7 +7,7 @@ import re
 from typing import Any, Protocol
 
 from corral.core.admission import UserInfo
-from corral.server.http.limits import Limits
+from corral.core.server_limits import Limits
 from corral.server.http.message import Answer, Request, Response
 
 MAX_BODY = 3 * 1024 * 1024
