@@ -163,3 +163,27 @@ def test_a_stateful_set_that_is_scaled_to_zero_keeps_its_workload_on_hold() -> N
         await cluster.stop()
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("resource", [STATEFUL_SETS, LEADER_WORKER_SETS], ids=lambda resource: resource.kind)
+def test_pods_of_a_set_carry_its_queue_and_follow_it(resource: Resource) -> None:
+    async def queues(cluster: SimulatedCluster) -> set[str]:
+        pods = (await cluster.client.list(PODS)).items
+        return {pod["metadata"]["labels"].get("kueue.x-k8s.io/queue-name", "") for pod in pods}
+
+    async def main() -> None:
+        cluster = await start(cpu="0")
+        obj = serving("db", 1)
+        if resource is LEADER_WORKER_SETS:
+            template = obj["spec"]["template"]
+            obj["spec"] = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+        await cluster.client.create(resource, obj)
+        await asyncio.sleep(20)
+        assert await queues(cluster) == {"lq"}
+        patch = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}
+        await cluster.client.patch(resource, "db", "default", patch)
+        await asyncio.sleep(20)
+        assert await queues(cluster) == {"other"}
+        await cluster.stop()
+
+    run_virtual(main)

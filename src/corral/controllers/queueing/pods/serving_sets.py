@@ -18,6 +18,7 @@ from corral.core.meta import (
     Key,
     Obj,
     is_deleting,
+    labels_of,
     name_of,
     namespace_of,
     owner_ref,
@@ -88,6 +89,8 @@ class ServingController:
                 await self._hold(workload)
             else:
                 await self.writes.delete(workload)  # no replicas, no claim
+        for claim in claims:
+            await self._label(claim, queue_name(owner))
         results = [await self._reconcile_claim(owner, claim) for claim in claims]
         return next((result for result in results if result is not None), None)
 
@@ -110,6 +113,14 @@ class ServingController:
         elif wl.is_admitted(workload) and not status_of(workload).get("clusterName"):
             return await self._start(claim, workload)
         return None
+
+    async def _label(self, claim: Claim, queue: str) -> None:
+        """Pods carry the queue of their set, also when it moves to another one."""
+        labels = {names.QUEUE_NAME: queue}
+        for pod in claim.live:
+            if labels_of(pod).get(names.QUEUE_NAME) != queue:
+                patch = {"metadata": {"uid": uid_of(pod), "labels": labels}}
+                await self.context.client.patch(PODS, name_of(pod), namespace_of(pod), patch, manager=FIELD_MANAGER)
 
     # The Workload
 
