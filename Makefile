@@ -41,7 +41,7 @@ format: install  ## put the code into form
 bench: install   ## run the benchmarks; results go to bench/RESULTS.md by hand
 	$(BIN)/python -m bench
 
-soak: install    ## the long runs: crash tests, faults of dispatch and placement with many seeds, mutants of recordings
+soak: install    ## the long runs: crash tests, faults of dispatch and placement with many seeds, mutants of recordings, a million requests of noise
 	CORRAL_SOAK=1 $(PYTEST) -n $(JOBS) -m soak --timeout 0 tests
 
 sbom: install    ## write what is installed to dist/sbom.json (CycloneDX)

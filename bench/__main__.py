@@ -29,6 +29,7 @@ BENCHMARKS = {
     "fleet": ["fleet/placements.py"],
     "fleet-1000": ["fleet/placements.py", "--members", "1000"],
     "fleet-burst": ["fleet/burst.py"],
+    "stalls": ["stalls/run.py"],
 }
 
 

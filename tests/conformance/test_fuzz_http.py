@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.security.noise import is_theirs
 
 from corral.clusters.embedded_api import EmbeddedApi
 
@@ -92,16 +93,6 @@ def no_failures_logged(server: Server, caplog: pytest.LogCaptureFixture) -> Iter
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-def _is_clients_fault(code: int, body: bytes) -> bool:
-    """2xx when the noise happened to be valid, 4xx otherwise; the few 500s a real server gives carry no reason."""
-    if code < 500:
-        return True
-    try:
-        return code in (500, 504) and json.loads(body).get("reason", "") in ("", "Timeout")
-    except ValueError:
-        return False
-
-
 _printable = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20)
 _segments = st.one_of(
     st.sampled_from(
@@ -167,7 +158,7 @@ def test_paths_and_queries(server: Server, method: str, path: str, query: str) -
     if "watch" in query or "/watch/" in path or "follow" in query:
         query += "&timeoutSeconds=1"
     code, body = server.request(method, f"{path}?{query}" if query else path, {}, b"")
-    assert _is_clients_fault(code, body), (code, body[:300])
+    assert is_theirs(code, body), (code, body[:300])
 
 
 @_SETTINGS
@@ -189,7 +180,7 @@ def test_bodies(server: Server, method: str, path: str, content_type: str, body:
     headers = {"Content-Type": content_type} if content_type else {}
     suffix = "?fieldManager=fuzz" if content_type == "application/apply-patch+yaml" else ""
     code, answer = server.request(method, path + suffix, headers, body)
-    assert _is_clients_fault(code, answer), (code, answer[:300])
+    assert is_theirs(code, answer), (code, answer[:300])
 
 
 @_SETTINGS
@@ -213,7 +204,7 @@ def test_headers(server: Server, headers: dict[str, str], path: str) -> None:
     )
     if answer.startswith(b"HTTP/1.1"):
         code = int(answer.split(b" ", 2)[1])
-        assert code < 500 or _is_clients_fault(code, answer.partition(b"\r\n\r\n")[2]), answer[:300]
+        assert code < 500 or is_theirs(code, answer.partition(b"\r\n\r\n")[2]), answer[:300]
 
 
 @_SETTINGS

@@ -352,6 +352,23 @@ async def test_audit_log_has_a_line_per_request(tmp_path: Path) -> None:
     assert (second["impersonatedUser"]["username"], second["responseStatus"]["code"]) == ("bob", 403)
 
 
+async def test_audit_log_has_neither_secrets_nor_tokens(tmp_path: Path) -> None:
+    cluster = EmbeddedApi(None, audit=tmp_path / "audit.log")
+    await cluster.start()
+    client = await Client(cluster).open()
+    secrets = "/api/v1/namespaces/default/secrets"
+    made = await client.call("POST", secrets, {"metadata": {"name": "s"}, "data": {"password": "aHVudGVyMg=="}})
+    read = await client.call("GET", f"{secrets}/s")
+    issued = await client.call("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}})
+    client.writer.close()
+    await cluster.stop()
+    assert (made.status, read.status, issued.status) == (201, 200, 201)
+    text = (tmp_path / "audit.log").read_text()
+    assert len(text.splitlines()) == 3
+    assert "aHVudGVyMg==" not in text
+    assert json.loads(issued.body)["status"]["token"] not in text
+
+
 async def test_stopping_lets_requests_finish(cluster: EmbeddedApi, client: Client) -> None:
     client.send("GET", f"{CONFIG_MAPS}?watch=1&resourceVersion={cluster.store.revision}")
     await client.head()

@@ -31,6 +31,8 @@ def made(root: Path, *names: str) -> FleetFolder:
         (cluster / "node" / "claims" / "default" / "data").mkdir(parents=True)
         (cluster / "node" / "claims" / "default" / "data" / "model").write_text("made by a pod")
         files = [*DATABASE, *(f"pki/{file}" for file in KEYS), *(f"node/{file}" for file in NODE_FILES)]
+        (cluster / "kept-logs").mkdir()
+        (cluster / "kept-logs" / "0a1b").write_text("")
         for file in ("admin.kubeconfig", *files):
             (cluster / file).write_text("")
         folder.log(name).write_text("")

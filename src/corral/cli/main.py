@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "status": ("corral.cli.up", "status", "Show the clusters of the fleet."),
     "backup": ("corral.cli.backup", "backup", "Write the fleet to a file, also while it runs."),
     "restore": ("corral.cli.backup", "restore", "Bring the fleet of a backup back."),
+    "secrets": ("corral.cli.secrets", "secrets", "Rotate the keys that encrypt Secrets on disk."),
     "kubectl-config": ("corral.cli.up", "kubectl_config", "Print how to point kubectl at the fleet."),
     "logs": ("corral.cli.logs", "logs", "Show the logs of a job, wherever it runs."),
     "demo": ("corral.cli.demo", "demo", "Show jobs of three kinds queued, dispatched and run."),

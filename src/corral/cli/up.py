@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from corral.configuration import fleet as config
 from corral.fleet.folder import FleetFolder, FleetStatus
@@ -141,8 +142,10 @@ def _wanted(
 ) -> config.FleetSpec:
     try:
         if file is not None:
+            _refuse_beside(f"what is started is described in {file}", "file")
             return config.load(file)
         if workers is None and not members and (known := folder.read_spec()) is not None:
+            _refuse_beside(f"the fleet in {folder.root} comes back as it was; add --workers or --fleet to change it")
             return known
         extended = dict(entry.partition("=")[::2] for entry in gpu)
         if any(not count for count in extended.values()):
@@ -160,6 +163,16 @@ def _wanted(
         )
     except config.FleetError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _refuse_beside(why: str, *others: str) -> None:
+    """Options that describe a fleet are refused where the fleet is described elsewhere, rather than ignored."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_given and name not in ("foreground", "state", *others):
+            raise click.UsageError(f"{parameter.opts[0]} has no effect here: {why}")
 
 
 def _supervise(
@@ -214,7 +227,7 @@ def which_option(folder: FleetFolder) -> str:
 def status(state: Path | None) -> None:
     """Show each cluster: its address, process, restarts and whether it answers."""
     from corral.client.sync import SyncClient
-    from corral.core.errors import ApiError
+    from corral.core.errors import ApiError, ConnectionFailed
 
     folder = folder_of(state)
     found = folder.read_status()
@@ -231,8 +244,10 @@ def status(state: Path | None) -> None:
             try:
                 SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster.name)).call("GET", "/readyz")
                 answer = "ready"
-            except ApiError as error:
+            except ConnectionFailed as error:
                 answer = f"not answering: {error}"
+            except ApiError as error:
+                answer = f"not ready: {str(error).splitlines()[0].removeprefix('[-]')}"
         elif cluster.last_exit:
             answer = f"restarting ({cluster.last_exit})"
         rows.append((cluster.name, cluster.url, str(cluster.pid), str(cluster.restarts), answer))

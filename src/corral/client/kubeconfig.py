@@ -19,6 +19,9 @@ import yaml
 
 from corral.core.meta import Obj
 
+MAX_DEPTH = 100
+"""How deep a kubeconfig may be nested; real ones are at five."""
+
 
 class KubeconfigError(ValueError):
     """The kubeconfig cannot be used; the message says why and where."""
@@ -88,10 +91,24 @@ def load(path: Path | None = None) -> Obj:
     return parse(text, str(path))
 
 
+def _check_depth(text: bytes, loader: type[yaml.SafeLoader]) -> None:
+    """The fast loader descends without looking at the stack: text that is deep enough would end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
 def parse(text: bytes, origin: str) -> Obj:
     """The document in `text`; `origin` is named in errors."""
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        _check_depth(text, loader)
+        document = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise KubeconfigError(f"kubeconfig {origin} is not YAML: {yaml_problem(error)}") from error
     if not isinstance(document, dict):

@@ -17,6 +17,7 @@ from corral.configuration.fleet import HUB, MANAGER, MEMBER, WORKER, ClusterSpec
 from corral.configuration.job_kinds import jobs_to_dispatch
 from corral.controllers.dispatch import set_up_dispatch, set_up_remote_pods
 from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
+from corral.controllers.dispatch.remote_pods.kept_files import KeptFiles
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.fencing import Fence
 from corral.controllers.dispatch.workers.remotes import Remotes
@@ -37,6 +38,8 @@ from corral.server.pods.remote_usage import RemoteUsage
 log = logging.getLogger(__name__)
 
 KUEUE_NAMESPACE = "kueue-system"
+KEPT_LOGS = "kept-logs"
+"""Where a manager keeps the logs of finished jobs, beside its journal."""
 
 
 class EmbeddedCluster:
@@ -67,7 +70,13 @@ class EmbeddedCluster:
         self._remotes: Remotes | None = None
         if MANAGER in spec.roles:
             settings_of_dispatch, known = dispatch_settings(self._configuration), jobs_to_dispatch(self._configuration)
-            kept = KeptPods(manager.clock, settings_of_dispatch.origin, settings_of_dispatch.keep_logs)
+            kept = KeptPods(
+                manager.clock,
+                settings_of_dispatch.origin,
+                settings_of_dispatch.keep_logs,
+                settings_of_dispatch.keep_logs_for,
+                KeptFiles(state / KEPT_LOGS),
+            )
             answers = WorkerAnswers()
             self._remotes = set_up_dispatch(manager, settings_of_dispatch, connect, known, kept, answers)
             if not only_hub:

@@ -20,18 +20,22 @@ from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.runtime.clock import Clock, WallClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
+from corral.runtime.secrets import random_bytes
+from corral.server.access.audit import AuditOptions
 from corral.server.access.deputies import UserRights
 from corral.server.api import Api
 from corral.server.lifecycle import set_up_lifecycle
 from corral.server.local import LocalClient
 from corral.server.server import ApiServer
 from corral.store import SqliteJournal, Store
+from corral.store.encryption import KEY_FILE, KeyFile
 
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class EmbeddedApi:
-    """Start it, use `server` and `client`, stop it. `state` None keeps everything in memory."""
+    """Start it, use `server` and `client`, stop it. `state` None keeps everything in memory. The file that encrypts Secrets
+    there is `encryption_key`, beside the state where none is named."""
 
     def __init__(
         self,
@@ -44,6 +48,8 @@ class EmbeddedApi:
         streams: PodStreams | None = None,
         extras: Sequence[ExtraApi] = (),
         audit: Path | None = None,
+        audit_options: AuditOptions = AuditOptions(),  # noqa: B008  # frozen
+        encryption_key: Path | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -51,7 +57,9 @@ class EmbeddedApi:
             state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.clock = clock or WallClock()
         self.random = random or Random()
-        journal = SqliteJournal(state / "store.db") if state is not None else None
+        journal = None
+        if state is not None:
+            journal = SqliteJournal(state / "store.db", KeyFile(encryption_key or state / KEY_FILE, random_bytes))
         self.store = Store(journal, now=self.clock.now)
         self.api = Api(self.store, builtin_registry(), clock=self.clock, random=self.random, plugins=plugins)
         self.client = LocalClient(self.api, streams=streams)
@@ -66,6 +74,7 @@ class EmbeddedApi:
             extras=extras,
             metrics=self.manager.metrics.exposition,
             audit=audit,
+            audit_options=audit_options,
         )
         self.rights = UserRights(self.api.registry, self.server.authorizer)
         """What users may have done by controllers that create what somebody describes."""

@@ -23,7 +23,8 @@ from corral.core.meta import Obj
 
 def set_up_hub(base: EmbeddedApi, configuration: Obj, *, admit_workloads: bool) -> Sequence[AdmissionPlugin]:
     """Run the hub's controllers; returns the admission rules of its API."""
-    return set_up_placement(base.manager, placement_settings(configuration, admit_workloads=admit_workloads))
+    settings = placement_settings(configuration, admit_workloads=admit_workloads)
+    return set_up_placement(base.manager, settings, base.rights)
 
 
 def set_up_membership(base: EmbeddedApi, configuration: Obj, name: str, *, entrypoint: str) -> None:

@@ -12,6 +12,7 @@ from corral.decide.dispatch.nominate import DEFAULT_STEP, ROUND_S
 from corral.kinds.kueue.gates import FeatureGates
 
 KEEP_LOGS = 64 << 20
+KEEP_LOGS_FOR = 7 * 86400.0
 KUBECONFIGS = "/etc/multikueue/kubeconfigs"
 
 
@@ -41,6 +42,8 @@ class DispatchSettings:
     """How long a finished job stays on its worker, so that its logs can still be read; upstream removes it at once."""
     keep_logs: int = KEEP_LOGS
     """How many bytes of the logs of finished jobs a manager that shows their pods keeps; none when 0."""
+    keep_logs_for: float = KEEP_LOGS_FOR
+    """How long it keeps them."""
     say_why: bool = True
     """Show on the manager's Workload why each worker does not take it."""
     propagate: bool = False
@@ -86,6 +89,7 @@ def dispatch_settings(configuration: Obj | Part) -> DispatchSettings:
         give_up_after=own.optional_seconds("giveUpAfter"),
         keep_finished=own.seconds("keepFinished", 0.0),
         keep_logs=value(own.get("keepLogs", KEEP_LOGS)),
+        keep_logs_for=own.seconds("keepLogsFor", KEEP_LOGS_FOR),
         say_why=own.flag("sayWhy", True),
         propagate=own.flag("propagateDependencies"),
         profiles=gates["MultiKueueClusterProfile"],

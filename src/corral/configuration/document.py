@@ -16,6 +16,7 @@ import yaml
 
 from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
+from corral.core.text_files import read_text
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +31,10 @@ UNUSED = (
 def read_configuration(path: Path) -> Obj:
     """The document in a file, checked."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(read_text(path))
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ConfigurationError(

@@ -18,6 +18,7 @@ from corral.configuration.part import ConfigurationError
 from corral.core.meta import Obj
 from corral.core.names import check_label, check_subdomain
 from corral.core.quantity import Quantity, QuantityError
+from corral.core.text_files import read_text
 
 MANAGER = "manager"
 WORKER = "worker"
@@ -88,10 +89,10 @@ class FleetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 def load(path: Path) -> FleetSpec:
     """The fleet described in a YAML file."""
     try:
-        document = yaml.safe_load(path.read_text())
+        document = yaml.safe_load(read_text(path))
     except OSError as error:
         raise FleetError(f"{path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise FleetError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     return _with_files(parse(document, str(path)), path)
 
@@ -195,9 +196,15 @@ def _node_faults(group: NodeGroup) -> Iterator[str]:
     yield from check_subdomain(group.name.replace("{i}", "1"))
     for resource, amount in {"cpu": group.cpu, "memory": group.memory, **group.resources}.items():
         try:
-            Quantity.parse(amount)
+            is_negative = Quantity.parse(amount) < Quantity.parse(0)
         except QuantityError:
             yield f"{resource} is {amount!r}; write a quantity such as 8, 500m or 32Gi"
+        else:
+            if is_negative:
+                yield f"{resource} is {amount}, and a node cannot have less than nothing"
+    for field, number in (("count", group.count), ("pods", group.pods)):
+        if number < 0:
+            yield f"{field} is {number}; it must be 0 or more"
 
 
 def standard(

@@ -18,12 +18,14 @@ from typing import Final
 from corral.fleet.folder import FleetFolder
 from corral.fleet.removal import KEYS
 from corral.store import StoreError
+from corral.store.encryption import KEY_FILE
 from corral.store.integrity import check_file, copy
 
 JOURNAL: Final = "store.db"
 MARKER: Final = ".corral-fleet.json"
 FLEET_FILES: Final = (MARKER, "fleet.json", "status.json", "kubeconfig")
-CLUSTER_FILES: Final = (JOURNAL, "admin.kubeconfig", *(f"pki/{key}" for key in KEYS))
+# The keys after the journal: a file of keys opens every copy that was made before it.
+CLUSTER_FILES: Final = (JOURNAL, KEY_FILE, "admin.kubeconfig", *(f"pki/{key}" for key in KEYS))
 _NAMES: Final = re.compile(
     "|".join([*map(re.escape, FLEET_FILES), f"clusters/[a-z0-9-]{{1,63}}/({'|'.join(map(re.escape, CLUSTER_FILES))})"])
 )

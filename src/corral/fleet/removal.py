@@ -1,7 +1,7 @@
 """Removing a fleet from the disk: what Corral made goes, and nothing else.
 
 A fleet may live in a folder that is also somebody's project or home. So files go by name, from a list of what Corral writes,
-and only below clusters it has started; folders go when that leaves them empty. Whole trees go only where pods have their files.
+and only below clusters it has started; folders go when that leaves them empty. Whole trees go only where pods and logs have their files.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Final
 
 from corral.fleet import lock
 from corral.fleet.folder import FleetFolder
+from corral.store.encryption import KEY_FILE
 
 DATABASE: Final = tuple(f"store.db{ending}" for ending in ("", "-lock", "-lock-journal", "-shm", "-wal", "-journal"))
+ENCRYPTION: Final = (KEY_FILE, f"{KEY_FILE}.new")
 KEYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "tokens.csv")
 NODE_FILES: Final = ("supervisor.log", "supervisor.pid", "supervisor.sock")
-NODE_TREES: Final = ("pods", "claims", "root")
+TREES: Final = ("node/pods", "node/claims", "node/root", "kept-logs")
 
 
 def remove(folder: FleetFolder) -> list[Path]:
@@ -26,8 +28,8 @@ def remove(folder: FleetFolder) -> list[Path]:
         if not _is_outside(folder, path.parent) and (path.is_symlink() or not path.is_dir()):
             path.unlink(missing_ok=True)
     for name in folder.started():
-        for tree in NODE_TREES:
-            path = folder.cluster(name) / "node" / tree
+        for tree in TREES:
+            path = folder.cluster(name) / tree
             if path.is_dir() and not _is_outside(folder, path):
                 shutil.rmtree(path)
     for path in _folders(folder):
@@ -49,7 +51,7 @@ def _files(folder: FleetFolder) -> Iterator[Path]:
         yield folder.log(name)
         cluster, kubeconfig = folder.cluster(name), folder.admin_kubeconfig(name)
         yield from (kubeconfig, kubeconfig.with_name(f"{kubeconfig.name}.new"))
-        yield from (cluster / file for file in DATABASE)
+        yield from (cluster / file for file in (*DATABASE, *ENCRYPTION))
         yield from (cluster / "pki" / file for file in KEYS)
         yield from (cluster / "node" / file for file in NODE_FILES)
 

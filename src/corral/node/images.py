@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from corral.core.text_files import read_text
+
 _AGNHOST = str(Path(__file__).with_name("agnhost.py"))  # by its path: it needs nothing of this package
 BUILTIN_PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "@python": (sys.executable,),
@@ -49,6 +51,13 @@ class UnknownImageError(Exception):
     """The image is not in the catalog, and the catalog says that this is an error."""
 
 
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """All entries, in order of precedence."""
@@ -61,7 +70,7 @@ class Catalog:
     def load(cls, *paths: Path) -> Catalog:
         """The user's files, first ones first, then the catalog that ships."""
         shipped = tomllib.loads(Path(__file__).with_name("images.toml").read_text())
-        documents = [*(tomllib.loads(path.read_text()) for path in paths), shipped]
+        documents = [*map(_read, paths), shipped]
         defaults: dict[str, Any] = {}
         for document in reversed(documents):
             defaults.update(document.get("defaults", {}))

@@ -37,7 +37,8 @@ def version() -> Obj:
 
 
 class Endpoints:
-    """Serves the paths that are no resources. `ready` says whether requests can be served, `metrics` gives the text."""
+    """Serves the paths that are no resources. `ready` says whether requests can be served, `trouble` why writes are not
+    kept, `metrics` gives the text."""
 
     def __init__(
         self,
@@ -45,12 +46,14 @@ class Endpoints:
         url: str,
         paths: Callable[[], Iterable[str]],
         ready: Callable[[], bool],
+        trouble: Callable[[], str],
         metrics: Callable[[], bytes],
     ) -> None:
         self._signer = signer
         self._url = url
         self._paths = paths
         self._ready = ready
+        self._trouble = trouble
         self._metrics = metrics
         self._version = plain(version())
 
@@ -81,6 +84,8 @@ class Endpoints:
         ready = endpoint == "livez" or self._ready()
         if not ready:
             return Response(500, f"[-]shutdown failed: server is stopping\n{endpoint} check failed\n".encode(), TEXT)
+        if endpoint == "readyz" and (trouble := self._trouble()):
+            return Response(500, f"[-]journal failed: {trouble}\nreadyz check failed\n".encode(), TEXT)
         if not verbose:
             return Response(200, b"ok", TEXT)
         lines = [f"[+]{name} ok" for name in _CHECKS]

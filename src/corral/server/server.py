@@ -24,7 +24,7 @@ from corral.core.remote_pods import RemotePodSource
 from corral.core.streams import PodStreams
 from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.server.access import rbac_defaults
-from corral.server.access.audit import AuditLog
+from corral.server.access.audit import AuditLog, AuditOptions
 from corral.server.access.authentication import ADMIN, Authenticator, load_tokens
 from corral.server.access.authorization import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Authorizer
 from corral.server.access.certificate_signing import CertificateRequests
@@ -79,6 +79,7 @@ class ApiServer:
         extras: Sequence[ExtraApi] = (),
         metrics: Callable[[], bytes] | None = None,
         audit: Path | None = None,
+        audit_options: AuditOptions = AuditOptions(),  # noqa: B008  # frozen
         limits: Limits = Limits(),  # noqa: B008  # frozen
     ) -> None:
         self.api = api
@@ -95,6 +96,7 @@ class ApiServer:
         self.extras = list(extras)
         self._more_metrics = metrics
         self._audit_path = audit
+        self._audit_options = audit_options
         self._audit: AuditLog | None = None
         directory = state / "pki" if state is not None else None
         now = api.clock.now()
@@ -138,7 +140,7 @@ class ApiServer:
         listener = socket.create_server((self.host, self.port), backlog=2048, reuse_port=False)
         self.port = listener.getsockname()[1]
         if self._audit_path is not None:
-            self._audit = self._open_audit(self._audit_path)
+            self._audit = AuditLog(self._audit_path, self._audit_options, self.api.clock.timestamp, self.api.random.uid)
         shared = self._shared = Shared(self.application(), self._limits)
         shared.audit_prefix = self.api.random.uid()[:24]
         shared.date = formatdate(self.api.clock.now(), usegmt=True)
@@ -225,6 +227,7 @@ class ApiServer:
             self.url,
             lambda: self._paths(discovery),
             lambda: self._shared is not None and not self._shared.closing,
+            lambda: api.store.trouble,
             self._metrics,
         )
         return App(
@@ -255,13 +258,6 @@ class ApiServer:
 
     def _metrics(self) -> bytes:
         return self.requests.render().encode() + (self._more_metrics() if self._more_metrics is not None else b"")
-
-    def _open_audit(self, path: Path) -> AuditLog:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(0o600)
-        path.chmod(0o600)  # also one that an earlier start has left readable
-        file = path.open("a", buffering=1)
-        return AuditLog(file, self.api.clock.timestamp, self.api.random.uid)
 
     def _certificate_names(self) -> list[str]:
         names = ["localhost", "127.0.0.1", "::1", socket.gethostname(), *_NAMES, *self._hosts]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from corral.store.errors import StoreError
 
-WAY_OUT = "`corral restore FILE` brings back a backup, `corral down --delete` starts over without it"
+WAY_OUT = "`corral down --delete` starts over without it, `corral restore FILE` brings back a backup"
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:

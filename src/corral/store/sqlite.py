@@ -4,7 +4,7 @@ The log is the database: one row per version, keyed by revision; the present is 
 single multi-row INSERT, so it is atomic without further ado, costs one fsync however many writers wait for it, and the
 thread needs the interpreter lock only before and after. `synchronous=FULL` makes the fsync part of the answer. The WAL is
 moved into the database by a second thread, so that no writer waits for that; only one that outgrows it is moved in line.
-A lock beside the file keeps a second process out.
+A lock beside the file keeps a second process out. With a key file, what holds secrets is encrypted on the way.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from corral.store.encryption import SEALED, KeyFile, is_sealed
 from corral.store.errors import StoreError
 from corral.store.integrity import WAY_OUT, check
 from corral.store.journal import JournalWrite, Row
@@ -64,12 +66,13 @@ _Item = list[JournalWrite] | _Forget | _Control
 
 
 class SqliteJournal:
-    """Writes kept in the file at `path`, which is made when absent."""
+    """Writes kept in the file at `path`, which is made when absent; those of resources that hold secrets under `keys`."""
 
     immediate = False
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, keys: KeyFile | None = None):
         self.path = path
+        self._keys = keys
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._batch: list[JournalWrite] = []  # loop only: what this turn of the loop has written so far
         self._thread: threading.Thread | None = None
@@ -110,7 +113,19 @@ class SqliteJournal:
         )
         for revision, resource, namespace, name, deleted, value in rows:
             key = ObjectKey(shared.setdefault(resource, resource), shared.setdefault(namespace, namespace), name)
-            yield Row(revision, key, bool(deleted), value)
+            yield Row(revision, key, bool(deleted), self._opened(key, revision, value))
+
+    def _opened(self, key: ObjectKey, revision: int, value: bytes) -> bytes:
+        if not is_sealed(value):
+            return value
+        try:
+            if self._keys is None:
+                raise StoreError(f"cannot read {key}: it is encrypted in {self.path}, and no key file was named")
+            return self._keys.open(key, revision, value)
+        except StoreError:
+            self._connection.close()
+            self._lock.close()
+            raise
 
     def floor(self) -> int:
         found = self._connection.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()
@@ -119,6 +134,8 @@ class SqliteJournal:
     def start(self, kept: Callable[[Sequence[JournalWrite]], None], failed: Callable[[Exception], None]) -> None:
         self._kept = kept
         self._failed = failed
+        if self._keys is not None:
+            self._keys.ensure()
         self._thread = threading.Thread(target=self._run, name=f"journal {self.path.name}", daemon=True)
         self._thread.start()
 
@@ -236,7 +253,10 @@ class SqliteJournal:
         values: list[object] = []
         for write in group:
             stored = write.stored
-            values += (stored.revision, *stored.key, write.deleted, stored.raw)
+            raw = stored.raw
+            if self._keys is not None and stored.key.resource in SEALED:
+                raw = self._keys.seal(stored.key, stored.revision, raw)
+            values += (stored.revision, *stored.key, write.deleted, raw)
         try:
             self._connection.execute(_insert_statement(len(group)), values)
         except sqlite3.Error as error:
@@ -307,6 +327,40 @@ class SqliteJournal:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
             pass  # the loop is gone: nobody is left to tell
+
+
+def rotate_key(path: Path, keys: KeyFile) -> int:
+    """Encrypt what holds secrets in the journal at `path`, which nobody uses, under a new key; returns how many versions that were.
+    Nothing of what they were before stays in its files."""
+    try:
+        _keep_private(path)
+        with closing(_lock(path)), closing(_open(path)) as connection:
+            check(connection, path)
+            return _seal_again(connection, keys)
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"cannot open {path}: {error}; is another process using it?") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"cannot open {path}: {error}; {WAY_OUT}") from error
+
+
+def _seal_again(connection: sqlite3.Connection, keys: KeyFile) -> int:
+    chosen = (json.dumps(sorted(SEALED)),)
+    where = "resource IN (SELECT value FROM json_each(?))"
+    found = connection.execute(f"SELECT revision, resource, namespace, name, value FROM log WHERE {where}", chosen)
+    rows = [
+        (revision, ObjectKey(resource, namespace, name), value) for revision, resource, namespace, name, value in found
+    ]
+    opened = [(revision, key, keys.open(key, revision, value)) for revision, key, value in rows]
+    keys.add()  # on disk before anything needs it; those before it stay, so an interruption loses nothing
+    connection.execute("BEGIN")
+    connection.executemany(
+        "UPDATE log SET value = ? WHERE revision = ?",
+        [(keys.seal(key, revision, raw), revision) for revision, key, raw in opened],
+    )
+    connection.execute("COMMIT")
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return len(opened)
 
 
 @lru_cache(maxsize=GROUP)

@@ -72,6 +72,7 @@ class Store:
         self._compacted = self._assigned = self._journal.floor()
         leftover = self._load()
         self._revision = self._assigned
+        self._trouble = ""
         self._journal.start(self._publish, self._lose)
         if leftover:
             self._journal.forget(leftover, self._compacted)
@@ -82,6 +83,11 @@ class Store:
     def revision(self) -> int:
         """The last revision that is visible."""
         return self._revision
+
+    @property
+    def trouble(self) -> str:
+        """Why the last write was not kept; empty when it was."""
+        return self._trouble
 
     @property
     def assigned(self) -> int:
@@ -247,6 +253,7 @@ class Store:
 
     def _publish(self, writes: Sequence[JournalWrite]) -> None:
         """The journal has these: show them, in order."""
+        self._trouble = ""
         pending = self._pending
         for write in writes:
             stored = write.stored
@@ -281,11 +288,12 @@ class Store:
 
     def _lose(self, error: Exception) -> None:
         """The journal failed: nothing pending was kept, and nothing that builds on it may be."""
+        self._trouble = f"the journal could not keep the write: {error}"
         lost, self._unkept = self._unkept, deque()
         self._pending.clear()
         for write in lost:
             if write.done is not None and not write.done.done():
-                write.done.set_exception(StoreError(f"the journal could not keep the write: {error}"))
+                write.done.set_exception(StoreError(self._trouble))
                 write.done.exception()  # a caller that went away leaves nobody to look at it
         self._pass_barriers(self._assigned)
 

@@ -22,6 +22,7 @@ from corral.controllers.placement.guard_rail import GuardRail
 from corral.controllers.placement.initial_finalizers import PlacementAdoption
 from corral.controllers.placement.members import MemberController, Members
 from corral.controllers.placement.overrides import PAIRS, OverrideController, OverrideRecords
+from corral.controllers.placement.placed_rights import PlacedRights, Rights
 from corral.controllers.placement.placement_kinds import SCOPES
 from corral.controllers.placement.placements import PlacementController
 from corral.controllers.placement.profiles import ProfileController
@@ -37,8 +38,12 @@ from corral.core.admission import AdmissionPlugin
 from corral.runtime.controller import Manager
 
 
-def set_up_placement(manager: Manager, settings: PlacementSettings | None = None) -> Sequence[AdmissionPlugin]:
-    """Register every hub controller; returns the admission rules of the hub's API."""
+def set_up_placement(
+    manager: Manager, settings: PlacementSettings | None = None, rights: Rights | None = None
+) -> Sequence[AdmissionPlugin]:
+    """Register every hub controller; returns the admission rules of the hub's API.
+
+    `rights` answers what users may do on the hub; None where nobody has any."""
     settings = settings or PlacementSettings()
     catalog = Catalog(manager)
     members = Members(manager)
@@ -65,6 +70,8 @@ def set_up_placement(manager: Manager, settings: PlacementSettings | None = None
         MemberAdmission(),
         EvictionAdmission(manager.client),
     ]
+    if rights is not None:
+        plugins.append(PlacedRights(rights))
     if settings.coalesce_writes:
         plugins.append(PlacementAdoption())
     if settings.guard_rail:

@@ -178,6 +178,7 @@ class Definitions:
             message = f"{left} instances are still there"
             await self._note_terminating(crd, "InstanceDeletionInProgress", message)
             return Result(_RECHECK_S)
+        await asyncio.sleep(0)  # a store in memory never waits, and each of a collection takes milliseconds to check
         await self._let_go(stored.key.name)
         return None
 

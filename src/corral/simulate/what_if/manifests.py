@@ -12,6 +12,7 @@ import click
 import yaml
 
 from corral.core.meta import Obj, annotations_of, metadata_of, name_of, namespace_of, spec_of
+from corral.core.text_files import decode, read_text
 from corral.core.timestamps import parse_duration
 from corral.jobs.framework.registry import dispatched_adapters, known_frameworks, queued_sets
 
@@ -80,10 +81,10 @@ def read(files: Sequence[str]) -> Manifests:
 
 
 def _documents(file: str) -> Iterator[Obj]:
-    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    text = decode(sys.stdin.buffer.read(), "standard input") if file == "-" else read_text(Path(file))
     try:
         documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise click.ClickException(f"{file} is not YAML: {' '.join(str(error).split())}") from error
     for document in documents:
         if document is None:

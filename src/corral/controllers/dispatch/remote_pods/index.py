@@ -143,9 +143,15 @@ class RemotePods:
                 follower.was_late = True
 
     async def _keep(self) -> None:
+        is_checked = False
         try:
             while True:
                 await self._manager.clock.sleep(CHECK_S)
+                if self._kept is not None:
+                    self._kept.expire()
+                    if not is_checked and all(informer.has_synced for informer in self._jobs.values()):
+                        self._kept.retain({uid_of(job) for jobs in self._jobs.values() for job in jobs.list()})
+                        is_checked = True
                 if self._used_at is None:
                     continue
                 now = self._manager.clock.now()

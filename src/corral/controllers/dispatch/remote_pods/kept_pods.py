@@ -1,17 +1,19 @@
 """The pods of finished jobs and the end of their logs, read just before they are removed from their worker.
 
-Everything is in memory and within limits: the last lines of each container, so many pods of a job, so many bytes in all, the
-oldest jobs going first. A worker gets a few seconds to answer, and in a rush most jobs are let go unread: removing what has
-ended is never held up for long. A manager that restarts has forgotten them.
+Everything is within limits: the last lines of each container, so many pods of a job, so many bytes in all, the oldest jobs going
+first, and all of them after a time. A worker gets a few seconds to answer, and in a rush most jobs are let go unread: removing what
+has ended is never held up for long. With files, a manager that restarts knows them again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from corral.controllers.dispatch.remote_pods.kept_files import KeptFiles, SavedJob, SavedPod
 from corral.controllers.dispatch.workers.pod_ancestry import Ancestry
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core.errors import ApiError
@@ -46,6 +48,11 @@ class KeptPod(NamedTuple):
         return POD_BYTES + sum(map(len, self.logs.values()))
 
 
+class _KeptJob(NamedTuple):
+    kept_at: float
+    pods: Sequence[KeptPod]
+
+
 KeptPodHandler = Callable[[Key, Obj | None], None]
 """Called with a pod that is kept from now on, or not any more."""
 
@@ -53,13 +60,17 @@ KeptPodHandler = Callable[[Key, Obj | None], None]
 class KeptPods:
     """What is left of finished jobs, by the uid of the manager's job, oldest first."""
 
-    def __init__(self, clock: Clock, origin: str, limit: int) -> None:
-        self._clock, self._origin, self._limit = clock, origin, limit
-        self._jobs: dict[str, list[KeptPod]] = {}
+    def __init__(
+        self, clock: Clock, origin: str, limit: int, age_s: float = math.inf, files: KeptFiles | None = None
+    ) -> None:
+        self._clock, self._origin, self._limit, self._age_s, self._files = clock, origin, limit, age_s, files
+        self._jobs: dict[str, _KeptJob] = {}
         self._pods: dict[Key, KeptPod] = {}
         self._size = 0
         self._allowance, self._counted_at = BURST, clock.now()
         self._handlers: list[KeptPodHandler] = []
+        for job in files.load() if files is not None else ():
+            self._add(job.uid, _KeptJob(job.kept_at, [KeptPod(saved.pod, saved.logs) for saved in job.pods]))
 
     def on_change(self, handler: KeptPodHandler) -> None:
         self._handlers.append(handler)
@@ -89,24 +100,47 @@ class KeptPods:
         for uid, pods in found:
             if pods:
                 self.forget(uid)
-                self._add(uid, pods)
+                self._add(uid, _KeptJob(self._clock.now(), pods))
+                self._save(uid)
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
-        for kept in self._jobs.pop(uid, ()):
+        job = self._jobs.pop(uid, None)
+        if job is None:
+            return
+        if self._files is not None:
+            self._files.remove(uid)
+        for kept in job.pods:
             self._size -= kept.size
             if self._pods.get(key_of(kept.pod)) is kept:
                 del self._pods[key_of(kept.pod)]
                 self._notify(key_of(kept.pod), None)
 
-    def _add(self, uid: str, pods: list[KeptPod]) -> None:
-        self._jobs[uid] = pods
-        for kept in pods:
+    def retain(self, uids: Collection[str]) -> None:
+        """These are all jobs there are; others went while nobody looked."""
+        for uid in [uid for uid in self._jobs if uid not in uids]:
+            self.forget(uid)
+
+    def expire(self) -> None:
+        """Forget what is older than is wanted."""
+        oldest = self._clock.now() - self._age_s
+        for uid in [uid for uid, job in self._jobs.items() if job.kept_at < oldest]:
+            self.forget(uid)
+
+    def _add(self, uid: str, job: _KeptJob) -> None:
+        self._jobs[uid] = job
+        for kept in job.pods:
             self._size += kept.size
             self._pods[key_of(kept.pod)] = kept
             self._notify(key_of(kept.pod), kept.pod)
         while self._size > self._limit and self._jobs:
             self.forget(next(iter(self._jobs)))
+        self.expire()
+
+    def _save(self, uid: str) -> None:
+        job = self._jobs.get(uid)
+        if job is not None and self._files is not None:
+            self._files.save(SavedJob(uid, job.kept_at, [SavedPod(kept.pod, dict(kept.logs)) for kept in job.pods]))
 
     def _notify(self, key: Key, pod: Obj | None) -> None:
         for handler in self._handlers:
