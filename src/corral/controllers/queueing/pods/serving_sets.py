@@ -17,6 +17,7 @@ from corral.core import conditions
 from corral.core.meta import (
     Key,
     Obj,
+    controller_of,
     is_deleting,
     labels_of,
     name_of,
@@ -76,7 +77,7 @@ class ServingController:
 
     async def reconcile(self, key: Key) -> Result | None:
         owner = self.sets.get(key)
-        if owner is None or is_deleting(owner) or not queue_name(owner) or not self.managed.is_managed(owner):
+        if owner is None or is_deleting(owner) or not self._is_queued(owner):
             return None
         if (complaint := self.queued.complaint(owner)) is not None:
             self.recorder.event(owner, "Warning", *complaint)
@@ -89,10 +90,15 @@ class ServingController:
                 await self._hold(workload)
             else:
                 await self.writes.delete(workload)  # no replicas, no claim
-        for claim in claims:
-            await self._label(claim, queue_name(owner))
+        if queue := queue_name(owner):
+            for claim in claims:
+                await self._label(claim, queue)
         results = [await self._reconcile_claim(owner, claim) for claim in claims]
         return next((result for result in results if result is not None), None)
+
+    def _is_queued(self, owner: Obj) -> bool:
+        """Without a queue name only a set that nobody else made: its owner would be what is queued."""
+        return self.managed.is_managed(owner) and bool(queue_name(owner) or controller_of(owner) is None)
 
     async def _reconcile_claim(self, owner: Obj, claim: Claim) -> Result | None:
         workload = self.workloads.get(Key(namespace_of(owner), claim.name))
