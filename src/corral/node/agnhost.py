@@ -209,7 +209,9 @@ def serve(options: Options, rest: list[str]) -> int:
 
 def web_server(options: Options, rest: list[str]) -> int:
     """The files of the working folder."""
-    return _serve(int(options.get("port") or 80), lambda request: (200, f"{socket.gethostname()}\n"), handles_signals=False)
+    return _serve(
+        int(options.get("port") or 80), lambda request: (200, f"{socket.gethostname()}\n"), handles_signals=False
+    )
 
 
 def liveness(options: Options, rest: list[str]) -> int:
