@@ -12,7 +12,7 @@ from corral.clusters.kueue_installation.objects import roles
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
-from corral.kinds.kueue import ADMISSION_CHECKS
+from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CONFIGS
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
@@ -285,5 +285,22 @@ async def test_an_empty_list_says_how_it_is_filled(tmp_path: Path) -> None:
         assert "`corral clusters add NAME --worker-context CONTEXT` adds one" in await run("clusters", "list")
         assert "`corral fleet join NAME --member-context CONTEXT` adds one" in await run("fleet", "members")
         assert "Nothing is placed from this cluster." in await run("fleet", "placements")
+
+    await serve(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("command", ["drain", "remove"])
+async def test_the_last_worker_can_be_taken_out_of_its_config_and_put_back(command: str, tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        for name in ("one", "two"):
+            await run("clusters", "add", name, "--itself")
+        assert "no cluster left" not in await run("clusters", command, "one")
+        (config,) = (await embedded.client.list(MULTI_KUEUE_CONFIGS)).items
+        assert config["spec"]["clusters"] == ["two"]
+        said = await run("clusters", command, "two")
+        assert "MultiKueueConfig multikueue has no cluster left" in said
+        assert "corral clusters add NAME --config multikueue" in said
+        assert (await embedded.client.list(MULTI_KUEUE_CONFIGS)).items == []
+        assert "multikueue now has two" in await run("clusters", "add", "two", "--itself")
 
     await serve(tmp_path, scenario)

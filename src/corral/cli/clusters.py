@@ -116,8 +116,9 @@ def drain(name: str, config_name: str, namespace: str, context: str, kubeconfig_
     """Give NAME no more work: take it out of the config. What runs there is moved to other workers."""
     manager = client_of(kubeconfig_path, context)
     get_named(manager, MULTI_KUEUE_CLUSTERS, name)
-    join.remove_from_config(manager, config_name, name)
+    left = join.remove_from_config(manager, config_name, name)
     click.echo(f"cluster {name} taken out of MultiKueueConfig {config_name}; `corral clusters add {name}` puts it back")
+    _say_if_none(config_name, left)
 
 
 @clusters.command()
@@ -136,7 +137,7 @@ def remove(
         raise click.ClickException(
             f"cluster {name} runs {busy} workloads; `corral clusters drain {name}` first, or --force"
         )
-    join.remove_from_config(manager, config_name, name)
+    left = join.remove_from_config(manager, config_name, name)
     for resource, target, space in (
         (MULTI_KUEUE_CLUSTERS, name, ""),
         (SECRETS, f"{name}-kubeconfig", namespace or join.NAMESPACE),
@@ -146,6 +147,16 @@ def remove(
         except NotFound:
             continue
     click.echo(f"cluster {name} removed")
+    _say_if_none(config_name, left)
+
+
+def _say_if_none(config: str, left: list[str]) -> None:
+    if not left:
+        click.echo(
+            f"MultiKueueConfig {config} has no cluster left and is not there any more: what uses it waits until"
+            f" `corral clusters add NAME --config {config}` makes it again.",
+            err=True,
+        )
 
 
 def _running(manager: SyncClient) -> dict[str, int]:

@@ -49,6 +49,8 @@ class QueueingConfig:
     workers: Mapping[str, int] = field(default_factory=dict)
     cluster_queue_resource_metrics: bool = False
     local_queue_metrics: bool = True
+    local_queue_selector: Selector = field(default_factory=lambda: from_label_selector({}))
+    """LocalQueues that have metrics, by their labels."""
     fair_sharing: tuple[str, ...] | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
     excluded_prefixes: tuple[str, ...] = ()
@@ -142,6 +144,7 @@ def load_config(configuration: Obj | Part) -> QueueingConfig:
         workers=document.part("controller").get("groupKindConcurrency") or {},
         cluster_queue_resource_metrics=metrics.flag("enableClusterQueueResources"),
         local_queue_metrics=metrics.part("localQueueMetrics").flag("enable", True),
+        local_queue_selector=from_label_selector(metrics.part("localQueueMetrics").get("localQueueSelector") or {}),
         fair_sharing=_fair_sharing(document),
         admission_fair_sharing=_admission_fair_sharing(document),
         excluded_prefixes=prefixes,

@@ -109,14 +109,22 @@ def add_to_config(manager: SyncClient, config: str, names: Sequence[str]) -> lis
     return wanted
 
 
-def remove_from_config(manager: SyncClient, config: str, name: str) -> None:
+def remove_from_config(manager: SyncClient, config: str, name: str) -> list[str]:
+    """Take a worker out of a MultiKueueConfig; returns the clusters that are left.
+
+    A config must name a cluster, so that one without is deleted: its admission checks say that it is missing until
+    `add_to_config` makes it again."""
     try:
         found = manager.get(MULTI_KUEUE_CONFIGS, config)
     except NotFound:
-        return
-    left = [entry for entry in spec_of(found).get("clusters") or [] if entry != name]
-    if left != spec_of(found).get("clusters"):
+        return []
+    held = list(spec_of(found).get("clusters") or [])
+    left = [entry for entry in held if entry != name]
+    if not left:
+        manager.delete(MULTI_KUEUE_CONFIGS, config)
+    elif left != held:
         manager.patch(MULTI_KUEUE_CONFIGS, config, "", {"spec": {"clusters": left}})
+    return left
 
 
 def ensure_namespace(client: SyncClient, name: str) -> None:

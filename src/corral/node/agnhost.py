@@ -91,8 +91,14 @@ def _seconds(text: str) -> float:
 # Serving
 
 
-def _serve(port: int, answer: Callable[[BaseHTTPRequestHandler], tuple[int, str]], delay_s: float = 0.0) -> int:
-    """Serve HTTP until a signal; then end with 0, after `delay_s`."""
+def _serve(
+    port: int,
+    answer: Callable[[BaseHTTPRequestHandler], tuple[int, str]],
+    delay_s: float = 0.0,
+    *,
+    handles_signals: bool = True,
+) -> int:
+    """Serve HTTP until a signal; then end with 0, after `delay_s`. Without a handler the signal kills."""
     import threading
     import time
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -119,10 +125,16 @@ def _serve(port: int, answer: Callable[[BaseHTTPRequestHandler], tuple[int, str]
         request_queue_size = 128
 
     signals = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    if handles_signals:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    else:
+        for number in signals:
+            signal.signal(number, signal.SIG_DFL)
     server = Server((address(), port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"Started HTTP server on port {port}", flush=True)
+    while not handles_signals:
+        signal.pause()
     signal.sigwait(signals)
     time.sleep(delay_s)
     return 0
@@ -197,7 +209,9 @@ def serve(options: Options, rest: list[str]) -> int:
 
 def web_server(options: Options, rest: list[str]) -> int:
     """The files of the working folder."""
-    return _serve(int(options.get("port") or 80), lambda request: (200, f"{socket.gethostname()}\n"))
+    return _serve(
+        int(options.get("port") or 80), lambda request: (200, f"{socket.gethostname()}\n"), handles_signals=False
+    )
 
 
 def liveness(options: Options, rest: list[str]) -> int:
@@ -210,7 +224,7 @@ def liveness(options: Options, rest: list[str]) -> int:
         age = time.time() - began
         return (500, f"error: {age}") if age > 10 else (200, "ok")
 
-    return _serve(8080, answer)
+    return _serve(8080, answer, handles_signals=False)
 
 
 def connect(options: Options, rest: list[str]) -> int:

@@ -77,6 +77,16 @@ def test_a_worker_is_reached_through_its_profile(name: str) -> None:
     on_fleet(test, configuration(name=name))
 
 
+@pytest.mark.parametrize("providers", [(), ("other",)], ids=["nothing configured", "none that fits"])
+def test_a_missing_profile_is_told_before_anything_about_providers(providers: tuple[str, ...]) -> None:
+    async def test(fleet: SimulatedFleet) -> None:
+        await refer(fleet, "p")
+        told = 'load client config failed: ClusterProfile.multicluster.x-k8s.io "p" not found'
+        assert await active(fleet) == ("BadClusterProfile", told)
+
+    on_fleet(test, configuration(providers=providers))
+
+
 def test_a_profile_that_comes_goes_and_comes_again_is_followed() -> None:
     missing = ("BadClusterProfile", 'load client config failed: ClusterProfile.multicluster.x-k8s.io "p" not found')
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corral.configuration.queueing import QueueingConfig
+from corral.configuration.queueing import QueueingConfig, load_config
 from corral.core.resource import Resource
 from corral.kinds.kueue import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 from corral.runtime.virtual import run_virtual
@@ -188,5 +188,59 @@ def test_a_queue_takes_another_root() -> None:
             await world.client.patch(CLUSTER_QUEUES, "a", "", {"spec": {"cohortName": "two"}})
             await settle(world)
             assert scrape(world, "kueue_cohort_info") == {("two", "", "two"): 1}
+
+    run_virtual(main)
+
+
+def shown(world: World, **labels: str) -> set[str]:
+    """The metrics that have a series with these labels."""
+    found = set()
+    for name, text, _ in SAMPLE.findall(world.manager.metrics.exposition().decode()):
+        if labels.items() <= dict(re.findall(r'(\w+)="([^"]*)"', text)).items():
+            found.add(name)
+    return found
+
+
+def test_everything_counted_and_timed_for_a_queue_goes_with_it() -> None:
+    async def main() -> None:
+        async with World() as world:
+            await fill(world, flavor(), cluster_queue(cohortName="all"), local_queue(), job("a"))
+            await settle(world)
+            await world.finish_job("a")
+            await settle(world)
+            assert "kueue_admitted_workloads_total" in shown(world, cluster_queue="cq")
+            assert "kueue_local_queue_admission_wait_time_seconds_sum" in shown(world, name="lq")
+            assert "kueue_cohort_subtree_admitted_workloads_total" in shown(world, cohort="all")
+            await world.client.delete(JOBS, "a", "default", propagation="Background")
+            await world.client.delete(CLUSTER_QUEUES, "cq")
+            await settle(world)
+            assert shown(world, cluster_queue="cq") == set()
+            assert shown(world, name="lq") == {"kueue_local_queue_pending_workloads"}
+            assert shown(world, cohort="all") == set()
+            await fill(world, cluster_queue(), job("b"))
+            await settle(world)
+            assert scrape(world, "kueue_admitted_workloads_total", cluster_queue="cq") == {("",): 1}
+            await world.client.delete(LOCAL_QUEUES, "lq", "default")
+            await settle(world)
+            assert shown(world, name="lq") == set()
+
+    run_virtual(main)
+
+
+def test_only_selected_local_queues_have_metrics() -> None:
+    chosen = {"metrics": {"localQueueMetrics": {"localQueueSelector": {"matchLabels": {"shown": "yes"}}}}}
+
+    async def main() -> None:
+        async with World(load_config(chosen)) as world:
+            await fill(world, flavor(), cluster_queue(), local_queue(), local_queue("other"))
+            await world.client.patch(LOCAL_QUEUES, "lq", "default", {"metadata": {"labels": {"shown": "yes"}}})
+            await settle(world)
+            await fill(world, job("a"), job("b", queue="other"))
+            await settle(world)
+            assert "kueue_local_queue_admitted_workloads_total" in shown(world, name="lq")
+            assert shown(world, name="other") == set()
+            await world.client.patch(LOCAL_QUEUES, "lq", "default", {"metadata": {"labels": {"shown": "no"}}})
+            await settle(world)
+            assert shown(world, name="lq") == set()
 
     run_virtual(main)

@@ -43,9 +43,9 @@ async def phases(cluster: SimulatedCluster) -> list[str]:
     return sorted(pod.get("status", {}).get("phase", "") for pod in pods)
 
 
-async def start(cpu: str) -> SimulatedCluster:
+async def start(cpu: str, configuration: Obj | None = None) -> SimulatedCluster:
     nodes = [NodeSpec("n", {"cpu": "64", "memory": "64Gi", "pods": "100"}, {}, [])]
-    cluster = SimulatedCluster("serving", nodes=nodes)
+    cluster = SimulatedCluster("serving", nodes=nodes, configuration=configuration)
     await cluster.start()
     for pair in (flavor(), cluster_queue(cpu=cpu), local_queue()):
         await cluster.client.create(*pair)
@@ -159,6 +159,56 @@ def test_a_stateful_set_that_is_scaled_to_zero_keeps_its_workload_on_hold() -> N
         assert again["metadata"]["uid"] == created["metadata"]["uid"]
         assert [entry["count"] for entry in again["spec"]["podSets"]] == [1]
         assert (condition(again, "Admitted") or ())[0] == "True"
+        assert await phases(cluster) == ["Running"]
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("resource", [STATEFUL_SETS, LEADER_WORKER_SETS], ids=lambda resource: resource.kind)
+def test_pods_of_a_set_carry_its_queue_and_follow_it(resource: Resource) -> None:
+    async def queues(cluster: SimulatedCluster) -> set[str]:
+        pods = (await cluster.client.list(PODS)).items
+        return {pod["metadata"]["labels"].get("kueue.x-k8s.io/queue-name", "") for pod in pods}
+
+    async def main() -> None:
+        cluster = await start(cpu="0")
+        obj = serving("db", 1)
+        if resource is LEADER_WORKER_SETS:
+            template = obj["spec"]["template"]
+            obj["spec"] = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+        await cluster.client.create(resource, obj)
+        await asyncio.sleep(20)
+        assert await queues(cluster) == {"lq"}
+        patch = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}
+        await cluster.client.patch(resource, "db", "default", patch)
+        await asyncio.sleep(20)
+        assert await queues(cluster) == {"other"}
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("resource", [STATEFUL_SETS, LEADER_WORKER_SETS], ids=lambda resource: resource.kind)
+def test_a_set_without_a_queue_waits_as_a_whole_where_every_job_is_queued(resource: Resource) -> None:
+    async def main() -> None:
+        frameworks = ["pod", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"]
+        settings = {"manageJobsWithoutQueueName": True, "integrations": {"frameworks": frameworks}}
+        cluster = await start(cpu="4", configuration=settings)
+        obj = serving("db", 1)
+        del obj["metadata"]["labels"]
+        if resource is LEADER_WORKER_SETS:
+            template = obj["spec"]["template"]
+            obj["spec"] = {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}}
+        await cluster.client.create(resource, obj)
+        await asyncio.sleep(20)
+        (workload,) = (await cluster.client.list(WORKLOADS)).items
+        assert workload["metadata"]["name"].startswith(f"{resource.kind.lower()}-db-")
+        assert condition(workload, "Admitted") is None
+        assert await phases(cluster) == ["Pending"]
+        patch = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}}
+        await cluster.client.patch(resource, "db", "default", patch)
+        await asyncio.sleep(20)
         assert await phases(cluster) == ["Running"]
         await cluster.stop()
 

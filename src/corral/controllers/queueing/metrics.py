@@ -5,6 +5,7 @@ The catalogue below is the documentation of what is exported. Every series also 
 
 from __future__ import annotations
 
+import collections
 import platform
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from corral import __version__
 from corral.core import conditions
-from corral.core.meta import Obj, metadata_of, namespace_of, spec_of, status_of
+from corral.core.meta import Key, Obj, metadata_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import parse_time
 from corral.kinds.kueue import names
 from corral.runtime.metrics import Metrics
@@ -145,9 +146,12 @@ class QueueingMetrics:
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         self._gauges: dict[str, Gauge] = {}
+        self._finished: collections.Counter[Key] = collections.Counter()
         self._shown: dict[Hashable, Mapping[Series, float]] = {}
         self.ancestors: Callable[[str], Iterable[str]] = lambda _: ()
         """Cohorts above a ClusterQueue."""
+        self.selected: Callable[[Key], bool] = lambda _: True
+        """Whether a LocalQueue is one of those that have metrics."""
         # The series in use: finding one by its labels costs more than counting.
         self._counts: dict[tuple[str, tuple[str, ...]], Counter] = {}
         self._times: dict[tuple[str, tuple[str, ...]], Histogram] = {}
@@ -180,6 +184,18 @@ class QueueingMetrics:
     def gauge(self, name: str, value: float, *labels: str) -> None:
         self._gauges[name].labels(*labels, self.role).set(value)
 
+    def shows_local(self, queue: Key) -> bool:
+        return self.local_queues and self.selected(queue)
+
+    def forget(self, **labels: str) -> None:
+        """Remove what was counted and timed under these labels: their object is gone, and one made anew starts at nothing."""
+        for name, values in [each for each in self._counts if _has(COUNTERS[each[0]], each[1], labels)]:
+            del self._counts[name, values]
+            self._counters[name].remove(*values, self.role)
+        for name, values in [each for each in self._times if _has(HISTOGRAMS[each[0]], each[1], labels)]:
+            del self._times[name, values]
+            self._histograms[name].remove(*values, self.role)
+
     def show(self, owner: Hashable, values: Mapping[Series, float]) -> None:
         """Set all gauges that tell about `owner`; those it had before and has no more disappear."""
         before = self._shown.pop(owner, {})
@@ -202,13 +218,14 @@ class QueueingMetrics:
         queue, cls = wl.cluster_queue_of(workload), class_of(workload)
         local_name = f"kueue_local_queue_{name.removeprefix('kueue_')}"
         local = (wl.queue_of(workload), namespace_of(workload), cls)
+        shows_local = self.shows_local(wl.local_queue_key(workload))
         if seconds is None:
             self.count(name, queue, cls)
-            if self.local_queues:
+            if shows_local:
                 self.count(local_name, *local)
         else:
             self.observe(name, seconds, queue, cls)
-            if self.local_queues:
+            if shows_local:
                 self.observe(local_name, seconds, *local)
 
     def quota_reserved(self, workload: Obj, queued_at: float, now: float) -> None:
@@ -233,7 +250,7 @@ class QueueingMetrics:
         """`workload` is as written, its statistics already counting this eviction."""
         queue, cls = wl.cluster_queue_of(workload), class_of(workload)
         self.count("kueue_evicted_workloads_total", queue, reason, cause, cls)
-        if self.local_queues:
+        if self.shows_local(wl.local_queue_key(workload)):
             local = (wl.queue_of(workload), namespace_of(workload))
             self.count("kueue_local_queue_evicted_workloads_total", *local, reason, cause, cls)
         if _evictions(workload, reason, cause) == 1:
@@ -249,6 +266,11 @@ class QueueingMetrics:
     def preempted(self, preempting_queue: str, reason: str) -> None:
         self.count("kueue_preempted_workloads_total", preempting_queue, reason)
 
+    def skipped_preemptions(self, queue: str, skips: int | None) -> None:
+        """None when the ClusterQueue is gone."""
+        series = ("kueue_admission_cycle_preemption_skips", (queue,))
+        self.show(series, {} if skips is None else {series: skips})
+
     def finished(self, workload: Obj) -> None:
         self._twice("kueue_finished_workloads_total", workload)
 
@@ -257,11 +279,19 @@ class QueueingMetrics:
         for workload, by in ((old, -1), (new, 1)):
             if workload is None or not wl.is_finished(workload):
                 continue
-            if queue := wl.cluster_queue_of(workload):
-                self._gauges["kueue_finished_workloads"].labels(queue, self.role).inc(by)
-            if self.local_queues and (local := wl.queue_of(workload)):
-                labels = (local, namespace_of(workload), self.role)
-                self._gauges["kueue_local_queue_finished_workloads"].labels(*labels).inc(by)
+            for key in (Key("", wl.cluster_queue_of(workload)), wl.local_queue_key(workload)):
+                self._finished[key] += by
+                if not self._finished[key]:
+                    del self._finished[key]
+
+    def finished_in(self, queue: Key) -> int:
+        """Finished workloads of a ClusterQueue or LocalQueue that still exist."""
+        return self._finished[queue]
+
+
+def _has(metric: Metric, values: tuple[str, ...], labels: Mapping[str, str]) -> bool:
+    held = dict(zip(metric.labels, values, strict=True))
+    return all(held.get(name) == value for name, value in labels.items())
 
 
 def class_of(workload: Obj) -> str:

@@ -75,7 +75,7 @@ class Scheduler:
             self.metrics.count("kueue_admission_attempts_total", result)
             self.metrics.observe("kueue_admission_attempt_duration_seconds", seconds, result)
         for queue, skips in plan.skipped_preemptions.items():
-            self.metrics.gauge("kueue_admission_cycle_preemption_skips", skips, queue)
+            self.metrics.skipped_preemptions(queue, skips)
 
     async def _apply(self, plan: CyclePlan) -> None:
         """Write all decisions, several at a time, those about one Workload one after the other."""

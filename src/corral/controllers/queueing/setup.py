@@ -32,7 +32,7 @@ from corral.controllers.queueing.workloads.owners import WorkloadOwners
 from corral.controllers.queueing.workloads.variants import VariantController
 from corral.controllers.queueing.workloads.waiting_counts import UnadmittedCounts
 from corral.core.admission import AdmissionPlugin
-from corral.core.meta import Key, Obj
+from corral.core.meta import Key, Obj, labels_of
 from corral.core.resource import Resource
 from corral.decide.queueing.state import QueueingState
 from corral.jobs.framework.registry import POD, queued_sets, with_implied
@@ -77,6 +77,8 @@ class Queueing:
         self._workloads = context.caches.workloads
         if metrics is None:
             metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
+        local_queues, selector = context.caches.local_queues, self.config.local_queue_selector
+        metrics.selected = lambda key: selector.matches(labels_of(local_queues.get(key) or {}))
         metrics.ancestors = self.state.questions.ancestors
         context.caches.workloads.on_change(metrics.workload_changed)
         if is_granular(self.config.gates):

@@ -78,12 +78,12 @@ class Sources:
         """A kubeconfig out of a ClusterProfile and the program configured for one of its access providers."""
         if self._profiles is None:
             raise AccessProblem(PROFILE_DISABLED, "MultiKueueClusterProfile feature gate is disabled")
-        providers = {str(entry.get("name")): entry for entry in self._settings.access_providers}
-        if not providers:
-            raise AccessProblem(BAD_PROFILE, "no access providers are configured")
         profile = self._profiles.get(Key(self._settings.namespace, name))
         if profile is None:
             raise AccessProblem(BAD_PROFILE, f'ClusterProfile.multicluster.x-k8s.io "{name}" not found')
+        providers = {str(entry.get("name")): entry for entry in self._settings.access_providers}
+        if not providers:
+            raise AccessProblem(BAD_PROFILE, "no access providers are configured")
         for offered in status_of(profile).get("accessProviders") or []:
             if offered.get("name") in providers:
                 user = {"exec": providers[offered["name"]].get("execConfig") or {}}

@@ -10,6 +10,7 @@ from corral.core.errors import Cause
 from corral.core.meta import (
     Obj,
     annotations_of,
+    controller_of,
     labels_of,
     spec_of,
     with_annotations,
@@ -19,6 +20,7 @@ from corral.core.meta import (
 from corral.core.names import check_subdomain
 from corral.core.validation import forbidden, invalid, keyed, required
 from corral.jobs.framework.adapter import prebuilt_workload, queue_name
+from corral.jobs.framework.queued_set import QueuedSet
 from corral.jobs.framework.registry import POD, known_frameworks, queued_sets, with_implied
 from corral.jobs.pod.adapter import gated
 from corral.jobs.pod.group import group_name
@@ -58,7 +60,8 @@ class QueuedPods:
         pod = request.obj
         queued = self._sets.get(request.kind)
         if queued is not None and pod is not None:
-            return queued.with_held_templates(pod) if labels_of(pod).get(names.QUEUE_NAME) else pod
+            held = labels_of(pod).get(names.QUEUE_NAME) or await self._holds_unnamed(queued, pod, request.namespace)
+            return queued.with_held_templates(pod) if held else pod
         if pod is None or request.operation != "CREATE":
             return pod
         if annotations_of(pod).get(names.POD_SUSPENDING_PARENT) in self._holding:
@@ -74,6 +77,12 @@ class QueuedPods:
         if names.POD_SUSPENDING_PARENT not in annotations_of(pod):
             pod = with_finalizer(pod, names.POD_FINALIZER)
         return with_annotations(pod, {names.ROLE_HASH: role_hash(spec_of(pod))})
+
+    async def _holds_unnamed(self, queued: QueuedSet, owner: Obj, namespace: str) -> bool:
+        """Whether a set without a queue name waits as a whole, because every job has to be queued."""
+        if not self._config.manage_jobs_without_queue_name or not queued.holds_pods or controller_of(owner) is not None:
+            return False
+        return await self._admission.is_managed(namespace)
 
     async def validate(self, request: AdmissionRequest) -> None:
         pod, old = request.obj, request.old

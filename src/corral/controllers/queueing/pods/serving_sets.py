@@ -17,7 +17,9 @@ from corral.core import conditions
 from corral.core.meta import (
     Key,
     Obj,
+    controller_of,
     is_deleting,
+    labels_of,
     name_of,
     namespace_of,
     owner_ref,
@@ -75,7 +77,7 @@ class ServingController:
 
     async def reconcile(self, key: Key) -> Result | None:
         owner = self.sets.get(key)
-        if owner is None or is_deleting(owner) or not queue_name(owner) or not self.managed.is_managed(owner):
+        if owner is None or is_deleting(owner) or not self._is_queued(owner):
             return None
         if (complaint := self.queued.complaint(owner)) is not None:
             self.recorder.event(owner, "Warning", *complaint)
@@ -88,8 +90,15 @@ class ServingController:
                 await self._hold(workload)
             else:
                 await self.writes.delete(workload)  # no replicas, no claim
+        if queue := queue_name(owner):
+            for claim in claims:
+                await self._label(claim, queue)
         results = [await self._reconcile_claim(owner, claim) for claim in claims]
         return next((result for result in results if result is not None), None)
+
+    def _is_queued(self, owner: Obj) -> bool:
+        """Without a queue name only a set that nobody else made: its owner would be what is queued."""
+        return self.managed.is_managed(owner) and bool(queue_name(owner) or controller_of(owner) is None)
 
     async def _reconcile_claim(self, owner: Obj, claim: Claim) -> Result | None:
         workload = self.workloads.get(Key(namespace_of(owner), claim.name))
@@ -110,6 +119,14 @@ class ServingController:
         elif wl.is_admitted(workload) and not status_of(workload).get("clusterName"):
             return await self._start(claim, workload)
         return None
+
+    async def _label(self, claim: Claim, queue: str) -> None:
+        """Pods carry the queue of their set, also when it moves to another one."""
+        labels = {names.QUEUE_NAME: queue}
+        for pod in claim.live:
+            if labels_of(pod).get(names.QUEUE_NAME) != queue:
+                patch = {"metadata": {"uid": uid_of(pod), "labels": labels}}
+                await self.context.client.patch(PODS, name_of(pod), namespace_of(pod), patch, manager=FIELD_MANAGER)
 
     # The Workload
 

@@ -17,6 +17,7 @@ from corral.core.meta import (
     generation_of,
     is_deleting,
     key_of,
+    labels_of,
     name_of,
     namespace_of,
     spec_of,
@@ -44,6 +45,7 @@ from corral.workload import workload as wl
 BATCH_S = 1.0
 QUEUES_PER_SECOND = 100
 INFINITE_SHARE = 2**63 - 1
+PENDING_IN_LOCAL_QUEUE = "kueue_local_queue_pending_workloads"
 
 
 def counts_changed(old: Obj | None, new: Obj | None) -> bool:
@@ -61,7 +63,7 @@ def counts_changed(old: Obj | None, new: Obj | None) -> bool:
 
 def not_only_status(old: Obj | None, new: Obj | None) -> bool:
     """Whether more than the status changed, which is ours to write and nobody else's."""
-    if old is None or new is None:
+    if old is None or new is None or labels_of(old) != labels_of(new):
         return True
     return spec_of(old) != spec_of(new) or is_deleting(old) != is_deleting(new) or status_of(new) == {}
 
@@ -144,6 +146,9 @@ class ClusterQueueController:
         queue = self.caches.cluster_queues.get(key)
         if queue is None:
             self.metrics.show((self.name, key), {})
+            self.metrics.skipped_preemptions(key.name, None)
+            self.metrics.forget(cluster_queue=key.name)
+            self.metrics.forget(preempting_cluster_queue=key.name)
             return None
         view = self.state.questions.cluster_queue(key.name)
         if view is None:
@@ -187,6 +192,7 @@ class ClusterQueueController:
             ("kueue_pending_workloads", (name, "inadmissible")): view.pending - view.active_pending,
             ("kueue_reserving_active_workloads", (name,)): view.reserving,
             ("kueue_admitted_active_workloads", (name,)): view.admitted,
+            ("kueue_finished_workloads", (name,)): self.metrics.finished_in(key_of(queue)),
             ("kueue_cluster_queue_info", (name, cohort, view.root_cohort)): 1,
         }
         for status in ("pending", "active", "terminated"):
@@ -266,10 +272,9 @@ class LocalQueueController:
         sampled = self._sample(key) if queue is not None else False
         view = self.state.questions.local_queue(key) if queue is not None else None
         if queue is None or view is None:
-            self.metrics.show((self.name, key), {})
+            self._measure(key, {})
             return None
-        if self.metrics.local_queues:
-            self.metrics.show((self.name, key), self._gauges(queue, view))
+        self._measure(key, self._gauges(queue, view) if self.metrics.shows_local(key) else {}, self._admits(queue))
         status = self._status(queue, key, view, sampled)
         if status != status_of(queue):
             await self.context.client.update(
@@ -278,6 +283,18 @@ class LocalQueueController:
         if self.state.settings.admission_fair_sharing is None:
             return None
         return Result(requeue_after=self.state.questions.next_sample_in(key, self.context.clock.now()))
+
+    def _admits(self, queue: Obj) -> bool:
+        """Whether its ClusterQueue is there at all."""
+        return self.caches.cluster_queues.get(Key("", str(spec_of(queue).get("clusterQueue") or ""))) is not None
+
+    def _measure(self, key: Key, gauges: dict[Series, float], admits: bool = False) -> None:
+        """A LocalQueue without its ClusterQueue only says how many wait in it."""
+        if not admits:
+            gauges = {series: value for series, value in gauges.items() if series[0] == PENDING_IN_LOCAL_QUEUE}
+        if not admits or not gauges:
+            self.metrics.forget(name=key.name, namespace=key.namespace)
+        self.metrics.show((self.name, key), gauges)
 
     def _sample(self, key: Key) -> bool:
         """Age the usage history if it is time; True when there is a new one."""
@@ -311,9 +328,10 @@ class LocalQueueController:
     def _gauges(self, queue: Obj, view: LocalQueueView) -> dict[Series, float]:
         labels = (name_of(queue), namespace_of(queue))
         gauges: dict[Series, float] = {
-            ("kueue_local_queue_pending_workloads", (*labels, "active")): view.pending,
+            (PENDING_IN_LOCAL_QUEUE, (*labels, "active")): view.pending,
             ("kueue_local_queue_reserving_active_workloads", labels): view.reserving,
             ("kueue_local_queue_admitted_active_workloads", labels): view.admitted,
+            ("kueue_local_queue_finished_workloads", labels): self.metrics.finished_in(key_of(queue)),
             ("kueue_local_queue_status", (*labels, "True")): view.active,
             ("kueue_local_queue_status", (*labels, "False")): not view.active,
             **dict(_usage_gauges("kueue_local_queue", labels, view)),
@@ -370,6 +388,8 @@ class CohortController:
         cohort, view = self.caches.cohorts.get(key), self.state.questions.cohort(key.name)
         fair = self.context.config.fair_sharing is not None
         self.metrics.show((self.name, key), self._gauges(key.name, view, fair) if view is not None else {})
+        if view is None:
+            self.metrics.forget(cohort=key.name)
         if cohort is None or view is None or not fair:
             return None
         status = {**status_of(cohort), "fairSharing": {"weightedShare": view.weighted_share}}

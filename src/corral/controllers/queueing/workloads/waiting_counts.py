@@ -8,7 +8,7 @@ from typing import NamedTuple
 from corral.controllers.queueing.context import Caches
 from corral.controllers.queueing.metrics import QueueingMetrics, Series
 from corral.core import conditions
-from corral.core.meta import Key, Obj, is_deleting, key_of, owner_references_of, spec_of
+from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, owner_references_of, spec_of
 from corral.kinds.kueue import names
 from corral.workload import workload as wl
 from corral.workload.waiting_reasons import PENDING_EVALUATION
@@ -70,6 +70,9 @@ class UnadmittedCounts:
         """Its workloads may wait for another ClusterQueue now, or for none."""
         queue = new or old
         assert queue is not None
+        if old is not None and new is not None and labels_of(old) != labels_of(new):
+            for workload in self._caches.workloads_of_local_queue(key_of(queue)):
+                self._count(self._known.get(key_of(workload)), 0)  # it may be shown now, or no more
         if old is None or new is None or spec_of(old).get("clusterQueue") != spec_of(new).get("clusterQueue"):
             for workload in self._caches.workloads_of_local_queue(key_of(queue)):
                 self._workload_changed(workload, workload)
@@ -83,13 +86,13 @@ class UnadmittedCounts:
             return
         why = (status.cluster_queue, status.reason, status.cause)
         self._add(("kueue_unadmitted_workloads", why), by)
-        if self._metrics.local_queues:
-            where = (status.queue.name, status.queue.namespace)
-            self._add(("kueue_local_queue_unadmitted_workloads", (*where, *why)), by)
+        where = (status.queue.name, status.queue.namespace)
+        shown = self._metrics.shows_local(status.queue)
+        self._add(("kueue_local_queue_unadmitted_workloads", (*where, *why)), by, shown=shown)
 
-    def _add(self, series: Series, by: int) -> None:
+    def _add(self, series: Series, by: int, *, shown: bool = True) -> None:
         self._counts[series] += by
         count = self._counts[series]
         if not count:
             del self._counts[series]
-        self._metrics.show(("unadmitted", series), {series: count} if count else {})
+        self._metrics.show(("unadmitted", series), {series: count} if count and shown else {})
