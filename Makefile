@@ -8,7 +8,7 @@ KUBE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral/kube
 JOBS ?= 2
 PYTEST := KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m pytest -q
 
-.PHONY: help install demo test lint format bench soak sbom audit docs sdk frameworks kube-tools build clean
+.PHONY: acceptance help install demo test lint format bench soak sbom audit docs sdk frameworks kube-tools build clean
 
 help:            ## say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -57,6 +57,9 @@ docs: install    ## check that every command and link in the documentation holds
 sdk:             ## the job SDKs that tests/clients drive, in an environment of their own
 	test -x .venv-sdk/bin/python || $(PYTHON) -m venv .venv-sdk
 	.venv-sdk/bin/python -m pip install --quiet --require-hashes --requirement constraints-sdk.txt
+
+acceptance: install ## other projects' own end-to-end suites against fleets started for them (needs Go and kubectl)
+	$(BIN)/python -m tools.acceptance $(SUITES)
 
 frameworks:      ## torch and Ray for tests/e2e/test_frameworks.py, in an environment of their own (2 GB)
 	test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
