@@ -25,7 +25,11 @@ ALLOWED = {
     "simulate/keys.py": {"derive_private_key"},
     "runtime/virtual.py": {"random"},
 }
-INJECTING = {"clusters/embedded_api.py", "runtime/controller.py", "simulate/keys.py"}  # they hand both on and draw nothing themselves
+INJECTING = {
+    "clusters/embedded_api.py",
+    "runtime/controller.py",
+    "simulate/keys.py",
+}  # they hand both on and draw nothing themselves
 
 
 @cache
