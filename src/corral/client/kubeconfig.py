@@ -123,7 +123,7 @@ def yaml_problem(error: BaseException) -> str:
     problem = str(error.problem or "")
     if match := re.match(r"expected (.*?),? but (?:got|found) ", problem):
         problem = f"did not find expected {match[1]}"
-    elif not re.fullmatch(r"[A-Za-z ,-]*", problem):
+    elif not re.fullmatch(r"(?:[A-Za-z ,-]|'[^A-Za-z0-9]')*", problem):  # a single mark of YAML's own, never the text
         problem = "not well formed"
     return f"yaml: line {max(error.problem_mark.line, 1)}: {problem}"
 

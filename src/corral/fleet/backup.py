@@ -26,13 +26,19 @@ MARKER: Final = ".corral-fleet.json"
 FLEET_FILES: Final = (MARKER, "fleet.json", "status.json", "kubeconfig")
 # The keys after the journal: a file of keys opens every copy that was made before it.
 CLUSTER_FILES: Final = (JOURNAL, KEY_FILE, "admin.kubeconfig", *(f"pki/{key}" for key in KEYS))
-_NAMES: Final = re.compile(
-    "|".join([*map(re.escape, FLEET_FILES), f"clusters/[a-z0-9-]{{1,63}}/({'|'.join(map(re.escape, CLUSTER_FILES))})"])
-)
+_CLUSTER: Final = re.compile(r"[a-z0-9-]{1,63}")
 
 
 class BackupError(Exception):
     """The backup could not be written or is not one; nothing has changed."""
+
+
+def _belongs(name: str) -> bool:
+    """Whether a fleet's backup may hold a file of this name; nothing else is ever unpacked."""
+    folder, _, rest = name.partition("/")
+    cluster, _, file = rest.partition("/")
+    known = folder == "clusters" and _CLUSTER.fullmatch(cluster) is not None and file in CLUSTER_FILES
+    return known or name in FLEET_FILES
 
 
 def write(folder: FleetFolder, file: Path) -> list[str]:
@@ -101,7 +107,7 @@ def _unpack(file: Path, target: Path) -> list[str]:
         with tarfile.open(file, mode="r:gz") as archive:
             for member in archive:
                 content = archive.extractfile(member) if member.isreg() else None
-                if content is None or not _NAMES.fullmatch(member.name):
+                if content is None or not _belongs(member.name):
                     raise BackupError(f"{file} is not the backup of a fleet: it has {member.name!r}")
                 path = target / member.name
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

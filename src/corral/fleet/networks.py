@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 FIRST: Final = 64
+SOCKET: Final = "corral-pod-network"
 COUNT: Final = 128
 
 
@@ -40,7 +41,7 @@ class Claims:
     def _take(self, wanted: str) -> bool:
         claim = socket.socket(socket.AF_UNIX)
         try:
-            claim.bind(f"\0corral-pod-network-{wanted}")
+            claim.bind(f"\0{SOCKET}-{wanted}")
         except OSError:
             claim.close()
             return False

@@ -71,6 +71,7 @@ def test_a_network_is_free_again_when_its_holder_was_killed() -> None:
 
 def test_a_machine_without_free_networks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "COUNT", 2)
+    monkeypatch.setattr(networks, "SOCKET", "corral-test-network")  # others on this machine have claims of their own
     claims = Claims()
     first = claims.claim([])
     second = claims.claim([])
