@@ -12,7 +12,7 @@ from corral.clusters.kueue_installation.objects import roles
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
-from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CONFIGS
+from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CONFIGS, WORKLOAD_PRIORITY_CLASSES
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
@@ -195,7 +195,11 @@ async def test_who_holds_the_quota_and_who_is_before_a_job_are_named(tmp_path: P
         await embedded.client.create(JOBS, {**other, "metadata": {**other["metadata"], "namespace": "elsewhere"}})
         await embedded.client.create(JOBS, job("first", "1"))
         await says(run, "2 admitted", "explain", "cq/team")
-        await embedded.client.create(JOBS, job("second", "1"))
+        # Of a higher priority: what is created within one second has no order of its own.
+        await embedded.client.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 100})
+        second = job("second", "1")
+        second["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "high"
+        await embedded.client.create(JOBS, second)
         told = await says(run, "1 more needed", "explain", "job/second")
         holders = "  cpu of default: it asks for 1, 0 of 2 is free; "
         assert holders + "Job first has 1, Job other has 1" in told
