@@ -5,10 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KUBE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/corral/kube
-JOBS ?= 2
-PYTEST := KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m pytest -q
+# One more than two cores have: real processes are waited for most of the time.
+JOBS ?= 3
+# The order of tests and the examples of properties are the same whenever they are run; SEED=N draws others.
+SEED ?= 109972993
+PYTEST := KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m pytest -q -p randomly --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
-.PHONY: acceptance help install demo test lint format bench soak sbom audit docs sdk frameworks kube-tools build clean
+.PHONY: acceptance differential help install demo test lint format bench soak sbom audit docs sdk frameworks kube-tools helm kueue deploy dist clean
 
 help:            ## say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -17,8 +20,9 @@ install: $(STAMP) ## make the environment in .venv
 
 $(STAMP): pyproject.toml constraints.txt tools/build_schemas.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement constraints.txt
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	$(BIN)/python -m compileall -q src
 	touch $@
 
@@ -41,8 +45,9 @@ format: install  ## put the code into form
 bench: install   ## run the benchmarks; results go to bench/RESULTS.md by hand
 	$(BIN)/python -m bench
 
-soak: install    ## the long runs: crash tests, faults of dispatch and placement with many seeds, mutants of recordings, a million requests of noise
-	CORRAL_SOAK=1 $(PYTEST) -n $(JOBS) -m soak --timeout 0 tests
+soak: JOBS = $(shell nproc)
+soak: install    ## the long runs, on every core: kills, faults with many seeds, mutants of recordings, noise; CORRAL_SOAK_SECONDS=N begins none after N s
+	CORRAL_SOAK=1 $(PYTEST) -n $(JOBS) --maxschedchunk 1 -m soak --timeout 0 tests
 
 sbom: install    ## write what is installed to dist/sbom.json (CycloneDX)
 	mkdir -p dist
@@ -56,20 +61,32 @@ docs: install    ## check that every command and link in the documentation holds
 
 sdk:             ## the job SDKs that tests/clients drive, in an environment of their own
 	test -x .venv-sdk/bin/python || $(PYTHON) -m venv .venv-sdk
-	.venv-sdk/bin/python -m pip install --quiet --require-hashes --requirement constraints-sdk.txt
+	.venv-sdk/bin/python -m pip install --quiet --no-deps --require-hashes --requirement constraints-sdk.txt
 
 acceptance: install ## other projects' own end-to-end suites against fleets started for them (needs Go and kubectl)
-	$(BIN)/python -m tools.acceptance $(SUITES)
+	KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m tools.acceptance $(SUITES)
+
+differential: install ## the same random scenarios on Corral and on Kueue's own scheduler (needs Go and `make kube-tools`)
+	KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m tools.differential $(DIFFERENTIAL)
 
 frameworks:      ## torch and Ray for tests/e2e/test_frameworks.py, in an environment of their own (2 GB)
 	test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
 	.venv-frameworks/bin/python -m pip install --quiet torch numpy 'ray[default,serve]'
 
-kube-tools:      ## build real kube-apiserver, etcd and kubectl for comparison (needs Go)
+kube-tools:      ## build real kube-apiserver, kube-controller-manager, etcd and kubectl for comparison (needs Go)
 	tools/kube-tools $(KUBE)
 
-build: install   ## build the wheel
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+helm:            ## build helm, for the tests that render the chart (needs Go)
+	tools/helm $(KUBE)
+
+kueue:           ## build Kueue's own manager and kueuectl, for the tests that run beside them (needs Go)
+	tools/kueue $(KUBE)
+
+deploy: install  ## write what is generated under deploy/: roles, board, plain manifests (needs helm)
+	KUBE_TOOLS=$(KUBE)/bin $(BIN)/python -m tools.deployment
+
+dist: install    ## build the wheel and the sdist into dist/
+	$(BIN)/python -m hatchling build --directory dist
 
 clean:           ## remove what the targets made
 	rm -rf $(VENV) .venv-sdk .venv-frameworks build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

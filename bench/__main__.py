@@ -1,6 +1,6 @@
 """Runs the benchmarks one after the other, each in a process of its own: python -m bench [NAME ...].
 
-What they print is recorded by hand in RESULTS.md, with the command and the machine.
+What they print is recorded by hand in RESULTS.md, with the command and the machine; what it replaces goes to HISTORY.md.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BENCHMARKS = {
     "api": ["api/run.py"],
+    "owner": ["api/owner.py"],
     "decide": ["queueing/decide.py"],
     "baseline": ["queueing/cluster.py", "baseline"],
     "large": ["queueing/cluster.py", "large"],
     "topology": ["queueing/cluster.py", "topology"],
+    "kueue-runner": ["queueing/upstream_runner.py"],
     "pods": ["node/simulated_pods.py"],
     "jobs": ["node/real_jobs.py"],
     "start": ["start/run.py"],
+    "submit": ["submit/run.py"],
     "dispatch": ["dispatch/run.py"],
     "late-binding": ["dispatch/run.py", "--dispatcher", "late-binding"],
     "incremental": ["dispatch/run.py", "--dispatcher", "incremental"],
@@ -29,6 +32,8 @@ BENCHMARKS = {
     "fleet": ["fleet/placements.py"],
     "fleet-1000": ["fleet/placements.py", "--members", "1000"],
     "fleet-burst": ["fleet/burst.py"],
+    "beside-kueue": ["real/beside_kueue.py"],
+    "growth": ["growth/run.py"],
     "stalls": ["stalls/run.py"],
 }
 

@@ -1,18 +1,22 @@
-"""What a run has gone through besides tests: seeds, kills, mutants, summed up at the end of the report."""
+"""What a run has gone through besides tests: seeds, kills, mutants, summed up at the end of the report. Long runs have their order and limit."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.soaking import TALLIED, Tally
+from tests.soaking import BUDGET_S, PARTS, SOAKING, TALLIED, Tally, in_turns, out_of
 
 # No test measures time: how long an example takes says how busy the machine is.
 settings.register_profile("corral", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("corral")
+
+BEGAN = time.monotonic()
+TOO_LATE = f"the {BUDGET_S:g} s of CORRAL_SOAK_SECONDS are over"
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -24,8 +28,22 @@ def tally(record_property: Callable[[str, object], None]) -> Tally:
     return lambda what, count: record_property(TALLIED, (what, count))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The parts of a long run take turns."""
+    if SOAKING:
+        by_name = {item.nodeid: item for item in items}
+        items[:] = [by_name[name] for name in in_turns(by_name)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("soak") and time.monotonic() - BEGAN > BUDGET_S:
+        pytest.skip(TOO_LATE)
+
+
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    sums: Counter[str] = Counter()
+    sums: Counter[str] = Counter(dict.fromkeys(PARTS, 0) if SOAKING else {})
     for report in terminalreporter.stats.get("passed", ()):
         for name, value in report.user_properties:
             if name == TALLIED:
@@ -33,4 +51,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     if sums:
         terminalreporter.section("gone through")
     for what, count in sorted(sums.items()):
-        terminalreporter.write_line(f"{count:>8,} {what}")
+        terminalreporter.write_line(out_of(what, count))
+    late = sum(TOO_LATE in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
+    if late:
+        terminalreporter.write_line(f"{late:>9,} chunks were not begun: {TOO_LATE}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import defaultdict
 from importlib.resources import files
 from pathlib import Path
@@ -82,9 +83,18 @@ def build(target: Path = TARGET) -> list[Path]:
             content = {name: normalize(schema, described=described) for name, schema in schemas.items()}
             data = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
             path = target / f"kubernetes-{RELEASE}.{package}{suffix}.json.gz"
-            path.write_bytes(gzip.compress(data, mtime=0))
+            _keep(path, gzip.compress(data, mtime=0))
             written.append(path)
     return written
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a file that is not as it should be, in one step: somebody may be reading it."""
+    if path.exists() and path.read_bytes() == content:
+        return
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    temporary.write_bytes(content)
+    temporary.replace(path)
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]

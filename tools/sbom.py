@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import Distribution, distribution, distributions
 from typing import Any
 
+COMMAND = "corral.cli.main:main"
 REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -46,6 +47,12 @@ def requirements(found: Distribution, installed: dict[str, str]) -> list[str]:
     return sorted({installed[name] for name in names if name in installed})
 
 
+def own_name() -> str:
+    """The name this project is installed under: that of the distribution whose command is ours."""
+    ours = [one for one in distributions() if any(entry.value == COMMAND for entry in one.entry_points)]
+    return max(str(one.metadata["Name"]) for one in ours)
+
+
 def bill(root: str) -> dict[str, Any]:
     every = {canonical(one.metadata["Name"]): one for one in distributions()}
     installed = {name: purl(one.metadata["Name"], one.version) for name, one in every.items()}
@@ -63,5 +70,5 @@ def bill(root: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump(bill("corral"), sys.stdout, indent=1)
+    json.dump(bill(own_name()), sys.stdout, indent=1)
     print()

@@ -18,6 +18,7 @@ class Connection:
         self._context = context
 
     async def open(self) -> Connection:
+        self._ends = False
         self._reader, self._writer = await asyncio.open_connection(
             "127.0.0.1", self._port, ssl=self._context, limit=1 << 24
         )
@@ -40,8 +41,12 @@ class Connection:
     async def request(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
     ) -> tuple[int, bytes]:
+        if self._ends:
+            self.close()
+            await self.open()
         self._send(method, path, body, content_type)
         status, fields = await self._answer_head()
+        self._ends = fields.get(b"connection") == b"close"
         if b"content-length" in fields:
             return status, await self._reader.readexactly(int(fields[b"content-length"]))
         chunks = []

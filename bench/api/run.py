@@ -1,9 +1,10 @@
 """The API benchmark: Corral and, when KUBEBUILDER_ASSETS names its programs, a real kube-apiserver with etcd.
 
-    python bench/api/run.py [--seconds 4] [--clients 32] [--quick] [--only create-job,get] [--json FILE]
+    python bench/api/run.py [--seconds 4] [--clients 32] [--processes N] [--fronts N] [--quick] [--only create-job,get] [--json FILE]
 
 Every server runs durably on a fresh state folder and is driven by the same lean client over HTTPS keep-alive with a
-bearer token of system:masters. The client is one process, so a test can be limited by it: its CPU share is printed.
+bearer token of system:masters, from as many processes as it takes; their CPU share is printed. Before the timed tests each server is
+warmed up for a while, as one that has been in use.
 The last table gives ratios against the real server of the same run, next to the targets we set ourselves.
 """
 
@@ -23,6 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from scenarios import SCENARIOS, Result
 from servers import Corral, KubeApiserver, Server, assets
+
+from corral.runtime.busy import cores
 
 # test -> (which figure, smallest wanted ratio to kube-apiserver; below 1 means smaller is better)
 TARGETS = {
@@ -49,6 +52,8 @@ async def measure(server: Server, arguments: argparse.Namespace, folder: Path) -
     show(server.name, "start-up", results["start-up"])
     try:
         await server.prepare()
+        if arguments.warm_up:
+            await SCENARIOS["create-configmap"](server, arguments.clients, arguments.warm_up)
         for name, scenario in SCENARIOS.items():
             if arguments.only and name not in arguments.only.split(","):
                 continue
@@ -83,9 +88,11 @@ def compare(ours: dict[str, Result], theirs: dict[str, Result]) -> None:
 
 
 async def main(arguments: argparse.Namespace) -> None:
-    servers: list[Server] = [Corral()]
-    if assets() is not None:
-        servers.append(KubeApiserver())
+    corral = Corral(arguments.processes)
+    corral.fronts = arguments.fronts
+    servers: list[Server] = [corral]
+    if assets() is not None and not arguments.alone:
+        servers.append(KubeApiserver(arguments.processes))
     else:
         print("KUBEBUILDER_ASSETS is not set: measuring Corral alone (make kube-tools builds a real server)")
     everything: dict[str, dict[str, Result]] = {}
@@ -103,6 +110,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each timed test")
     parser.add_argument("--clients", type=int, default=32, help="connections, each with one request outstanding")
+    parser.add_argument("--processes", type=int, default=max(1, cores() // 4), help="of the client")
+    parser.add_argument("--fronts", type=int, default=None, help="of Corral; as it finds right by default")
+    parser.add_argument("--warm-up", type=float, default=0.0, help="seconds of requests before anything is timed")
+    parser.add_argument("--alone", action="store_true", help="leave out the real server")
     parser.add_argument("--only", default="", help="comma-separated names of tests")
     parser.add_argument("--quick", action="store_true", help="leave out the tests that fill a server")
     parser.add_argument("--json", default="", help="also write the figures to this file")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import multiprocessing
 import random
 import resource
 import string
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from multiprocessing.synchronize import Semaphore
 
 from client import Connection
+from processes import in_processes
 from servers import Server
 
 random.seed(7)
@@ -21,6 +24,7 @@ _DATA = {f"key-{number:02d}": "".join(random.choices(_LETTERS, k=230)) for numbe
 _numbers = itertools.count(1)
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+_fork = multiprocessing.get_context("fork")
 
 
 @dataclass
@@ -36,10 +40,9 @@ def encode(obj: object) -> bytes:
     return json.dumps(obj, separators=(",", ":")).encode()
 
 
-def config_map(name: str) -> bytes:
-    return encode(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": "b"}}, "data": _DATA}
-    )
+def config_map(name: str, **labels: str) -> bytes:
+    metadata = {"name": name, "labels": {"app": "b", **labels}}
+    return encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": _DATA})
 
 
 def _template() -> object:
@@ -101,12 +104,38 @@ async def namespace(server: Server) -> str:
 
 async def drive(server: Server, clients: int, seconds: float, act: Act) -> Result:
     """All clients act for a while; rate, latencies and CPU."""
-    connections = [await server.connect() for _ in range(clients)]
-    for connection in connections:
+    processes = min(server.client_processes, clients)
+    cpu = server.cpu_seconds()
+
+    async def some(process: int) -> tuple[list[float], float, float, list[bytes]]:
+        return await _drive(server, range(process, clients, processes), seconds, act)
+
+    parts = await in_processes(processes, some)
+    times = [each for part in parts for each in part[0]]
+    wall = max(part[1] for part in parts)
+    bad = [each for part in parts for each in part[3]]
+    if bad:
+        print(f"  {len(bad)} requests failed: {bad[0]!r}")
+    return Result(
+        {
+            "per_s": len(times) / wall,
+            "p50_ms": 1000 * percentile(times, 0.5),
+            "p99_ms": 1000 * percentile(times, 0.99),
+            "server_cpu": (server.cpu_seconds() - cpu) / wall,
+            "client_cpu": sum(part[2] for part in parts) / wall,
+        }
+    )
+
+
+async def _drive(
+    server: Server, numbers: range, seconds: float, act: Act
+) -> tuple[list[float], float, float, list[bytes]]:
+    connections = {number: await server.connect() for number in numbers}
+    for connection in connections.values():
         await connection.request("GET", "/version")
     times: list[float] = []
     bad: list[bytes] = []
-    cpu, own, started = server.cpu_seconds(), _own_cpu(), time.perf_counter()
+    own, started = _own_cpu(), time.perf_counter()
 
     async def work(number: int, connection: Connection) -> None:
         for step in itertools.count():
@@ -121,21 +150,11 @@ async def drive(server: Server, clients: int, seconds: float, act: Act) -> Resul
             else:
                 times.append(time.perf_counter() - begin)
 
-    await asyncio.gather(*(work(number, connection) for number, connection in enumerate(connections)))
+    await asyncio.gather(*(work(number, connection) for number, connection in connections.items()))
     wall = time.perf_counter() - started
-    for connection in connections:
+    for connection in connections.values():
         connection.close()
-    if bad:
-        print(f"  {len(bad)} requests failed: {bad[0]!r}")
-    return Result(
-        {
-            "per_s": len(times) / wall,
-            "p50_ms": 1000 * percentile(times, 0.5),
-            "p99_ms": 1000 * percentile(times, 0.99),
-            "server_cpu": (server.cpu_seconds() - cpu) / wall,
-            "client_cpu": (_own_cpu() - own) / wall,
-        }
-    )
+    return times, wall, _own_cpu() - own, bad
 
 
 def _own_cpu() -> float:
@@ -158,16 +177,21 @@ def creator(path: str, make: Callable[[str], bytes]) -> Scenario:
 
 
 async def fill(server: Server, path: str, make: Callable[[str], bytes], count: int, clients: int = 32) -> None:
-    numbers = iter(range(count))
+    processes = server.client_processes
 
-    async def work() -> None:
-        connection = await server.connect()
-        for number in numbers:
-            status, body = await connection.request("POST", path, make(f"o-{number}"))
-            assert status in (201, 409), body[:200]
-        connection.close()
+    async def some(process: int) -> None:
+        numbers = iter(range(process, count, processes))
 
-    await asyncio.gather(*(work() for _ in range(clients)))
+        async def work() -> None:
+            connection = await server.connect()
+            for number in numbers:
+                status, body = await connection.request("POST", path, make(f"o-{number}"))
+                assert status in (201, 409), body[:200]
+            connection.close()
+
+        await asyncio.gather(*(work() for _ in range(max(1, clients // processes))))
+
+    await in_processes(processes, some)
 
 
 def patcher(path: str, make: Callable[[str], bytes], kind: str) -> Scenario:
@@ -218,8 +242,8 @@ def lister(count: int, query: str = "") -> Scenario:
 
 
 async def watch_latency(server: Server, clients: int, seconds: float) -> Result:
-    """From sending a create to its event at one watcher, at 20 creates a second."""
-    return await _fan_out(server, 1, max(int(20 * seconds), 40), pace=1 / 20)
+    """From sending a create to its event at one watcher, at 20 creates a second: enough of them for a p99."""
+    return await _fan_out(server, 1, max(int(20 * seconds), 200), pace=1 / 20)
 
 
 def fan_out(watchers: int) -> Scenario:
@@ -230,25 +254,18 @@ def fan_out(watchers: int) -> Scenario:
 
 
 async def _fan_out(server: Server, watchers: int, creates: int, pace: float = 0.0) -> Result:
+    """Watchers in processes of their own; each object says when it was sent, by the clock that all processes share."""
     where = f"/api/v1/namespaces/{await namespace(server)}/configmaps"
-    sent: dict[bytes, float] = {}
-    delays: list[float] = []
-    done = asyncio.Event()
+    processes = min(server.client_processes, watchers)
+    ready = _fork.Semaphore(0)
 
-    async def listen(ready: asyncio.Event) -> None:
-        connection = await server.connect()
-        async for line in connection.watch(f"{where}?watch=1&timeoutSeconds=600", ready):
-            # Found by text, not by parsing: the client must not become the thing measured.
-            start = line.find(b'"name":"w-')
-            began = sent.get(line[start + 8 : line.find(b'"', start + 8)]) if start >= 0 else None
-            if began is not None:
-                delays.append(time.perf_counter() - began)
-                if len(delays) >= watchers * creates:
-                    done.set()
+    async def some(process: int) -> tuple[list[float], float, float]:
+        return await _watch(server, where, len(range(process, watchers, processes)), creates, ready)
 
-    signs = [asyncio.Event() for _ in range(watchers)]
-    tasks = [asyncio.ensure_future(listen(sign)) for sign in signs]
-    await asyncio.gather(*(sign.wait() for sign in signs))
+    watching = asyncio.ensure_future(in_processes(processes, some))
+    loop = asyncio.get_running_loop()
+    for _ in range(processes):
+        await loop.run_in_executor(None, ready.acquire)
     numbers = iter(range(creates))
     cpu, own, started = server.cpu_seconds(), _own_cpu(), time.perf_counter()
 
@@ -257,26 +274,49 @@ async def _fan_out(server: Server, watchers: int, creates: int, pace: float = 0.
         for number in numbers:
             if pace:
                 await asyncio.sleep(max(0.0, started + number * pace - time.perf_counter()))
-            name = f"w-{number}"
-            sent[name.encode()] = time.perf_counter()
-            await connection.request("POST", where, config_map(name))
+            await connection.request("POST", where, config_map(f"w-{number}", sent=f"{time.monotonic():.6f}"))
         connection.close()
 
     await asyncio.gather(*(create() for _ in range(1 if pace else 8)))
-    await asyncio.wait_for(done.wait(), 120)
-    wall = time.perf_counter() - started
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    parts = await watching
+    delays = [each for part in parts for each in part[0]]
+    wall = max(part[1] for part in parts) - started
     return Result(
         {
             "per_s": len(delays) / wall,
             "p50_ms": 1000 * percentile(delays, 0.5),
             "p99_ms": 1000 * percentile(delays, 0.99),
             "server_cpu": (server.cpu_seconds() - cpu) / wall,
-            "client_cpu": (_own_cpu() - own) / wall,
+            "client_cpu": (_own_cpu() - own + sum(part[2] for part in parts)) / wall,
         }
     )
+
+
+async def _watch(
+    server: Server, where: str, watchers: int, creates: int, ready: Semaphore
+) -> tuple[list[float], float, float]:
+    """How long each event took to each of these watchers, when the last came, and the CPU it took here."""
+    delays: list[float] = []
+    own = _own_cpu()
+
+    async def listen(sign: asyncio.Event) -> None:
+        connection = await server.connect()
+        seen = 0
+        async for line in connection.watch(f"{where}?watch=1&timeoutSeconds=600", sign):
+            # Found by text, not by parsing: the client must not become the thing measured.
+            start = line.find(b'"sent":"')
+            if start >= 0:
+                delays.append(time.monotonic() - float(line[start + 8 : line.find(b'"', start + 8)]))
+                seen += 1
+                if seen >= creates:
+                    break
+
+    signs = [asyncio.Event() for _ in range(watchers)]
+    tasks = [asyncio.ensure_future(listen(sign)) for sign in signs]
+    await asyncio.gather(*(sign.wait() for sign in signs))
+    ready.release()
+    await asyncio.wait_for(asyncio.gather(*tasks), 120)
+    return delays, time.perf_counter(), _own_cpu() - own
 
 
 async def memory(server: Server, clients: int, seconds: float) -> Result:
@@ -284,6 +324,7 @@ async def memory(server: Server, clients: int, seconds: float) -> Result:
     started = time.perf_counter()
     await fill(server, where, config_map, 50_000)
     wall = time.perf_counter() - started
+    await asyncio.sleep(server.settles_s)
     return Result({"rss_mb": server.rss_mb(), "per_s": 50_000 / wall})
 
 

@@ -30,7 +30,11 @@ class Server(ABC):
     name = ""
     lacks: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
+    settles_s = 0.0
+    """How long it takes until what only a burst needs is given back."""
+
+    def __init__(self, client_processes: int = 1) -> None:
+        self.client_processes = client_processes
         self.port = 0
         self.token = ""
         self.context: ssl.SSLContext
@@ -75,27 +79,54 @@ class Server(ABC):
                 process.kill()
                 process.wait()
 
+    def pids(self) -> list[int]:
+        """All its processes, those that they have started included."""
+        found = [process.pid for process in self.processes]
+        for pid in found:
+            try:
+                found += [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+            except OSError:
+                pass
+        return found
+
     def rss_mb(self) -> float:
-        """Resident memory of all its processes."""
-        pages = sum(int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) for process in self.processes)
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+        """Memory of all its processes, what they share counted once."""
+        total = 0
+        for pid in self.pids():
+            rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += sum(int(row.split()[1]) for row in rows if row.startswith("Pss:"))
+        return total * 1024 / 1e6
+
+    def forget_peak(self) -> None:
+        """Begin anew to note how much memory was resident at most."""
+        for pid in self.pids():
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def peak_mb(self) -> float:
+        """The most memory that was resident since then."""
+        rows = [Path(f"/proc/{pid}/status").read_text().splitlines() for pid in self.pids()]
+        return sum(int(row.split()[1]) for lines in rows for row in lines if row.startswith("VmHWM:")) * 1024 / 1e6
 
     def cpu_seconds(self) -> float:
+        """Of all its processes; of those that have ended, where their parent has waited for them."""
         total = 0.0
-        for process in self.processes:
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        for pid in self.pids():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
         return total
 
 
 class Corral(Server):
     name = "corral"
+    fronts: int | None = None
 
     async def start(self, folder: Path) -> None:
         self.port = free_port()
         code = "from corral.cli.main import main; main()"
         command = [sys.executable, "-c", code, "serve", "--state", str(folder / "state"), "--port", str(self.port)]
         command += ["--kubeconfig", str(folder / "kubeconfig")]
+        if self.fronts is not None:
+            command += ["--fronts", str(self.fronts)]
         self._spawn(folder, command)
         while not (folder / "kubeconfig").exists():
             if self.processes[0].poll() is not None:

@@ -1,6 +1,7 @@
 """What a dispatched job costs, in one process on virtual time: writes by kind and operation, reconciles, CPU.
 
     python bench/dispatch/counts.py [--workers 3] [--jobs 300] [--dispatcher all-at-once|incremental|late-binding]
+    python bench/dispatch/counts.py --burst --latency 0.2 --dispatcher late-binding   # all jobs at once, to workers far away
 
 The fleet is simulated: no HTTPS, no disk, everything in this process. So CPU per job is the controllers' and the APIs' own, and
 counts do not depend on the machine. `bench/dispatch/run.py` measures a real fleet.
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.counting import Counts
 from bench.dispatch.run import DISPATCHERS
+from bench.spread import spread
 
 from corral.core.conditions import is_true
 from corral.core.meta import Obj
@@ -25,8 +27,26 @@ from corral.jobs.batch_job.kind import JOBS
 from corral.runtime.virtual import run_virtual
 from corral.server.gc_tuning import calm_collector
 from corral.simulate.fleet import SimulatedFleet
+from corral.store import Event
 
 BATCH = 50
+
+
+class Starts:
+    """When the pods of jobs began to run, on the virtual clock."""
+
+    def __init__(self) -> None:
+        self.created: dict[str, float] = {}
+        self.running: dict[str, float] = {}
+
+    def see(self, event: Event) -> None:
+        if event.stored.key.resource == "pods" and (event.stored.obj.get("status") or {}).get("phase") == "Running":
+            name = event.stored.obj["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+            self.running.setdefault(name, asyncio.get_running_loop().time())
+
+    def __str__(self) -> str:
+        taken = (self.running[name] - since for name, since in self.created.items())
+        return f"create to running {spread(taken, 's', digits=2)}"
 
 
 def job(name: str) -> Obj:
@@ -47,10 +67,14 @@ async def finished(fleet: SimulatedFleet) -> None:
         await asyncio.sleep(0.5)
 
 
-async def run_jobs(fleet: SimulatedFleet, prefix: str, count: int) -> None:
-    for start in range(0, count, BATCH):
-        part = range(start, min(count, start + BATCH))
-        await asyncio.gather(*(fleet.manager.client.create(JOBS, job(f"{prefix}-{number}")) for number in part))
+async def run_jobs(
+    fleet: SimulatedFleet, prefix: str, count: int, starts: Starts | None = None, batch: int = BATCH
+) -> None:
+    for start in range(0, count, batch):
+        part = [f"{prefix}-{number}" for number in range(start, min(count, start + batch))]
+        if starts is not None:
+            starts.created |= dict.fromkeys(part, asyncio.get_running_loop().time())
+        await asyncio.gather(*(fleet.manager.client.create(JOBS, job(name)) for name in part))
         await asyncio.sleep(0.5)
     await finished(fleet)
     await asyncio.sleep(5)
@@ -59,7 +83,8 @@ async def run_jobs(fleet: SimulatedFleet, prefix: str, count: int) -> None:
 async def measure(options: argparse.Namespace) -> None:
     names = [f"worker{number + 1}" for number in range(options.workers)]
     configuration = {"multiKueue": {"dispatcherName": DISPATCHERS[options.dispatcher]}}
-    async with SimulatedFleet(names, configuration=configuration, cpu="10000") as fleet:
+    latency = (lambda: options.latency) if options.latency else None
+    async with SimulatedFleet(names, configuration=configuration, cpu="10000", latency=latency) as fleet:
         await fleet.introduce()
         await fleet.set_up_queues(manager_cpu="10000", worker_cpu="10000")
         await run_jobs(fleet, "warm", 10)
@@ -69,15 +94,18 @@ async def measure(options: argparse.Namespace) -> None:
             for worker in fleet.workers.values():
                 counts.follow(worker.api, worker.manager, name="workers")
         revisions = sum(cluster.store.revision for cluster in fleet.clusters)
+        starts = Starts()
+        for worker in fleet.workers.values():
+            worker.store.observe(starts.see)
         begin = time.process_time()
-        await run_jobs(fleet, "job", options.jobs)
+        await run_jobs(fleet, "job", options.jobs, starts, options.jobs if options.burst else BATCH)
         took = time.process_time() - begin
         if options.count:
             counts.print(options.jobs)
         revisions = sum(cluster.store.revision for cluster in fleet.clusters) - revisions
         print(
             f"{options.workers} workers, {options.dispatcher}, {options.jobs} jobs: {revisions / options.jobs:.1f} revisions"
-            f" and {took / options.jobs * 1000:.2f} ms CPU per job"
+            f" and {took / options.jobs * 1000:.2f} ms CPU per job; {starts}"
         )
 
 
@@ -86,6 +114,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--dispatcher", choices=DISPATCHERS, default="all-at-once")
+    parser.add_argument("--burst", action="store_true", help="create all jobs at once")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds each way to a worker")
     parser.add_argument("--count", action="store_true", help="print writes and reconciles of a job")
     options = parser.parse_args()
     calm_collector()

@@ -22,12 +22,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing import Process
 from pathlib import Path
+from random import Random
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from generators import GENERATORS, Class, Generator
 
 from corral.client.http import HttpClient
+from corral.client.protocol import Client
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.controllers.queueing.setup import Queueing
 from corral.core import conditions
@@ -37,6 +39,7 @@ from corral.core.resource import Resource
 from corral.core.timestamps import format_time
 from corral.jobs.framework.served_kinds import native_kinds
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS
+from corral.runtime.clock import Clock, WallClock
 from corral.server.gc_tuning import calm_collector
 from corral.workload import lifecycle
 from corral.workload import workload as wl
@@ -93,8 +96,9 @@ async def _serve(folder: Path, state: Path | None) -> None:
 class Load:
     """What was created, what is known of it, and what became of it."""
 
-    client: HttpClient
+    client: Client
     total: int
+    clock: Clock = field(default_factory=WallClock)
     created: dict[str, float] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
     busy: float = 0.0
@@ -105,6 +109,10 @@ class Load:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     shapes: dict[str, tuple[Class, float]] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    apart: Random | None = None
+    """With it everything is created up to a tenth of a second late, each by itself."""
+    released: int = 0
+    """Evictions that were answered by giving the quota back."""
     lanes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     """Requests under way at once; a client that queues by itself needs no connection per workload."""
 
@@ -126,7 +134,7 @@ class Load:
                 await asyncio.sleep(0.1)
 
     def take(self, workload: Obj) -> None:
-        name, now = name_of(workload), time.perf_counter()
+        name, now = name_of(workload), self.clock.monotonic()
         if wl.is_finished(workload):
             self.end(name, now)
         elif wl.is_evicted(workload) and wl.has_quota(workload):
@@ -156,13 +164,14 @@ class Load:
         await asyncio.sleep(runtime)
         if self.held.get(name) != since:
             return
-        done = lifecycle.finish(workload, "Succeeded", "", format_time(time.time()))
+        done = lifecycle.finish(workload, "Succeeded", "", self.clock.timestamp())
         await self.write(done, name)
 
     async def release(self, workload: Obj) -> None:
         name = name_of(workload)
-        self.count(name, time.perf_counter())
-        await self.write(lifecycle.release_evicted(workload, [], format_time(time.time())), name)
+        self.count(name, self.clock.monotonic())
+        self.released += 1
+        await self.write(lifecycle.release_evicted(workload, [], self.clock.timestamp()), name)
 
     async def write(self, workload: Obj, name: str) -> None:
         for _ in range(5):
@@ -202,7 +211,7 @@ def workload(name: str, queue: str, shape: Class, pods: int, cpu: str, topology:
     }
 
 
-async def create_queues(client: HttpClient, generator: Generator, topology: bool) -> list[str]:
+async def create_queues(client: Client, generator: Generator, topology: bool) -> list[str]:
     spec: Obj = {}
     if topology:
         levels = [{"nodeLabel": "block"}, {"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
@@ -231,12 +240,12 @@ async def create_queues(client: HttpClient, generator: Generator, topology: bool
     return names
 
 
-async def create_nodes(client: HttpClient, numbers: Iterator[int]) -> None:
+async def create_nodes(client: Client, numbers: Iterator[int]) -> None:
     for number in numbers:
         await create_node(client, number)
 
 
-async def create_node(client: HttpClient, number: int) -> None:
+async def create_node(client: Client, number: int) -> None:
     name = f"host-{number}"
     labels = {"pool": "tas", "block": "b0", "rack": f"r{number // HOSTS_PER_RACK}", "kubernetes.io/hostname": name}
     node = await client.create(NODES, {"metadata": {"name": name, "labels": labels}})
@@ -256,30 +265,31 @@ async def create_node(client: HttpClient, number: int) -> None:
 async def create_class(load: Load, queue: str, shape: Class, start: float, pods: int, cpu: str, topology: bool) -> None:
     """The workloads of one class of one queue, each at its time."""
     for number in range(shape.count):
-        delay = start + number * shape.interval - time.perf_counter()
+        late = load.apart.random() / 10 if load.apart is not None else 0.0
+        delay = start + number * shape.interval + late - load.clock.monotonic()
         if delay > 0:
             await asyncio.sleep(delay)
         name = f"{queue}-{shape.name}-{number}"
         load.shapes[name] = (shape, shape.cpu)
-        load.created[name] = time.perf_counter()
+        load.created[name] = load.clock.monotonic()
         mode = MODES[number % len(MODES)] if topology else ""
         async with load.lanes:
             await load.client.create(WORKLOADS, workload(name, queue, shape, pods, cpu, mode))
 
 
-async def run(name: str, scale: float, kubeconfig: Path) -> None:
+async def run(name: str, scale: float, client: Client, clock: Clock, apart: Random | None = None) -> Load:
+    """Put the load on a cluster until the last Workload has finished, and print how that went."""
     topology = name == "topology"
     generator = GENERATORS["baseline" if topology else name]
     classes = [
         Class(each.name, max(1, round(each.count * scale)), each.interval, each.runtime, each.priority, each.cpu)
         for each in generator.classes
     ]
-    client = HttpClient.from_kubeconfig(kubeconfig)
     queues = await create_queues(client, generator, topology)
     total = len(queues) * sum(each.count for each in classes)
-    load = Load(client, total)
+    load = Load(client, total, clock, apart=apart)
     follower = asyncio.create_task(load.follow())
-    started = time.perf_counter()
+    started = clock.monotonic()
     makers = []
     for queue in queues:
         for position, each in enumerate(classes):
@@ -288,18 +298,24 @@ async def run(name: str, scale: float, kubeconfig: Path) -> None:
             )
             makers.append(create_class(load, queue, each, started, pods, cpu, topology))
     await asyncio.gather(*makers)
-    created = time.perf_counter() - started
+    created = clock.monotonic() - started
     await load.done.wait()
-    wall = time.perf_counter() - started
+    wall = clock.monotonic() - started
     follower.cancel()
-    await client.close()
     print(f"{name}: {total} workloads in {wall:.1f} s ({total / wall:.0f}/s), created in {created:.1f} s")
-    print(f"  average use {100 * load.busy / (NOMINAL * len(queues) * wall):.1f} %")
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    print(f"  load: {own.ru_utime + own.ru_stime:.1f} s CPU")
+    print(f"  average use {100 * load.busy / (NOMINAL * len(queues) * wall):.1f} %, {load.released} evictions")
     for each in classes:
         waits = load.waits.get(each.name) or [0.0]
         print(f"  {each.name:7s} mean time to admission {sum(waits) / len(waits):7.2f} s, worst {max(waits):7.2f} s")
+    return load
+
+
+async def run_served(name: str, scale: float, kubeconfig: Path) -> None:
+    client = HttpClient.from_kubeconfig(kubeconfig)
+    await run(name, scale, client, WallClock())
+    await client.close()
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    print(f"  load: {own.ru_utime + own.ru_stime:.1f} s CPU")
 
 
 def main() -> None:
@@ -316,7 +332,7 @@ def main() -> None:
         while not kubeconfig.exists() and server.is_alive():
             time.sleep(0.05)
         try:
-            asyncio.run(run(options.name, options.scale, kubeconfig))
+            asyncio.run(run_served(options.name, options.scale, kubeconfig))
         finally:
             if server.pid is not None:
                 os.kill(server.pid, signal.SIGTERM)

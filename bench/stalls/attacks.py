@@ -17,6 +17,8 @@ PODS = "/api/v1/namespaces/default/pods"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/bench.corral.dev/v1/namespaces/default/things"
 YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 OPENAPI = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
 
@@ -28,6 +30,7 @@ class Target:
     context: ssl.SSLContext
     admin: str
     nobody: str = ""
+    viewer: str = ""
 
     async def ask(self, who: str, method: str, path: str, body: bytes = b"", kind: str = "application/json") -> int:
         connection = await Connection(self.port, who, self.context).open()
@@ -123,10 +126,11 @@ async def set_up(target: Target) -> None:
     connection.close()
 
 
-async def watches(target: Target, count: int, writes: int, size: int) -> None:
+async def watches(target: Target, count: int, writes: int, size: int, selector: str = "") -> None:
     """Watches that nobody reads, and writes they have to be told of."""
     held = [await target.raw() for _ in range(count)]
-    head = f"GET {MAPS}?watch=true&labelSelector=watched%3D{count} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {target.admin}\r\n\r\n"
+    asked = f"{MAPS}?watch=true&labelSelector={selector or f'watched%3D{count}'}"
+    head = f"GET {asked} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {target.viewer}\r\n\r\n"
     for _, writer in held:
         writer.write(head.encode())
     for number in range(writes):
@@ -210,7 +214,15 @@ def all_attacks() -> list[Attack]:
         as_editor("isbn format", "POST", THINGS, thing(isbn="1" * 4000 + "x")),
         as_editor("duration format", "POST", THINGS, thing(wait="1" * 8000)),
         as_editor("CEL contains in a loop", "POST", THINGS, thing(text="a" * 1_000_000, words=["ab"] * 2000)),
-        Attack("YAML list answer", "74 MB", "edit", yaml_list),
+        Attack("YAML list answer", "74 MB", "edit", lambda target: read_big(target, YAML)),
+        Attack("JSON list answer", "27 MB", "edit", lambda target: read_big(target, "application/json")),
+        Attack("protobuf list answer", "27 MB", "edit", lambda target: read_big(target, PROTOBUF)),
+        Attack("Table of whole objects", "27 MB", "edit", lambda target: read_big(target, TABLE, "&includeObject=Object")),
+        as_editor("labelSelector of 24 000 absent labels", "GET", f"{MAPS}?labelSelector=" + ",".join(f"!k{n:06}" for n in range(24_000))),
+        as_editor("labelSelector of 24 000 values", "GET", f"{MAPS}?labelSelector=k+in+(" + ",".join(f"v{n:06}" for n in range(24_000)) + ")"),
+        as_editor("labelSelector of one label 24 000 times", "GET", f"{MAPS}?labelSelector=" + ",".join(f"k!=v{n:05}" for n in range(24_000))),
+        as_editor("fieldSelector of 9 000 names", "GET", f"{MAPS}?fieldSelector=" + ",".join(f"metadata.name!=n{n:06}" for n in range(9_000))),
+        Attack("100 watches with such selectors", "", "view", lambda target: watches(target, 100, 20, 10, ",".join(f"!k{n:06}" for n in range(24_000)))),
         Attack("300 unread watches, 400 KB writes", "", "view", lambda target: watches(target, 300, 5, 400_000)),
         Attack("1000 watches, 20 small writes", "", "view", lambda target: watches(target, 1000, 20, 10)),
         Attack("fieldSelector `a=b,`", "240 KB", "anonymous", lambda target: target.ask("", "GET", f"{PODS}?fieldSelector={selector}")),
@@ -223,8 +235,8 @@ def all_attacks() -> list[Attack]:
     ]  # fmt: skip
 
 
-async def yaml_list(target: Target) -> None:
-    await read_all(target, target.admin, f"{MAPS}?labelSelector=big%3Dyes", YAML)
+async def read_big(target: Target, accept: str, more: str = "") -> None:
+    await read_all(target, target.admin, f"{MAPS}?labelSelector=big%3Dyes{more}", accept)
 
 
 async def read_all(target: Target, who: str, path: str, accept: str) -> int:

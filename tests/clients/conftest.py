@@ -16,6 +16,8 @@ from corral.client.sync import SyncClient
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 
 _numbers = itertools.count(1)
+FRONTS = "2"
+"""Processes in front of the server: other people's software must not notice them, and what they hand on is answered as without."""
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +26,9 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     state = tmp_path_factory.mktemp("cluster")
     script = Path(__file__).with_name("serve_with_pods.py")
     with (state / "log").open("w") as log:
-        process = subprocess.Popen([sys.executable, str(script), str(state)], stdout=subprocess.PIPE, stderr=log)
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(state), FRONTS], stdout=subprocess.PIPE, stderr=log
+        )
         assert process.stdout is not None
         line = process.stdout.readline().decode().strip()
         assert line, f"the server did not start: {(state / 'log').read_text()}"

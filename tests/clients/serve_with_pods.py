@@ -116,8 +116,8 @@ class LocalStreams:
         return Connection(*await asyncio.open_connection("127.0.0.1", port))
 
 
-async def main(state: Path) -> None:
-    cluster = EmbeddedApi(state, streams=LocalStreams())
+async def main(state: Path, fronts: int) -> None:
+    cluster = EmbeddedApi(state, streams=LocalStreams(), fronts=fronts)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await cluster.start()
@@ -128,4 +128,4 @@ async def main(state: Path) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1])))
+    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2])))

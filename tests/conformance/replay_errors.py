@@ -208,11 +208,16 @@ def load(path: Path) -> list[Case]:
     return found
 
 
-async def replay(path: Path, only: str = "", verbose: bool = False) -> tuple[int, list[tuple[str, list[str]]]]:
+async def replay(
+    path: Path, only: str = "", verbose: bool = False, state: Path | None = None, fronts: int = 0
+) -> tuple[int, list[tuple[str, list[str]]]]:
     """Replay one file; returns how many cases passed, and the failures with their differences."""
     cases = load(path)
     passed, failed = 0, []
-    async with World(cases) as world, aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+    async with (
+        World(cases, state, fronts) as world,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,
+    ):
         for case in cases:
             await world.before(case)
             try:

@@ -2,8 +2,8 @@
 
     python tests/conformance/replay_kubefleet.py FILE...
 
-prints one line per scenario, with the first difference where there is one, and ends with `N passed, M failed`. What is
-different on purpose, and what depends on the speed of a machine, is listed in `fleet_replay/tolerance.py`; `--tolerated`
+prints one line per scenario, with the first difference where there is one, and ends with `N passed, M failed`. The settings
+are those that ship; with `--settings upstream` everything is as upstream does it. What is different on purpose, and what depends on the speed of a machine, is listed in `fleet_replay/tolerance.py`; `--tolerated`
 prints that list.
 """
 
@@ -20,18 +20,23 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from fleet_replay.actions import actions, apply, made, not_understood, perform
-from fleet_replay.compare import differences, unseen
+from fleet_replay.compare import compared, differences, unseen
 from fleet_replay.facts import FLEET, State, histories, recorded
 from fleet_replay.loading import BadRecording, load
 from fleet_replay.measurements import measure
-from fleet_replay.tolerance import DELIBERATE, PASSING
+from fleet_replay.mode import MODES, Mode
+from fleet_replay.mode import SHIPPED as AS_SHIPPED
+from fleet_replay.tolerance import DELIBERATE, PASSING, SHIPPED, SHIPPED_PASSING, tolerance_for
 from fleet_replay.world import HUB, MEMBERS, Circumstances, Seen, World
 
 from corral.core.errors import ApiError
 from corral.runtime.virtual import run_virtual
 
 AFTER_S = 3.0
+OWN = "corral.dev/"
 FOREVER_S = 1e8
+LEAST_COMPARED = 10
+"""Fewer aspects than a single placed object has."""
 SPACE = "fleet-member-"
 """How the hub calls the namespace of a member."""
 _RUNS = re.compile(r"(?:[Pp]ods run|runs) (\d+(?:\.\d+)?) s")
@@ -95,21 +100,22 @@ def _joins_all(recording: dict[str, Any]) -> bool:
     return first is not None and first.get("event") == "ADDED" and len(starts) >= len(_members(recording))
 
 
-def replay(recording: dict[str, Any]) -> list[str]:
+def replay(recording: dict[str, Any], mode: Mode = AS_SHIPPED) -> list[str]:
     """The differences between a recording and a run of it, the earliest first."""
     if not recording["log"]:
-        return measure(recording)
-    seen, problems = run_virtual(lambda: _run(recording))
+        return measure(recording, mode)
+    seen, problems = run_virtual(lambda: _run(recording, mode))
+    tolerance = tolerance_for(recording, upstream=mode.is_upstream)
     end = max(entry["t"] for entry in recording["log"]) + 0.001
     expected = histories(recorded(recording["log"]))
     actual = histories(_of_scenario(recording, _states(seen), end))
-    found = problems + differences(expected, actual, str(recording["name"]), end)
+    found = problems + differences(expected, actual, tolerance, end)
     everything = histories(_states(seen))
-    found += [said for output in recording["outputs"] if (said := unseen(output, everything, str(recording["name"])))]
-    strange = not_understood(recording)
-    if found and strange:
-        found[0] += f" (steps that were not understood: {'; '.join(strange[:3])})"
-    return found
+    found += [said for output in recording["outputs"] if (said := unseen(output, everything, tolerance))]
+    held = compared(expected, tolerance, end)
+    if held < LEAST_COMPARED:
+        found.append(f"only {held} recorded aspects are held against the run, which shows nothing")
+    return [*(f"step not understood: {step}" for step in not_understood(recording)), *found]
 
 
 def _states(seen: list[Seen]) -> list[State]:
@@ -120,8 +126,19 @@ def _states(seen: list[Seen]) -> list[State]:
             if one.obj is None:
                 continue
             namespace, name = one.obj["involvedObject"].get("namespace", ""), one.obj["involvedObject"]["name"]
-        found.append(State(one.t, one.cluster, one.kind, namespace, name, one.obj))
+        found.append(State(one.t, one.cluster, one.kind, namespace, name, without_own(one.obj)))
     return found
+
+
+def without_own(value: Any) -> Any:
+    """An object without what only Corral says, all of which is under a name of its own."""
+    if isinstance(value, dict):
+        return {name: without_own(item) for name, item in value.items() if OWN not in name}
+    if isinstance(value, list):
+        return [
+            without_own(item) for item in value if not (isinstance(item, dict) and OWN in str(item.get("type", "")))
+        ]
+    return value
 
 
 def _of_scenario(recording: dict[str, Any], states: list[State], end: float) -> list[State]:
@@ -139,8 +156,8 @@ def _of_scenario(recording: dict[str, Any], states: list[State], end: float) -> 
     return [one for one in states if 0.0 < one.t < end and one[1:5] not in before and not is_left_out(one)]
 
 
-async def _run(recording: dict[str, Any]) -> tuple[list[Seen], list[str]]:
-    world = World(circumstances(recording))
+async def _run(recording: dict[str, Any], mode: Mode) -> tuple[list[Seen], list[str]]:
+    world = World(circumstances(recording), mode)
     problems = []
     await world.start()
     try:
@@ -224,11 +241,14 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("-v", "--verbose", action="store_true", help="show every difference")
     parser.add_argument("--tolerated", action="store_true", help="print what may differ, and why")
+    parser.add_argument(
+        "--settings", choices=sorted(MODES), default="shipped", help="the settings that ship, or upstream's"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.CRITICAL)
     if arguments.tolerated:
-        for rule in [*DELIBERATE, *PASSING]:
-            print(f"{rule.kind} {rule.what}: {rule.reason}")
+        for rule in [*DELIBERATE, *PASSING, *SHIPPED, *SHIPPED_PASSING]:
+            print(f"{rule.kind} {rule.what}: {rule.reason}{f' ({rule.row})' if rule.row else ''}")
         return 0
     passed = failed = 0
     for path in arguments.files:
@@ -236,7 +256,7 @@ def main() -> int:
         try:
             recording = load(path)
             name = str(recording["name"])
-            found = replay(recording)
+            found = replay(recording, MODES[arguments.settings])
         except BadRecording as error:
             found = [f"{path} {error}"]
         except Exception as error:  # whatever it is, the other files are still replayed

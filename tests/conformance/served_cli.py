@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -24,6 +25,8 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 
 Run = Callable[..., Awaitable[str]]
+
+LOG_LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z (DEBUG|INFO|WARNING|ERROR) ")
 
 
 def job(name: str, cpu: str, queue: str = "lq", **labels: str) -> dict[str, object]:
@@ -54,14 +57,19 @@ async def serve(
         arguments = [*words, "--kubeconfig", str(kubeconfig)]
         result = await asyncio.to_thread(CliRunner().invoke, corral, arguments)
         assert result.exit_code == code, f"{result.output} {result.exception!r}"
-        if isinstance(result.exception, ApiError):
+        if isinstance(result.exception, ApiError | OSError):
             return str(result.exception)
-        return result.output
+        return told(result.output)
 
     try:
         await scenario(embedded, run)
     finally:
         await embedded.stop()
+
+
+def told(output: str) -> str:
+    """What a command printed, without the log lines of the cluster that runs in the same process."""
+    return "".join(line for line in output.splitlines(keepends=True) if not LOG_LINE.match(line))
 
 
 async def user_with(embedded: EmbeddedApi, folder: Path, role: str) -> Path:

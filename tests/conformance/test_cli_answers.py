@@ -163,8 +163,8 @@ async def test_a_refused_workload_is_the_reason_a_job_is_not_queued(tmp_path: Pa
 async def test_only_what_can_have_pods_is_a_job(tmp_path: Path) -> None:
     async def scenario(embedded: EmbeddedApi, run: Run) -> None:
         await set_up(run)
-        assert "ResourceFlavor default is not a job" in await run("explain", "resourceflavor/default")
-        assert "Namespace default is not a job" in await run("explain", "ns/default")
+        assert "ResourceFlavor default is not a job" in await run("explain", "resourceflavor/default", code=1)
+        assert "Namespace default is not a job" in await run("explain", "ns/default", code=1)
 
     await serve(tmp_path, scenario)
 
@@ -231,7 +231,7 @@ async def test_an_inactive_check_says_why_and_what_is_missing_is_to_be_created(t
         await embedded.client.update(ADMISSION_CHECKS, {**made, "status": status}, subresource="status")
         told = await says(run, "inactive AdmissionCheck(s): look", "explain", "job/train")
         assert "  AdmissionCheck look is not active: the gate is rusty\n" in told
-        assert "-> `kubectl describe admissioncheck look`" in told
+        assert "-> `corral explain admissioncheck/look`" in told
 
     await serve(tmp_path, scenario)
 
@@ -306,5 +306,26 @@ async def test_the_last_worker_can_be_taken_out_of_its_config_and_put_back(comma
         assert "corral clusters add NAME --config multikueue" in said
         assert (await embedded.client.list(MULTI_KUEUE_CONFIGS)).items == []
         assert "multikueue now has two" in await run("clusters", "add", "two", "--itself")
+
+    await serve(tmp_path, scenario)
+
+
+async def test_a_check_says_whether_it_works_what_it_lacks_and_who_waits_for_it(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await set_up(run)
+        parameters = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "workers"}
+        spec = {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters}
+        await embedded.client.create(ADMISSION_CHECKS, {"metadata": {"name": "look"}, "spec": spec})
+        missing = await run("explain", "admissioncheck/look")
+        assert missing.startswith("AdmissionCheck look: ")
+        assert "parameters: MultiKueueConfig workers" in missing
+        assert "ClusterQueues that ask it: team" in missing
+        assert (
+            "-> `corral clusters add NAME --config workers --worker-context CONTEXT` makes MultiKueueConfig workers."
+            in missing
+        )
+        config = {"metadata": {"name": "workers"}, "spec": {"clusters": ["gone"]}}
+        await embedded.client.create(MULTI_KUEUE_CONFIGS, config)
+        assert "worker gone: there is no MultiKueueCluster of that name" in await run("explain", "admissioncheck/look")
 
     await serve(tmp_path, scenario)

@@ -43,7 +43,7 @@ class Api:
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    cluster = EmbeddedApi(None)
+    cluster = EmbeddedApi(None, webhook_networks=["127.0.0.0/8"])
     await cluster.start()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
         yield Api(cluster, session)
@@ -240,7 +240,7 @@ async def test_admission_webhooks_see_the_version_they_asked_for(api: Api, conve
 
 
 async def test_a_new_default_shows_in_older_objects(tmp_path: Path) -> None:
-    cluster = EmbeddedApi(tmp_path)
+    cluster = EmbeddedApi(tmp_path, webhook_networks=["127.0.0.0/8"])
     await cluster.start()
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
@@ -254,7 +254,7 @@ async def test_a_new_default_shows_in_older_objects(tmp_path: Path) -> None:
             assert (await api.succeed("GET", f"{V1}/a"))["spec"]["weight"] == 3
     finally:
         await cluster.stop()
-    again = EmbeddedApi(tmp_path)
+    again = EmbeddedApi(tmp_path, webhook_networks=["127.0.0.0/8"])
     await again.start()
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:

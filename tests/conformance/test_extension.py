@@ -65,7 +65,7 @@ class Hooks:
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    cluster = EmbeddedApi(None)
+    cluster = EmbeddedApi(None, webhook_networks=["127.0.0.1/32"])
     cluster.server.pod_networks = ("127.77.0.0/16",)
     await cluster.start()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:

@@ -217,7 +217,8 @@ def test_noise_instead_of_http(server: Server, noise: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "code"),
     [
-        pytest.param(b"GET /" + b"a" * 300_000 + b" HTTP/1.1\r\n\r\n", 431, id="endless target"),
+        pytest.param(b"GET /" + b"a" * 300_000 + b" HTTP/1.1\r\n\r\n", 414, id="endless path"),
+        pytest.param(b"GET /?" + b"a" * 300_000 + b" HTTP/1.1\r\n\r\n", 431, id="endless query"),
         pytest.param(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 60_000 + b"\r\n", 431, id="endless headers"),
         pytest.param(
             b"POST /api/v1/namespaces HTTP/1.1\r\nContent-Length: 4000000\r\n\r\n" + b" " * 4_000_000,

@@ -200,7 +200,7 @@ async def test_expired_watch_is_an_event(client: Client, cluster: EmbeddedApi) -
 
 
 async def test_a_client_that_leaves_ends_its_watch(cluster: EmbeddedApi) -> None:
-    shared = cluster.server._shared
+    shared = cluster.server.listener.shared
     assert shared is not None
     clients = [await Client(cluster).open() for _ in range(20)]
     for client in clients:

@@ -292,3 +292,17 @@ def test_the_gate_lets_the_job_operator_take_every_job() -> None:
         assert len((await cluster.client.list(PODS, "default")).items) == 1
 
     operated(script, OperatorSettings(features={"JobManagedBy": False}))
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.path == RUN_POLICY], ids=lambda row: row.id)
+def test_without_the_gate_nobody_names_the_manager_of_a_training_job(row: Row) -> None:
+    text = "spec.runPolicy.managedBy: Forbidden: may only be set where the feature JobManagedBy"
+
+    async def script(cluster: VirtualCluster) -> None:
+        for manager in (row.own, MULTIKUEUE):
+            with pytest.raises(Forbidden) as refused:
+                await cluster.client.create(row.resource, row.job(manager))
+            assert text in refused.value.message
+        await cluster.client.create(row.resource, row.job())
+
+    operated(script, OperatorSettings(features={"JobManagedBy": False}))

@@ -6,6 +6,10 @@ field, or the first condition in place of the last, is seen.
 
 from __future__ import annotations
 
+import copy
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +17,7 @@ import pytest
 from corral.core.meta import Obj
 from corral.core.timestamps import format_time
 from corral.jobs.framework.served_kinds import builtin_kinds, native_kinds
-from corral.kinds.machinery.definition import KindDef
+from corral.kinds.machinery.definition import Column, KindDef, VersionDef
 from corral.kinds.machinery.tables import cells, columns_of
 
 NOW = 1_800_000_000.0
@@ -25,7 +29,19 @@ def ago(seconds: int) -> str:
 
 
 def conditions(**statuses: Any) -> list[Obj]:
-    """Conditions by type, in order: a status, or a status and the generation it was seen at."""
+    """Conditions by type, in order: a status, or a status and the generation it was seen at. They are found by their types only:
+    the first and the last are others."""
+    return [FOREMOST, *only(**statuses), LAST]
+
+
+FOREMOST, LAST = (
+    {"type": word, "status": word, "observedGeneration": number, "reason": word}
+    for word, number in (("Foremost", 97), ("Last", 98))
+)
+
+
+def only(**statuses: Any) -> list[Obj]:
+    """The same and no others, for kinds that show the last."""
     found = []
     for name, value in statuses.items():
         status, generation = value if isinstance(value, tuple) else (value, 99)
@@ -70,7 +86,7 @@ APPROVING = {
     "spec": {"parentStageRollout": "run", "targetStage": "canary"},
     "status": {"conditions": conditions(ApprovalAccepted="False", Approved="True")},
 }
-TRAINED = {"status": {"conditions": conditions(Created="True", Running="False", Succeeded="True")}}
+TRAINED = {"status": {"conditions": only(Created="True", Running="False", Succeeded="True")}}
 CONTAINERS = {"Containers": "c", "Images": "img:1", "Selector": "a=b"}
 
 
@@ -413,7 +429,11 @@ CASES: list[tuple[str, str, str, Obj, dict[str, Any]]] = [
         {
             "status": {
                 "conditions": conditions(ReadyToJoin="False", Joined="True"),
-                "agentStatus": [{"type": "MemberAgent", "lastReceivedHeartbeat": ago(25)}],
+                "agentStatus": [
+                    {"type": "ServiceExportImportAgent", "lastReceivedHeartbeat": ago(35)},
+                    {"type": "MemberAgent", "lastReceivedHeartbeat": ago(25)},
+                    {"type": "MultiClusterServiceAgent", "lastReceivedHeartbeat": ago(45)},
+                ],
                 "properties": {"kubernetes-fleet.io/node-count": {"value": "3"}},
                 "resourceUsage": {
                     "capacity": {"cpu": "9", "memory": "9Gi"},
@@ -601,3 +621,43 @@ def test_every_custom_kind_that_prints_its_status_has_a_case() -> None:
     }
     assert len(printing) > 20
     assert printing - {(group, kind) for _, group, kind, _, _ in CASES} == set()
+
+
+def mutants(kind: KindDef, column: Column, columns: Sequence[Column]) -> Iterator[str]:
+    """Other places the column might read: its neighbours', other conditions, another part of its own."""
+    paths = [other.path for other in columns if other.path]
+    by_type = re.compile(r"""(@\.type\s*==\s*["'])(\w+)""")
+    types = {match[2] for path in paths for match in by_type.finditer(path)}
+    found = [*paths, *(by_type.sub(rf"\g<1>{name}", column.path) for name in (*sorted(types), "Other"))]
+    found += [re.sub(r"\[\?\(@\.type[^\]]*\]", place, column.path) for place in ("[0]", "[-1:]")]
+    stem, _, last = column.path.rpartition(".")
+    found += [f"{stem}.{part}" for part in ("status", "reason", "observedGeneration") if last in ("status", "reason")]
+    yield from sorted({path for path in found if path != column.path})
+
+
+def with_path(version: VersionDef, column: Column, path: str) -> VersionDef:
+    changed = copy.copy(version)
+    changed.columns = tuple(replace(each, path=path) if each is column else each for each in version.columns)
+    return changed
+
+
+def test_a_column_that_reads_another_place_is_noticed() -> None:
+    """Deliberate bugs in every column with a path: each changes what some case prints."""
+    tried, missed = 0, []
+    for kind in native_kinds():
+        objects = [obj for _, group, name, obj, _ in CASES if (group, name) == (kind.group, kind.kind)]
+        for version in kind.versions:
+            columns = columns_of(kind, version)
+            for column in columns:
+                for path in mutants(kind, column, columns) if column.path.startswith((".status", ".spec")) else ():
+                    tried += 1
+                    wrong = with_path(version, column, path)
+                    if all(row(kind, version, obj) == row(kind, wrong, obj) for obj in objects):
+                        missed.append((kind.kind, version.name, column.name, path))
+    assert tried > 1000
+    assert missed == []
+
+
+def row(kind: KindDef, version: VersionDef, obj: Obj) -> list[Any]:
+    metadata = {"name": "it", "creationTimestamp": ago(600), **obj.get("metadata", {})}
+    return list(cells(kind, version, {**obj, "metadata": metadata}, NOW))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote, urlencode
@@ -230,17 +231,29 @@ STEPS: dict[str, tuple[Step, ...]] = {
 }
 
 
+def _tell_fronts(state: Path, cases: Sequence[dict[str, Any]]) -> None:
+    """They read their tokens from the state, where the server has put its administrator's."""
+    users = {str(case["request"].get("user") or "admin") for case in cases} - {"admin", "alice"}
+    rows = [f'{_ALICE_TOKEN},{ALICE.name},,"{",".join(ALICE.groups)}"']
+    rows += [f"{user}-token,{user}" for user in sorted(users) if not user.startswith("none")]
+    with (state / "pki" / "tokens.csv").open("a") as file:
+        file.write("\n".join(rows) + "\n")
+
+
 class World:
     """A fresh server with the recording's surroundings."""
 
-    def __init__(self, cases: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, cases: Sequence[dict[str, Any]], state: Path | None = None, fronts: int = 0) -> None:
+        """With `fronts`, which read their tokens from `state`, clients talk to processes in front of the server's."""
         self._cases = cases
         paths = re.findall(r"/namespaces/([^/?]+)/", " ".join(case["request"]["path"] for case in cases))
         self._main = max(sorted(set(paths)), key=paths.count, default="errs")
         """Where most of it happens."""
         self._is_known = "errs" in paths or any(case["id"] in STEPS for case in cases)
-        self._cluster = EmbeddedApi(None)
+        self._cluster = EmbeddedApi(state, webhook_networks=["127.0.0.0/8"], fronts=fronts)
         self._cluster.server.authenticator.add_token(_ALICE_TOKEN, ALICE)
+        if state is not None:
+            _tell_fronts(state, cases)
         self.agent = "kueue_cases" if any("kueue" in case["request"]["path"] for case in cases) else "errors.py"
         self._session: Any = None
 

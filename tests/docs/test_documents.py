@@ -82,3 +82,24 @@ def test_the_architecture_names_rooms_that_exist() -> None:
     assert len(named) > 20
     bases = (ROOT, ROOT / "src" / "corral", ROOT / "src" / "corral" / "controllers")
     assert [path for path in named if not any((base / path).exists() for base in bases)] == []
+
+
+TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_are_safe_in_every_shell(page: Path) -> None:
+    """zsh takes brackets and braces for patterns: what has them is quoted."""
+    commands = re.findall(r"^\$ (.*)$", page.read_text(), re.MULTILINE)
+    bare = [re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "", command) for command in commands]
+    assert [command for command in bare if re.search(r"=\{|\S\[[0-9*]", command)] == []
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
+def test_a_tutorial_that_starts_a_fleet_stops_it(page: Path) -> None:
+    commands = re.findall(r"^\$ (corral (?:up|down)\b.*)$", page.read_text(), re.MULTILINE)
+    assert not commands or commands[-1].startswith("corral down"), "the next page could not start"
+
+
+def test_a_page_says_which_kubectl_it_takes() -> None:
+    assert "kubectl is welcome and not needed" in (ROOT / "README.md").read_text()

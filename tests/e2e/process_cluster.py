@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from corral.clusters import identities
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.core.streams import LogOptions
+from corral.jobs.batch_job.identity import IDENTITY as JOB_IDENTITY
 from corral.jobs.batch_job.operator import JobController
 from corral.kinds.kubernetes.core.kinds import EVENTS, PODS
 from corral.node.agent import NodeAgent
+from corral.node.engine.client import Engine
+from corral.node.engine.runtime import EngineRuntime
 from corral.node.images import Catalog
+from corral.node.machine.devices import Device
 from corral.node.node import NodeSpec
 from corral.node.pod_inputs import ClusterPodInputs
 from corral.node.process.runtime import ProcessRuntime, ProcessSettings
@@ -34,15 +39,25 @@ class ProcessCluster:
         nodes: Sequence[NodeSpec] = (),
         network: str = "127.77.0.0/16",
         catalog: Catalog | None = None,
+        devices: Mapping[str, Sequence[Device]] | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.base = EmbeddedApi(state)
         self.client, self.clock, manager = self.base.client, self.base.clock, self.base.manager
-        settings = ProcessSettings(state / "node", pod_network=network, catalog=catalog or Catalog.load())
-        self.runtime = ProcessRuntime(settings, ClusterPodInputs(manager), self.clock)
+        settings = ProcessSettings(
+            state / "node", pod_network=network, catalog=catalog or Catalog.load(), devices=devices or {}
+        )
+        nodes_own = manager.of(identities.NODE_AGENT)
+        inputs = ClusterPodInputs(nodes_own)
+        self.runtime = (
+            ProcessRuntime(settings, inputs, self.clock)
+            if engine is None
+            else EngineRuntime(settings, inputs, self.clock, engine)
+        )
         specs = nodes or [NodeSpec("node1", {"cpu": "64", "memory": "256Gi", "pods": "500", "nvidia.com/gpu": "4"})]
-        JobController(manager)
-        Scheduler(manager)
-        self.agent = NodeAgent(manager, specs, self.runtime)
+        JobController(manager.of(JOB_IDENTITY))
+        Scheduler(manager.of(identities.SCHEDULER))
+        self.agent = NodeAgent(nodes_own, specs, self.runtime)
 
     async def start(self) -> None:
         await self.agent.open()

@@ -20,8 +20,19 @@ ROOT = Path(__file__).parents[2]
 
 def corral(state: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """A command on the fleet below `state`."""
+    if arguments[0] == "up":
+        arguments = (*arguments, *_whatever_the_machine(arguments))
     command = [sys.executable, "-m", "corral.cli.main", arguments[0], "--state", str(state), *arguments[1:]]
     return subprocess.run(command, capture_output=True, text=True, check=check, timeout=PATIENCE_S, cwd=ROOT)
+
+
+def _whatever_the_machine(arguments: tuple[str, ...]) -> list[str]:
+    """Options with which nodes are as large as tests expect, however small the machine is that they run on."""
+    if not {"--workers", "--fleet", "-f"} & set(arguments) or "--simulated" in arguments:
+        return []
+    sizes = [] if {"-f", "--cpu"} & set(arguments) else ["--cpu", "8"]
+    sizes += [] if {"-f", "--memory"} & set(arguments) else ["--memory", "32Gi"]
+    return [*sizes, "--overcommit"]
 
 
 @contextmanager

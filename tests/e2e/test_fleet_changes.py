@@ -48,7 +48,7 @@ def corral(state: Path, *arguments: str) -> None:
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Path]:
     state = tmp_path / "fleet"
-    corral(state, "up", "--workers", "3", "--cpu", "16")
+    corral(state, "up", "--workers", "3", "--cpu", "16", "--memory", "32Gi", "--overcommit")
     yield state
     corral(state, "down")
 

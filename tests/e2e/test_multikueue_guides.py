@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-CHANGES = re.compile(r"\b(export|create|apply|label|patch|delete|resume|up|down)\b")
+CHANGES = re.compile(r"\b(export|create|apply|label|patch|delete|resume|up|down|corral run|corral submit)\b")
 """Commands that are run once. Whatever only asks is asked again until it prints what the page says: a machine may be slow."""
 
 
@@ -63,11 +63,19 @@ def home(tmp_path: Path) -> Iterator[Path]:
     run(tmp_path, "corral down")
 
 
-def run(home: Path, command: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def empty(home: Path) -> Path:
+    """A folder of its own, for a page that needs no checkout."""
+    folder = home / "project"
+    folder.mkdir()
+    return folder
+
+
+def run(home: Path, command: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(home / "bin"), os.environ.get("PATH", ""), str(_CACHED)])
     environment = {**os.environ, "HOME": str(home), "PATH": path, "KUBECONFIG": str(home / ".corral" / "kubeconfig")}
     return subprocess.run(
-        ["bash", "-c", command], env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=320
+        ["bash", "-c", command], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=320
     )
 
 
@@ -75,10 +83,23 @@ def run(home: Path, command: str) -> subprocess.CompletedProcess[str]:
     "tutorial", ["first-job.md", "waiting-jobs.md", "job-kinds.md", "multikueue.md", "multikueue-jobs.md"]
 )
 def test_every_command_of_the_tutorial_prints_what_it_says(home: Path, tutorial: str) -> None:
-    for step in steps((TUTORIALS / tutorial).read_text()):
+    follow(TUTORIALS / tutorial, home, ROOT)
+
+
+def test_every_command_of_the_first_page_prints_what_it_says_where_there_is_nothing_but_corral(
+    home: Path, empty: Path
+) -> None:
+    page = TUTORIALS / "first-script.md"
+    assert "$ kubectl" not in page.read_text()
+    follow(page, home, empty)
+
+
+def follow(page: Path, home: Path, folder: Path) -> None:
+    """Do what a page says, and see what it says."""
+    for step in steps(page.read_text()):
 
         def is_as_said(step: Step = step) -> bool:
-            wrong = difference(step, run(home, step.command))
+            wrong = difference(step, run(home, step.command, folder))
             assert not wrong, wrong
             return True
 

@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.process_cluster import ProcessCluster, process_cluster
 
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from corral.kinds.kubernetes.pods.simulated import is_simulated
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -26,6 +27,10 @@ def statuses(pod: dict) -> list[dict]:
 
 def terminated(pod: dict) -> dict:
     return pod["status"]["containerStatuses"][0]["state"]["terminated"]
+
+
+def waiting_reason(pod: dict) -> str:
+    return next((entry["state"].get("waiting", {}).get("reason", "") for entry in statuses(pod)), "")
 
 
 async def test_pod_runs_and_succeeds(cluster: ProcessCluster) -> None:
@@ -294,14 +299,29 @@ async def test_gpus_are_given_out_and_given_back(cluster: ProcessCluster) -> Non
         assert await cluster.log(name) == "gpus=0,1\n"
 
 
-async def test_image_without_command_is_simulated_and_says_so(tmp_path: Path) -> None:
+async def test_an_image_without_command_or_entry_cannot_be_pulled(cluster: ProcessCluster) -> None:
+    await cluster.run("mystery", [], image="registry.example/team/train:v1")
+    pod = await cluster.until("mystery", lambda pod: waiting_reason(pod) not in ("", "ContainerCreating"))
+    assert waiting_reason(pod) == "ErrImagePull"
+    assert "give the container a command" in pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"]
+    assert pod["status"]["phase"] == "Pending"
+
+
+@pytest.mark.parametrize("chosen", ["catalog", "annotation"])
+async def test_a_container_that_pretends_by_choice_says_so_everywhere(chosen: str, tmp_path: Path) -> None:
     from dataclasses import replace
 
     from corral.node.images import Catalog
 
-    async with process_cluster(tmp_path / "state", catalog=replace(Catalog.load(), simulate_s=0.2)) as cluster:
-        await cluster.run("mystery", [], image="registry.example/team/train:v1")
-        assert (await cluster.ended("mystery"))["status"]["phase"] == "Succeeded"
+    catalog = replace(Catalog.load(), simulate_s=0.2, unknown="simulate" if chosen == "catalog" else "command")
+    annotations = {"corral.dev/simulate": "true", "corral.dev/run-seconds": "0.2"} if chosen == "annotation" else {}
+    async with process_cluster(tmp_path / "state", catalog=catalog) as cluster:
+        await cluster.run("mystery", [], image="registry.example/team/train:v1", annotations=annotations)
+        pod = await cluster.ended("mystery")
+        assert pod["status"]["phase"] == "Succeeded"
+        assert terminated(pod)["containerID"].startswith("simulated://")
+        assert is_simulated(pod)
+        assert (await cluster.log("mystery")).startswith("simulated for 0.2s: ")
         assert "Simulated" in await cluster.events("mystery", "Simulated")
 
 

@@ -251,9 +251,16 @@ def test_pods_of_a_stateful_set_are_shown_as_they_run(fleet: Path) -> None:
     client(fleet).create(STATEFUL_SETS, {"metadata": metadata, "spec": spec})
     kubectl(fleet, "wait", "--for=create", "pod/member-1", "--timeout=150s")
     kubectl(fleet, "wait", "--for=condition=Ready", "pod", "-l", "app=member", "--timeout=150s")
-    lines = kubectl(fleet, "get", "pods", "-l", "app=member", "-L", CLUSTER, "--no-headers").stdout.splitlines()
-    assert [line.split()[:3] for line in lines] == [["member-0", "1/1", "Running"], ["member-1", "1/1", "Running"]]
-    assert {line.split()[-1] for line in lines} <= {"worker1", "worker2"}
+
+    def shown(selector: str) -> list[list[str]]:
+        lines = kubectl(fleet, "get", "pods", "-l", selector, "-L", CLUSTER, "--no-headers").stdout.splitlines()
+        columns = [line.split() for line in lines]
+        return [[*line[:4], line[-1]] for line in columns]  # without the age
+
+    both = shown(f"app=member,{CLUSTER}")
+    assert [line[:3] for line in both] == [["member-0", "1/1", "Running"], ["member-1", "1/1", "Running"]]
+    assert {line[-1] for line in both} <= {"worker1", "worker2"}
+    assert shown("app=member") == both[:1], "the manager has made only the first, which waits for ever to be ready here"
     assert client(fleet).get(PODS, "member-0", "default")["spec"]["schedulingGates"], "it is the manager's own pod"
     kubectl(fleet, "delete", "statefulset", "member")
 

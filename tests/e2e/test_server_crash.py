@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import sys
 from pathlib import Path
 
 import pytest
-from tests.soaking import SOAKING, Tally
+from tests.soaking import Tally, only_soaking
 
 from corral.client.http import HttpClient
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 
-KILLS = 200 if SOAKING else 10
+KILLS = 10
 MOST_WRITES = 200
 WRITERS = 8
 START_S = 180.0
@@ -126,13 +125,11 @@ async def life(server: Server, load: Load, source: random.Random) -> None:
     assert version.isdigit()
 
 
-@pytest.mark.e2e
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-async def test_killed_server_keeps_every_write_it_answered_for(tmp_path: Path, tally: Tally) -> None:
-    source = random.Random(int(os.environ.get("CORRAL_SEED", "1")))
-    server, load = Server(tmp_path), Load()
-    for _ in range(KILLS):
+async def kill_often(folder: Path, kills: range, tally: Tally) -> None:
+    """One server that dies again and again; the first number is the seed."""
+    source = random.Random(kills.start)
+    server, load = Server(folder), Load()
+    for _ in kills:
         await life(server, load, source)
     client = await server.start()
     found, _ = await read(client)
@@ -141,9 +138,22 @@ async def test_killed_server_keeps_every_write_it_answered_for(tmp_path: Path, t
         await client.get(CONFIG_MAPS, "never-written", "default")
     await client.close()
     await server.kill()
-    assert load.answered > KILLS
-    tally("kills of a server", KILLS)
+    assert load.answered > len(kills)
+    tally("kills of a server", len(kills))
     tally("writes a killed server had answered for", load.answered)
+
+
+@pytest.mark.e2e
+async def test_killed_server_keeps_every_write_it_answered_for(tmp_path: Path, tally: Tally) -> None:
+    await kill_often(tmp_path, range(KILLS), tally)
+
+
+@pytest.mark.e2e
+@only_soaking("kills of a server", first=KILLS)
+async def test_server_killed_very_often_keeps_every_write_it_answered_for(
+    seeds: range, tmp_path: Path, tally: Tally
+) -> None:
+    await kill_often(tmp_path, seeds, tally)
 
 
 @pytest.mark.e2e

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import runpy
 import subprocess
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.soaking import SOAKING, Tally
+from tests.soaking import Tally, only_soaking
 from tests.waiting import eventually
 
 from corral.store import SqliteJournal, Store
@@ -20,7 +19,7 @@ from corral.store import SqliteJournal, Store
 WRITER = Path(__file__).with_name("store_writer.py")
 checksum = runpy.run_path(str(WRITER))["checksum"]
 MOST_WRITES = 500
-KILLS = 200 if SOAKING else 10
+KILLS = 10
 
 
 class Acknowledged:
@@ -90,17 +89,27 @@ def _was_deleted_later(store: Store, key: tuple[str, str], value: int) -> bool:
     return bool(gone) and gone[-1].stored.obj["value"] >= value
 
 
-@pytest.mark.e2e
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-async def test_killed_store_keeps_every_acknowledged_write(tmp_path: Path, tally: Tally) -> None:
-    path = tmp_path / "state.db"
-    source = random.Random(int(os.environ.get("CORRAL_SEED", "1")))
+async def kill_often(path: Path, kills: range, tally: Tally) -> None:
+    """One store that dies again and again; the first number is the seed."""
+    source = random.Random(kills.start)
     known = Acknowledged()
     written = 0
-    for kill in range(KILLS):
+    for kill in kills:
         written += write_until_killed(path, known, kill, source.randrange(MOST_WRITES))
         await check(path, known)
-    assert written > KILLS
-    tally("kills of a store", KILLS)
+    assert written > len(kills)
+    tally("kills of a store", len(kills))
     tally("writes a killed store had acknowledged", written)
+
+
+@pytest.mark.e2e
+async def test_killed_store_keeps_every_acknowledged_write(tmp_path: Path, tally: Tally) -> None:
+    await kill_often(tmp_path / "state.db", range(KILLS), tally)
+
+
+@pytest.mark.e2e
+@only_soaking("kills of a store", first=KILLS)
+async def test_store_killed_very_often_keeps_every_acknowledged_write(
+    seeds: range, tmp_path: Path, tally: Tally
+) -> None:
+    await kill_often(tmp_path / "state.db", seeds, tally)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from tests.e2e.started import client, corral, eventually, started
 
 from corral.core import conditions
 from corral.core.meta import Obj, uid_of
+from corral.fleet.folder import FleetFolder
 from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kubernetes.core.kinds import PODS
 
@@ -42,7 +45,8 @@ def job(name: str, data: Path, policy: str, before: str = "") -> Obj:
     }
 
 
-def test_running_jobs_go_on_at_the_next_start_and_none_fails(state: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hangs", [False, True], ids=["answers", "hangs"])
+def test_running_jobs_go_on_at_the_next_start_and_none_fails(state: Path, tmp_path: Path, hangs: bool) -> None:
     cases = {"never": ("Never", ""), "on-failure": ("OnFailure", ""), "polite": ("Never", POLITE)}
     for name, (policy, before) in cases.items():
         (tmp_path / name).mkdir()
@@ -50,8 +54,20 @@ def test_running_jobs_go_on_at_the_next_start_and_none_fails(state: Path, tmp_pa
     eventually(lambda: all((tmp_path / name / "runs").exists() for name in cases))
     eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in client(state).list(PODS, "default")["items"]))
     before = {uid_of(pod) for pod in client(state).list(PODS, "default")["items"]}
+    status = FleetFolder(state).read_status()
+    assert status is not None
+    (cluster,) = status.clusters
+    if hangs:
+        os.kill(cluster.pid, signal.SIGSTOP)
     said = corral(state, "down").stdout
-    assert said.startswith(f"3 jobs are running; they continue at the next `corral up --state {state}`.\n")
+    up = f"continue at the next `corral up --state {state}`.\n"
+    if hangs:
+        assert said.startswith(
+            f"Cluster {cluster.name} does not answer: it is ended by force; jobs that run there {up}"
+        )
+        assert [(tmp_path / name / "runs").read_text().count("started") for name in cases] == [1, 1, 1]
+    else:
+        assert said.startswith(f"3 jobs are running; they {up}")
     corral(state, "up")
     eventually(lambda: all((tmp_path / name / "runs").read_text().count("started") == 2 for name in cases))
     for name in cases:

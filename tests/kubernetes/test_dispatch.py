@@ -19,8 +19,9 @@ from multikueue.player import PodPlayer
 
 from corral.client import kubeconfig
 from corral.client.http import HttpClient
+from corral.clusters.definitions import install
 from corral.clusters.embedded import connect
-from corral.clusters.kubernetes import Controllers, install
+from corral.clusters.kubernetes import Controllers
 from corral.core import conditions
 from corral.core.meta import Obj, status_of
 from corral.jobs.batch_job.kind import JOBS

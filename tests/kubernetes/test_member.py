@@ -12,12 +12,13 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from accounts import account_of
 from cluster import ControlPlane, eventually, programs
 
 from corral.client import kubeconfig
 from corral.client.http import HttpClient
+from corral.clusters.definitions import install
 from corral.clusters.embedded_api import EmbeddedApi
-from corral.clusters.kubernetes import install
 from corral.clusters.member import MemberCluster
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, status_of, uid_of
@@ -83,7 +84,17 @@ def manifests() -> list[Obj]:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "compute-jobs"}},
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}},
         job,
+        ROLE,
     ]
+
+
+ROLE: Obj = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "placed"},
+    "rules": [{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}],
+}
+"""It gives a right that the agent does not have: nobody may make such a role but who may escalate."""
 
 
 def reason(work: Obj, ordinal: int) -> str:
@@ -92,10 +103,12 @@ def reason(work: Obj, ordinal: int) -> str:
     return next((one["reason"] for one in entries if one["type"] == "Applied"), "")
 
 
-async def test_works_reach_a_real_cluster_and_jobs_drift_there_as_recorded(plane: ControlPlane) -> None:
+async def test_works_reach_a_real_cluster_and_jobs_drift_there_as_recorded(plane: ControlPlane, tmp_path: Path) -> None:
+    """The agent has the account that is shipped for it."""
     hub = EmbeddedApi(None)
     client = HttpClient.from_kubeconfig(plane.kubeconfig)
-    agent = MemberCluster(client, "unnamed", {}, connect=lambda access: hub.client)
+    own = HttpClient.from_kubeconfig(account_of(plane, "member", tmp_path / "account"))
+    agent = MemberCluster(own, "unnamed", {}, connect=lambda access: hub.client)
     await hub.start()
     try:
         await install(client, groups=("placement.kubernetes-fleet.io",))
@@ -118,7 +131,7 @@ async def test_works_reach_a_real_cluster_and_jobs_drift_there_as_recorded(plane
             return await hub.client.get(WORKS, "w", NAMESPACE)
 
         async def applied() -> bool:
-            return all([reason(await work(), ordinal) == "Applied" for ordinal in range(3)])
+            return all([reason(await work(), ordinal) == "Applied" for ordinal in range(4)])
 
         await eventually(applied)
         live = await client.get(JOBS, "mock-workload", "compute-jobs")
@@ -160,5 +173,6 @@ async def test_works_reach_a_real_cluster_and_jobs_drift_there_as_recorded(plane
         await eventually(gone)
     finally:
         await agent.stop()
+        await own.close()
         await client.close()
         await hub.stop()

@@ -21,7 +21,7 @@ KUBERNETES = ("framework", "batch_job", "pod", "stateful_set")
 """Folders of `jobs` that others may import from: what kinds share, and Kubernetes' own kinds."""
 ALLOWED = {
     "cli/demo.py": "a demonstration submits jobs of particular kinds",
-    "cli/lookup.py": "an example of how a user names a job",
+    "inspect/naming.py": "an example of how a user names a job",
     "configuration/fleet.py": "`ray` is a field that users write in fleet files",
     "kinds/kueue/gates.py": "feature gates have the names Kueue gave them",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from corral.core.meta import Key, Obj, spec_of, status_of
@@ -251,9 +251,12 @@ class Life:
         return state
 
     def try_again(self) -> None:
-        """Give everybody who was set aside another chance."""
+        """Give everybody who was set aside another chance, and nobody the first place for having preempted."""
         for queue in list(self.world.state.world.queues.values()):
             self.world.state.flush_cluster_queue(queue.name)
+            pending = self.world.state.world.pending[queue.name]
+            if pending.sticky is not None:
+                pending.release(pending.sticky)
 
     def outcome(self) -> dict[str, Any]:
         """Who holds what, and who was told to leave."""
@@ -348,14 +351,32 @@ def test_settled_clusters_stay_settled_and_everyone_has_a_reason(
     assert_everyone_has_a_reason(life)
 
 
+FULL: tuple[Obj, ...] = tuple(
+    make_cluster_queue(name, {"f0": {"cpu": cpu}}, cohort="c0", within="LowerPriority", reclaim="Any")
+    for name, cpu in zip(QUEUES, (3, 7, 0, 0), strict=True)
+)
+PREEMPTING: list[tuple[Any, ...]] = [
+    *[("submit", "q0", 1, 0, None)] * 10,
+    ("settle",),
+    ("submit", "q1", 1, 0, None),
+    ("cycle",),
+    ("submit", "q1", 2, 3, None),
+    ("cycle",),
+]
+"""Somebody preempts, and before the victim has left somebody more important comes to the same queue."""
+
+
 @modest
 @given(st.booleans(), all_queues, trees, steps_of_a_life, st.sets(st.integers(0, 59), min_size=1))
+@example(True, FULL, [], PREEMPTING, {len(PREEMPTING) - 2})
+@example(False, FULL, [], PREEMPTING, {len(PREEMPTING) - 2})
 def test_restarts_change_nothing(
     fair: bool, queues: tuple[Obj, ...], trees: list[Obj], steps: list[tuple[Any, ...]], restarts: set[int]
 ) -> None:
     """Two clusters live the same life; one forgets everything but its objects now and then.
 
-    Whoever was set aside is tried again after a restart, as after any event that frees quota; the other cluster does so too.
+    Whoever was set aside is tried again after a restart, as after any event that frees quota; and that a preemptor keeps the head
+    of its queue until its victims have left is in memory only, as upstream. The other cluster forgets both at these moments too.
     """
     config = QueueingSettings(fair_sharing=fair)
     steady, restarted = Life(config, queues, trees), Life(config, queues, trees)

@@ -1,7 +1,9 @@
-"""Incremental topology counts equal counts from scratch, and placements never use more than there is."""
+"""Incremental topology counts equal counts from scratch, remembered placements those of a cluster that remembers nothing, and
+placements never use more than there is."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +74,12 @@ def test_placements_stay_within_nodes_and_counts_stay_true(
         if leave and held:
             cluster.change("f", held.pop(0), -1)
         pods = PodSetPlacement("main", count, {"cpu": cpu}, topology=request)
-        result = cluster.find(cluster.capacities, {"f": [pods]}, NOBODY, Features(topology_balanced=balanced))
+        features = Features(topology_balanced=balanced)
+        result = cluster.find(cluster.capacities, {"f": [pods]}, NOBODY, features)
+        newcomer = cluster_of(layout)
+        for domains in held:
+            newcomer.change("f", domains, 1)
+        assert result == newcomer.find(newcomer.capacities, {"f": [pods]}, NOBODY, features)
         if balanced:
             usual = cluster.find(cluster.capacities, {"f": [pods]}, NOBODY, Features())
             assert (usual.failure is None) == (result.failure is None)
@@ -89,12 +96,27 @@ def test_placements_stay_within_nodes_and_counts_stay_true(
         assert_counts_are_fresh(cluster)
 
 
+@modest
+@given(layouts, steps)
+def test_forgetting_old_changes_changes_nothing(
+    layout: list[tuple[int, int, int]], plan: list[tuple[TopologyRequest, int, int, bool]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("corral.decide.queueing.topology.capacity._KEPT_CHANGES", 1)
+        test_placements_stay_within_nodes_and_counts_stay_true.hypothesis.inner_test(layout, plan, False)  # type: ignore[attr-defined]
+
+
 def assert_counts_are_fresh(cluster: TopologyCluster) -> None:
     capacity = cluster.capacities["f"]
     for key, table in capacity._tables.items():
-        table.refresh(Capacity(capacity.usage))
+        table.refresh(Capacity(capacity.usage), capacity._changes[table.seen :])
         fresh = Counts(key, capacity.tree, Capacity(capacity.usage), ())
         assert (table.pods, table.slices) == (fresh.pods, fresh.slices)
+        for (group, fullest), domains in (table._in_order or {}).items():
+            assert domains == sorted(domains, key=fresh.order(fullest=fullest))
+            levels = capacity.tree.by_level
+            whole = levels[group] if group < len(levels) else capacity.tree.domains[group - len(levels)].children
+            assert set(domains) == set(whole)
 
 
 def assert_keeps_request(

@@ -20,6 +20,9 @@ from corral.testing import run_virtual
 
 TENANT = "tenant"
 
+STARTS_JOBS = "starter"
+"""The user that queueing acts as in these clusters."""
+
 
 class Court:
     """The cluster, and who asks it."""
@@ -29,10 +32,10 @@ class Court:
         self.admin = self.base.client
 
     async def start(self) -> None:
+        await self.base.identities.grant()
         await self.base.manager.start()
         for name in (*INITIAL_NAMESPACES, TENANT):
             await self.admin.create(NAMESPACES, {"metadata": {"name": name}})
-        await self.base.server.bootstrap()
 
     def client(self, name: str) -> LocalClient:
         return LocalClient(self.base.api, UserInfo(name, ("system:authenticated",)))
@@ -63,7 +66,7 @@ def hold_court(script: Callable[[Court], Awaitable[None]], *, set_up: Callable[[
     async def main() -> None:
         court = Court()
         base = court.base
-        base.api.chain.plugins.extend(set_up_operators(base.manager, None, base.rights.may_create, base.act_as))
+        base.api.chain.plugins.extend(set_up_operators(base.manager, None, base.rights.may_create, STARTS_JOBS))
         if set_up is not None:
             set_up(court)
         await court.start()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from corral.clusters.embedded_api import EmbeddedApi
@@ -118,8 +119,19 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
 
 
 @asynccontextmanager
-async def served(limits: Limits = Limits()) -> AsyncIterator[World]:  # noqa: B008  # frozen
-    cluster = EmbeddedApi(None, limits=limits)
+async def served(
+    limits: Limits = Limits(),  # noqa: B008  # frozen
+    state: Path | None = None,
+    fronts: int = 0,
+    users: Sequence[str] = (),
+    audit: Path | None = None,
+) -> AsyncIterator[World]:
+    """`users` are there from the start, also for the front processes of a cluster that has some."""
+    if state is not None:
+        (state / "pki").mkdir(parents=True)
+        rows = ["token-of-admin,kubernetes-admin,,system:masters", *(f"token-of-{name},{name},," for name in users)]
+        (state / "pki" / "tokens.csv").write_text("\n".join(rows))
+    cluster = EmbeddedApi(state, limits=limits, fronts=fronts, audit=audit)
     await cluster.start()
     try:
         yield World(cluster)

@@ -33,6 +33,12 @@ QUESTIONS = [
     "/api/overview",
     "/api/job?namespace=a&workload=b",
     "/api/logs?namespace=a&pod=b",
+    "/api/events?namespace=a&workload=b",
+    "/api/yaml?namespace=a&workload=b",
+    "/api/nodes?cluster=a",
+    "/api/capacities",
+    "/api/forecast",
+    "/api/warnings",
     "/other",
 ]
 
@@ -65,6 +71,14 @@ def test_the_printed_address_becomes_a_cookie_that_scripts_and_other_sites_do_no
         assert browser.send("GET", "/")[0].status == 200
         assert browser.send("POST", "/logout")[0].status == 303
         assert browser.send("GET", "/")[0].status == 401
+
+
+def test_nothing_is_changed_by_who_is_not_logged_in() -> None:
+    with page_over(NOWHERE) as browser:
+        origin = f"http://127.0.0.1:{browser.server.port}"
+        form = "action=delete&namespace=a&workload=b"
+        answer, text = browser.send("POST", "/api/act", form, Origin=origin)
+        assert (answer.status, text) == (401, "you are not logged in; reload the page\n")
 
 
 @pytest.mark.parametrize("token", ["", "x", "a b", "\x00", "ä", "a" * 20_000, "a\r\nX: y"])

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.security.deputies import TENANT, Court, hold_court
+from tests.security.deputies import STARTS_JOBS, TENANT, Court, hold_court
 from tests.security.served import rule
 
 from corral.core import conditions
@@ -148,6 +148,22 @@ def test_what_is_added_to_pods_later_needs_the_right_to_create_them() -> None:
         with pytest.raises(Forbidden, match="User mallory is not authorized to create Pod"):
             await mallory.patch(APP_WRAPPERS, "aw", TENANT, {"spec": {"components": components}})
         await ann.patch(APP_WRAPPERS, "aw", TENANT, {"spec": {"components": components}})
+
+    hold_court(script)
+
+
+def test_queueing_says_where_pods_go_without_the_right_to_create_them_and_changes_nothing_else() -> None:
+    async def script(court: Court) -> None:
+        ann = await court.user("ann", WRAPS, PODS)
+        starter = await court.user(STARTS_JOBS, WRAPS)
+        order = wrapper()
+        made = await ann.create(APP_WRAPPERS, {**order, "spec": {**order["spec"], "suspend": True}})
+        placed = [{**made["spec"]["components"][0], "podSetInfos": [{"nodeSelector": {"zone": "a"}}]}]
+        await starter.patch(APP_WRAPPERS, "aw", TENANT, {"spec": {"suspend": False, "components": placed}})
+        await court.settle()
+        assert await court.names(Resource("", "v1", "pods", "Pod")) == ["p"]
+        with pytest.raises(Forbidden, match="User starter is not authorized to create Pod"):
+            await starter.create(APP_WRAPPERS, {**order, "metadata": {**order["metadata"], "name": "own"}})
 
     hold_court(script)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
+import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -11,12 +14,13 @@ from click.testing import CliRunner
 
 from corral.cli.main import corral
 from corral.clusters.embedded_api import EmbeddedApi
-from corral.configuration.fleet import ClusterSpec, FleetSpec
+from corral.configuration.fleet import ClusterSpec, FleetSpec, parse
 from corral.core.meta import Obj
 from corral.fleet import backup
 from corral.fleet.folder import FleetFolder
 from corral.fleet.removal import remove
 from corral.kinds.kubernetes.core.kinds import SECRETS
+from corral.runtime.key_provider import ProviderError
 from corral.runtime.secrets import random_bytes
 from corral.store import ObjectKey, SqliteJournal, Store, StoreError
 from corral.store.encryption import KEY_FILE, KeyFile
@@ -222,3 +226,114 @@ async def test_a_backup_has_the_keys_and_removal_takes_them(tmp_path: Path) -> N
     assert await value_of(copy.cluster("manager")) == VALUE
     assert remove(folder) == []
     assert not folder.root.exists()
+
+
+# a provider: the keys in the file are wrapped by a program of the administrator's
+
+PROGRAM = """
+import sys
+data = sys.stdin.buffer.read()
+if sys.argv[1] != "right":
+    sys.exit("no such key")
+if sys.argv[2] == "decrypt" and not data.startswith(b"under lock: "):
+    sys.exit("not mine")
+turned = bytes(byte ^ 0x5A for byte in data.removeprefix(b"under lock: "))
+sys.stdout.buffer.write(turned if sys.argv[2] == "decrypt" else b"under lock: " + turned)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    path = tmp_path / "provider.py"
+    path.write_text(PROGRAM)
+    return [sys.executable, str(path), "right"]
+
+
+async def secret_of(state: Path, provider: list[str]) -> str:
+    cluster = EmbeddedApi(state, encryption_provider=provider)
+    await cluster.start()
+    try:
+        found = await cluster.client.get(SECRETS, "s", "default")
+        return str(found["data"]["password"])
+    finally:
+        await cluster.stop()
+
+
+async def with_a_secret(state: Path, provider: list[str]) -> None:
+    cluster = EmbeddedApi(state, encryption_provider=provider)
+    await cluster.start()
+    await cluster.client.create(
+        SECRETS, {"metadata": {"name": "s", "namespace": "default"}, "data": {"password": VALUE}}
+    )
+    await cluster.stop()
+
+
+async def test_a_provider_keeps_the_file_from_opening_the_state_alone(tmp_path: Path, program: list[str]) -> None:
+    state = tmp_path / "state"
+    await with_a_secret(state, program)
+    lines = (state / KEY_FILE).read_text().splitlines()
+    assert lines
+    assert all(line.split()[1].startswith("wrapped:") for line in lines)
+    assert await secret_of(state, program) == VALUE
+    with pytest.raises(
+        StoreError, match=r"are wrapped by an encryption provider; name the one .*--encryption-provider"
+    ):
+        EmbeddedApi(state)
+
+
+async def test_keys_from_before_the_provider_are_wrapped_and_open_what_they_sealed(
+    tmp_path: Path, program: list[str]
+) -> None:
+    state = tmp_path / "state"
+    await with_a_secret(state, [])
+    assert "wrapped:" not in (state / KEY_FILE).read_text()
+    assert await secret_of(state, program) == VALUE
+    assert all("wrapped:" in line for line in (state / KEY_FILE).read_text().splitlines())
+    assert await secret_of(state, program) == VALUE
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda program: [*program[:2], "wrong"], "failed with 1: no such key"),
+        (lambda program: ["/nowhere/provider"], "cannot be run: No such file or directory"),
+        (lambda program: ["true"], "answered with 0 bytes"),
+        (lambda program: ["sh", "-c", "cat"], "does not give back the keys"),
+    ],
+)
+async def test_a_provider_that_does_not_work_is_named(
+    tmp_path: Path, program: list[str], change: Callable[[list[str]], list[str]], said: str
+) -> None:
+    state = tmp_path / "state"
+    await with_a_secret(state, program)
+    kept = (state / KEY_FILE).read_bytes()
+    with pytest.raises((ProviderError, StoreError), match=said):
+        EmbeddedApi(state, encryption_provider=change(program))
+    assert (state / KEY_FILE).read_bytes() == kept
+
+
+async def test_one_command_makes_a_new_wrapped_key(tmp_path: Path, program: list[str]) -> None:
+    folder = FleetFolder(tmp_path / "fleet")
+    folder.create()
+    folder.write_spec(FleetSpec([ClusterSpec("a", ["worker"])], encryption_provider=program))
+    await with_a_secret(folder.cluster("a"), program)
+    done = CliRunner().invoke(corral, ["secrets", "rotate-key", "--state", str(folder.root)])
+    assert done.exit_code == 0, done.output
+    lines = (folder.cluster("a") / KEY_FILE).read_text().splitlines()
+    assert len(lines) == 2
+    assert all("wrapped:" in line for line in lines)
+    assert await secret_of(folder.cluster("a"), program) == VALUE
+    await with_a_secret(tmp_path / "served", program)
+    refused = CliRunner().invoke(corral, ["secrets", "rotate-key", "--state", str(tmp_path / "served")])
+    assert refused.exit_code == 1
+    assert "wrapped by an encryption provider" in refused.output
+    named = ["--encryption-provider", shlex.join(program)]
+    assert (
+        CliRunner().invoke(corral, ["secrets", "rotate-key", "--state", str(tmp_path / "served"), *named]).exit_code
+        == 0
+    )
+
+
+def test_a_fleet_file_names_the_provider() -> None:
+    fleet = parse({"clusters": [{"name": "a", "roles": ["worker"]}], "encryptionProvider": ["kms", "--key", "k"]}, "f")
+    assert fleet.encryption_provider == ["kms", "--key", "k"]

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from corral.cli.main import corral
+from corral.cli.up import not_ready
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.core.errors import ApiError
 from corral.fleet.folder import ClusterStatus, FleetFolder, FleetStatus
@@ -35,7 +36,7 @@ async def test_status_says_which_cluster_cannot_write_and_why(tmp_path: Path) ->
 
     async def status() -> str:
         done = await asyncio.to_thread(CliRunner().invoke, corral, ["status", "--state", str(folder.root)])
-        return done.output.splitlines()[1]
+        return done.stdout.splitlines()[1]  # the cluster logs to the same process's stderr
 
     try:
         cluster.server.write_kubeconfig(folder.admin_kubeconfig("one"))
@@ -50,6 +51,8 @@ async def test_status_says_which_cluster_cannot_write_and_why(tmp_path: Path) ->
                 await fill(cluster)
             said = await status()
             assert "not ready: journal failed: the journal could not keep the write: database or disk is full" in said
+            (warning,) = await asyncio.to_thread(not_ready, folder, FleetStatus(os.getpid(), True, "", [entry]))
+            assert warning.startswith("cluster one is not ready: journal failed: ")
             assert await cluster.client.list(CONFIG_MAPS, "default")
             journal._connection.execute("PRAGMA max_page_count=1000000")
             await cluster.client.create(CONFIG_MAPS, big("after"))

@@ -93,6 +93,12 @@ async def watched(client: HttpClient) -> object:
 
 
 async def relisted(client: HttpClient) -> object:
+    """What an informer does first where lists are not streamed."""
+    client.streams_lists = False
+    return await informed(client)
+
+
+async def informed(client: HttpClient) -> object:
     """What an informer does first; its first error ends it."""
     informer = Informer(client, WORKLOADS, WallClock(), Random(1))
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -231,6 +237,20 @@ def test_all_pages_of_a_list_together_are_bounded(monkeypatch: pytest.MonkeyPatc
     asyncio.run(main())
 
 
+def test_a_streamed_list_that_goes_on_for_ever_is_read_up_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LIST_BYTES", limits.MIB)
+    line = json.dumps({"type": "ADDED", "object": workload("w", padding="x" * 60_000)}).encode() + b"\n"
+
+    async def main() -> None:
+        async with hostile(lambda target, worker: worker.endless(TO_THE_END, line)) as (client, worker):
+            with pytest.raises(LimitExceeded, match="streamed list of workloads is larger than 1048576 bytes"):
+                await informed(client)
+            assert worker.requests == 1
+            assert worker.sent < limits.MIB + SLACK
+
+    asyncio.run(main())
+
+
 WRONG = [
     b"[]",
     b"7",
@@ -362,7 +382,7 @@ def test_a_worker_that_lists_without_end_does_not_connect_and_is_asked_no_more()
         async with hostile(say) as (client, worker):
             with pytest.raises(LimitExceeded, match="does not come to an end"):
                 await remote(client).connect(60.0, 600.0, 600.0)
-            assert worker.requests == 3  # one to see that it is there, two of the list
+            assert worker.requests == 4  # one to see that it is there, a stream that is none, two of the list
 
     asyncio.run(main())
 

@@ -354,3 +354,86 @@ async def test_a_server_that_stops_under_load_answers_what_it_has_taken() -> Non
     last = struct.unpack(">L", gone.payload[:4])[0]
     ended = {frame.stream for frame in received if frame.kind == frames.DATA and frame.flags & frames.END_STREAM}
     assert ended == set(range(1, min(last, 199) + 1, 2))
+
+
+@pytest.mark.parametrize("path", ["/50000", "/wait"], ids=["unread answers", "long heads"])
+async def test_all_strangers_together_hold_little_over_http2_too(path: str) -> None:
+    shared = Shared(Slow())
+    peers = [Peer(shared, window=0) for _ in range(20)]
+    for peer in peers:
+        for stream in range(1, 60, 2):
+            if not peer.wire.aborted:
+                peer.ask(stream, path, ("x", "y" * 10_000))
+    assert any(peer.wire.aborted for peer in peers)
+    assert sum(shared.strangers.values()) <= http.STRANGERS_HOLD
+    for peer in peers:
+        peer.connection.connection_lost(None)
+    assert not shared.strangers
+
+
+async def test_one_user_has_so_much_over_all_connections() -> None:
+    """Bodies on their way, and answers that wait to be taken; each stream is answered for itself."""
+    shared = Shared(Slow(), Limits(bytes_each=100_000, answers_each=1_000_000))
+    senders = [Peer(shared) for _ in range(4)]
+    for peer in senders:
+        for stream in (1, 3):
+            peer.ask(stream, "/10", ME, ("content-length", "30000"), method="POST", ends=False)
+            peer.send(
+                frames.write(frames.DATA, 0, stream, b"x" * 16_000), frames.write(frames.DATA, 0, stream, b"x" * 13_000)
+            )
+    refused = [status for peer in senders for status in peer.statuses().values()]
+    assert set(refused) == {"429"}
+    assert sum(sum(map(len, each.body)) for peer in senders for each in peer.connection._coming.values()) <= 100_000
+    assert [peer.end() for peer in senders] == [None] * 4
+    readers = [Peer(shared, window=0) for _ in range(4)]
+    for peer in readers:
+        peer.ask(1, "/400000", ME)
+    assert [peer.statuses()[1] for peer in readers] == ["200", "200", "429", "429"]
+    readers[0].send(frames.reset(1, Code.CANCEL))
+    readers[3].ask(3, "/400000", ME)
+    assert readers[3].statuses()[3] == "200"
+
+
+async def test_small_answers_and_streams_count_where_nobody_takes_them() -> None:
+    """A window of nothing holds every answer back, and 250 small ones are as much as a large one."""
+    shared = Shared(Slow(), Limits(answers=2_000_000))
+    readers = [Peer(shared, window=0) for _ in range(20)]
+    for number, peer in enumerate(readers):
+        for stream in range(1, 100, 2):
+            peer.ask(stream, "/20000" if number % 2 else "/watch", ("authorization", f"user{number % 3}"))
+    await turns()
+    kept = [sum(map(len, each.pending)) for peer in readers for each in peer.connection._exchanges.values()]
+    assert 1_000_000 <= sum(kept) <= 2_000_000 + len(readers) * 50 * 200, (
+        "answers, and what says that there were too many"
+    )
+    newcomer = Peer(shared, window=0)
+    newcomer.ask(1, "/20000", ME)
+    assert newcomer.statuses() == {1: "200"}
+    for peer in [*readers, newcomer]:
+        peer.connection.connection_lost(None)
+    await turns()
+    assert not shared._unsent._held
+    assert shared._unsent._used == 0
+
+
+async def test_a_stream_that_is_taken_counts_no_more() -> None:
+    shared = Shared(Slow())
+    peer = Peer(shared, window=1500)
+    peer.ask(1, "/watch", ME)
+    await turns(20)
+    assert shared._unsent._used == 1000
+    peer.send(frames.window_update(1, 500))
+    await turns(20)
+    assert shared._unsent._used == 1000
+    peer.send(frames.reset(1, Code.CANCEL))
+    await turns()
+    assert shared._unsent._used == 0
+
+
+async def test_one_user_has_so_many_connections_over_http2_too() -> None:
+    shared = Shared(Slow(), Limits(connections_each=2))
+    peers = [Peer(shared) for _ in range(3)]
+    for peer in peers:
+        peer.ask(1, "/10", ME)
+    assert [peer.statuses()[1] for peer in peers] == ["200", "200", "429"]
+    assert [peer.end() for peer in peers] == [None, None, Code.ENHANCE_YOUR_CALM]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,13 +20,17 @@ from corral.core.admission import UserInfo
 from corral.core.errors import TooManyRequests
 from corral.core.remembering import LONGEST, remembered
 from corral.core.server_limits import Limits
+from corral.server import paths
 from corral.server.access.authorization import Authorizer
 from corral.server.access.rbac import Attributes
+from corral.server.content import parameters
 from corral.server.http import shared as http
+from corral.server.http.accepting import HANDSHAKES
 from corral.server.http.connection import Connection
 from corral.server.http.limits import Load
 from corral.server.http.message import Request, Response
 from corral.server.http.shared import Shared
+from corral.server.request_metrics import RequestMetrics
 from corral.store import Store
 
 ALICE, BOB, ADMIN = UserInfo("alice"), UserInfo("bob"), UserInfo("root", ("system:masters",))
@@ -36,14 +41,18 @@ class Wire:
 
     def __init__(self) -> None:
         self.written = b""
-        self.closed = self.aborted = False
+        self.closed = self.aborted = self.paused = False
 
     def get_extra_info(self, name: str) -> None:
         return None
 
     def set_write_buffer_limits(self, high: int) -> None: ...
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -61,11 +70,12 @@ class Wire:
 class Anybody:
     """An application that lets those in who say who they are."""
 
-    def knows(self, request: Request) -> bool:
-        return "authorization" in request.headers
+    def caller(self, request: Request) -> UserInfo | None:
+        name = request.headers.get("authorization")
+        return (ADMIN if name == ADMIN.name else UserInfo(name)) if name else None
 
     def refuse_body(self, request: Request) -> Response | None:
-        return None if self.knows(request) else Response(401, b"who?")
+        return None if self.caller(request) else Response(401, b"who?")
 
     def answer_now(self, request: Request) -> Response:
         return Response(200, b"%d" % len(request.body))
@@ -77,16 +87,29 @@ class Anybody:
         return Response(code, message.encode())
 
 
+LARGE = 3_000_000
+
+
+class Large(Anybody):
+    """An application with one large answer, which its client does not take at once."""
+
+    def answer_now(self, request: Request) -> None:  # type: ignore[override]  # later
+        return None
+
+    async def answer(self, request: Request) -> Response:
+        return Response(200, b"x" * LARGE)
+
+
 def connected(shared: Shared) -> tuple[Connection, Wire]:
     made, wire = Connection(shared), Wire()
     made.connection_made(wire)  # type: ignore[arg-type]  # as much of a transport as it needs
     return made, wire
 
 
-def head(length: int | None, *, known: bool) -> bytes:
-    who = b"Authorization: me\r\n" if known else b""
+def head(length: int | None, *, known: bool = True, who: str = "me") -> bytes:
+    credentials = f"Authorization: {who}\r\n".encode() if known else b""
     size = b"Transfer-Encoding: chunked\r\n" if length is None else b"Content-Length: %d\r\n" % length
-    return b"POST /x HTTP/1.1\r\nHost: x\r\n" + who + size + b"\r\n"
+    return b"POST /x HTTP/1.1\r\nHost: x\r\n" + credentials + size + b"\r\n"
 
 
 async def test_a_stranger_sends_little_and_is_answered_before_the_end() -> None:
@@ -147,6 +170,102 @@ async def test_a_head_or_body_that_trickles_in_has_a_deadline_in_all() -> None:
     assert slow.is_overdue(slow.loop.time() + http.BODY_TIMEOUT_S + 1)
 
 
+async def test_a_header_without_end_is_refused_though_the_parser_keeps_it_to_itself() -> None:
+    made, wire = connected(Shared(Anybody()))
+    made.data_received(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+    for _ in range(100):
+        made.data_received(b"y" * 64 * 1024)
+    assert wire.written.startswith(b"HTTP/1.1 431 ")
+    assert made.arrived <= 3 * http.MAX_HEAD
+
+
+@pytest.mark.parametrize(
+    "unfinished",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 200_000,
+        b"GET /?" + b"y" * 200_000,
+        head(60_000, known=False) + b"y" * 50_000,
+    ],
+    ids=["header", "query", "body"],
+)
+async def test_all_strangers_together_hold_little_and_the_greediest_go_first(unfinished: bytes) -> None:
+    shared = Shared(Anybody())
+    modest, modest_wire = connected(shared)
+    modest.data_received(b"GET / HTTP/1.1\r\n")
+    greedy = [connected(shared) for _ in range(300)]
+    for made, _ in greedy:
+        made.data_received(unfinished)
+    assert sum(made.arrived for made, wire in greedy if not wire.aborted) <= http.STRANGERS_HOLD
+    assert not modest_wire.aborted
+    for made, _ in greedy:
+        made.connection_lost(None)
+    assert sum(shared.strangers.values()) == modest.arrived
+
+
+async def test_what_a_known_user_sends_does_not_count_as_a_strangers() -> None:
+    shared = Shared(Anybody())
+    made, wire = connected(shared)
+    for _ in range(10):
+        made.data_received(head(1_000_000, known=True) + b"x" * 1_000_000)
+    assert wire.written.count(b"HTTP/1.1 200 ") == 10
+    assert not wire.aborted
+    assert not shared.strangers
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_who_does_not_read_answers_gets_no_more_of_them(known: bool) -> None:
+    made, wire = connected(Shared(Anybody()))
+    made.data_received(head(0, known=known))
+    made.pause_writing()
+    for _ in range(40):
+        made.data_received(head(0, known=known))
+    assert wire.written.count(b"HTTP/1.1 ") == 1
+    assert wire.paused, "no more is read of somebody who reads nothing"
+    made.resume_writing()
+    assert wire.written.count(b"HTTP/1.1 ") == 41
+    assert not wire.paused
+
+
+async def test_who_reads_nothing_for_long_is_not_waited_for() -> None:
+    made, wire = connected(Shared(Anybody()))
+    made.data_received(head(0, known=True))
+    made.pause_writing()
+    made.sweep(made.loop.time() + http.IDLE_TIMEOUT_S + 1)
+    assert wire.aborted
+
+
+def test_metrics_do_not_remember_words_that_callers_make_up() -> None:
+    metrics = RequestMetrics()
+    metrics.count(paths.parse("GET", "/api/v1/namespaces/default/pods"), 403)
+    for number in range(100):
+        for path in (
+            f"/api/v1/{'x' * 8000}{number}",
+            f"/apis/{'x' * 8000}{number}/v1/a",
+            f"/api/v1/pods/a/{'x' * 8000}{number}",
+        ):
+            metrics.count(paths.parse("GET", path), 403)
+    assert len(metrics.render()) < 1000
+
+
+async def test_a_long_field_selector_is_not_parsed_for_somebody_who_may_not_list(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(parameters, "_fields", parsed.append)
+    answer = await world.ask("GET", f"/api/v1/pods?fieldSelector=metadata.name%3D{'x' * 200_000}", token="")
+    assert answer.status == 403
+    assert len(answer.body) < 1000
+    assert not parsed
+
+
+async def test_those_who_do_not_get_on_with_their_handshake_make_room(world: World) -> None:
+    silent = [await asyncio.open_connection("127.0.0.1", world.cluster.server.port) for _ in range(HANDSHAKES + 20)]
+    assert (await world.ask("GET", "/version")).status == 200
+    assert await asyncio.wait_for(silent[0][0].read(), 5) == b"", "the oldest had to go"
+    for _, writer in silent:
+        writer.transport.abort()
+
+
 async def test_strangers_make_room_for_each_other_and_never_drive_out_the_known() -> None:
     shared = Shared(Anybody(), Limits(connections=10, strangers=3))
     known, known_wire = connected(shared)
@@ -163,6 +282,120 @@ async def test_there_are_only_so_many_connections() -> None:
     assert [wire.written[:13] for wire in wires] == [b"", b"", b"HTTP/1.1 429 "]
 
 
+async def test_one_user_has_so_many_connections_and_makes_room_for_others() -> None:
+    shared = Shared(Anybody(), Limits(connections=8, connections_each=4))
+
+    def come(who: str) -> Wire:
+        made, wire = connected(shared)
+        made.data_received(head(0, who=who))
+        return wire
+
+    mine = [come("me") for _ in range(6)]
+    assert [wire.written[:13] for wire in mine] == [*[b"HTTP/1.1 200 "] * 4, *[b"HTTP/1.1 429 "] * 2]
+    assert b"Too many connections" in mine[4].written
+    others = [come("you"), come(ADMIN.name), come("she")]
+    assert [wire.written[:13] for wire in others] == [b"HTTP/1.1 200 "] * 3
+    assert [wire.aborted for wire in mine[:4]] == [True, False, False, False], "who had the most gave one up"
+    crowd = [come(ADMIN.name) for _ in range(4)]
+    assert not any(wire.aborted for wire in crowd), "the system's own are not held to a share"
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_what_waits_for_its_turn_counts_with_its_body(known: bool) -> None:
+    shared = Shared(Anybody(), Limits(bytes_each=500_000))
+    greedy = [connected(shared) for _ in range(100)]
+    for made, wire in greedy:
+        made.data_received(head(0, known=known))
+        made.pause_writing()
+        for _ in range(10):
+            made.data_received(head(50_000, known=known) + b"x" * 50_000)
+        if known:
+            assert b" 429 " in wire.written or sum(len(ready.body) for ready, _ in made.waiting) <= 500_000
+    kept = sum(len(ready.body) for made, wire in greedy if not wire.aborted for ready, _ in made.waiting)
+    assert kept <= (500_000 if known else http.STRANGERS_HOLD)
+
+
+async def test_all_that_one_user_has_not_finished_sending_is_bounded() -> None:
+    shared = Shared(Anybody(), Limits(bytes_each=1_000_000))
+    greedy = [connected(shared) for _ in range(50)]
+    for made, _ in greedy:
+        made.data_received(head(0))
+        made.data_received(head(300_000) + b"x" * 299_000)
+    answers = [wire.written.count(b" 429 ") for _, wire in greedy]
+    assert sum(sum(map(len, made.body)) for made, _ in greedy) <= 1_000_000
+    assert answers[:3] == [0, 0, 0]
+    assert answers[3:] == [1] * 47
+    other, wire = connected(shared)
+    other.data_received(head(300_000, who="you") + b"x" * 300_000)
+    assert wire.written.endswith(b"300000"), "others are not held up"
+    for made, _ in greedy:
+        made.connection_lost(None)
+    again, wire = connected(shared)
+    again.data_received(head(300_000) + b"x" * 300_000)
+    assert wire.written.endswith(b"300000"), "what is gone does not count"
+
+
+async def test_a_large_body_is_its_users_as_soon_as_he_is_known() -> None:
+    shared = Shared(Anybody())
+    senders = [connected(shared) for _ in range(8)]
+    for made, _ in senders:
+        made.data_received(head(2_900_000) + b"x" * 100)
+        for _ in range(28):
+            made.data_received(b"x" * 100_000)
+    assert not any(wire.aborted for _, wire in senders)
+    for made, wire in senders:
+        made.data_received(b"x" * 99_900)
+        assert wire.written.endswith(b"2900000")
+
+
+async def test_many_users_together_leave_room_for_the_next() -> None:
+    """Each sends and leaves unread as much as he may; the bytes of all are bounded, and nobody is the last to get any."""
+    shared = Shared(Anybody(), Limits(bytes=4_000_000, answers=4_000_000))
+    senders = [connected(shared) for _ in range(200)]
+    for number, (made, _) in enumerate(senders):
+        made.data_received(head(300_000, who=f"user{number % 40}") + b"x" * 299_000)
+    assert sum(sum(map(len, made.body)) for made, _ in senders) <= 4_000_000
+    readers = [connected(shared) for _ in range(200)]
+    for number, (made, _) in enumerate(readers):
+        made.data_received(head(0, who=f"user{number % 40}"))
+        made.pause_writing()
+    assert 2_000_000 <= sum(http.STREAM_BUFFER for _, wire in readers if not wire.aborted) <= 4_000_000
+    newcomer, wire = connected(shared)
+    newcomer.data_received(head(20_000, who="newcomer") + b"x" * 20_000)
+    assert wire.written.endswith(b"20000")
+    for made, _ in senders + readers:
+        made.connection_lost(None)
+    again, wire = connected(shared)
+    again.data_received(head(1_000_000) + b"x" * 1_000_000)
+    assert wire.written.endswith(b"1000000"), "what is gone does not count"
+
+
+async def test_strangers_are_the_first_to_make_room() -> None:
+    shared = Shared(Anybody(), Limits(bytes=1_000_000))
+    stranger, stranger_wire = connected(shared)
+    stranger.data_received(head(60_000, known=False) + b"y" * 50_000)
+    assert not stranger_wire.aborted
+    senders = [connected(shared) for _ in range(3)]
+    for number, (made, _) in enumerate(senders):
+        made.data_received(head(300_000, who=f"user{number}") + b"x" * 290_000)
+    stranger.data_received(b"y")
+    assert stranger_wire.aborted
+    assert not any(wire.written for _, wire in senders[:2])
+
+
+async def test_an_answer_that_is_taken_very_slowly_has_a_deadline_in_all() -> None:
+    made, wire = connected(Shared(Large()))
+    made.data_received(head(0))
+    await asyncio.sleep(0)
+    begun = made.loop.time()
+    made.piece_since = begun + http.time_to_take(LARGE) - 10
+    made.sweep(begun + http.time_to_take(LARGE) - 1)
+    assert not wire.closed
+    made.sweep(begun + http.time_to_take(LARGE) + 1)
+    assert wire.closed
+    made.connection_lost(None)
+
+
 async def test_a_closed_connection_is_given_back_without_the_collector() -> None:
     gc.disable()
     try:
@@ -177,12 +410,12 @@ async def test_a_closed_connection_is_given_back_without_the_collector() -> None
 
 
 def test_one_user_does_not_take_every_place() -> None:
-    load = Load(Limits(requests=4, requests_each=2, watches_each=1))
+    load = Load(Limits(requests=6, requests_each=2, watches_each=1))
     with load.request(ALICE, "get"), load.request(ALICE, "get"):
         with pytest.raises(TooManyRequests), load.request(ALICE, "get"):
             pytest.fail("not reached")
-        with load.request(BOB, "list"), load.request(BOB, "list"):
-            with pytest.raises(TooManyRequests), load.request(UserInfo("carol"), "get"):
+        with load.request(BOB, "list"), load.request(BOB, "list"), load.request(UserInfo("carol"), "get"):
+            with pytest.raises(TooManyRequests), load.request(UserInfo("dave"), "get"):
                 pytest.fail("not reached")
             with load.request(ADMIN, "get"):
                 pass
@@ -298,3 +531,41 @@ async def test_a_stranger_cannot_upload_and_a_reader_cannot_either(world: World)
         writer.write(start.encode() + b" " * 200_000)
         assert (await asyncio.wait_for(read_answer(reader), 30)).status == 403
         writer.close()
+
+
+async def test_users_who_take_all_they_can_leave_a_server_free_for_others() -> None:
+    """Unfinished bodies of many identities at once, over TLS: refused politely, and whoever comes is still served."""
+    async with served(Limits(bytes=2_000_000, requests=20, requests_each=20)) as world:
+        await world.allow("greedy", rule("create", "configmaps"))
+        greedy = [world.user(f"greedy{number}", "greedy") for number in range(6)]
+        binding = {
+            "metadata": {"name": "all-of-them"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "rights-of-greedy"},
+            "subjects": [{"kind": "Group", "name": "greedy", "apiGroup": "rbac.authorization.k8s.io"}],
+        }
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+        assert (await world.ask("POST", path, binding)).status == 201
+        writers, answers = [], []
+        for number in range(24):
+            reader, writer = await world.connect()
+            start = (
+                "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\n"
+                f"Authorization: Bearer {greedy[number % 6]}\r\nContent-Length: 400000\r\n\r\n"
+            )
+            writer.write(start.encode() + b" " * 300_000)
+            await writer.drain()
+            writers.append(writer)
+            answers.append(asyncio.ensure_future(read_answer(reader)))
+        ended = asyncio.as_completed(answers)
+        refused = [await answer for answer in itertools.islice(ended, 18)]  # six are all there is room for
+        assert {answer.status for answer in refused} == {429}
+        assert {answer.headers["retry-after"] for answer in refused} == {"1"}
+        modest = world.user("modest", "greedy")
+        made = {"metadata": {"name": "a"}, "data": {"x": "y" * 50_000}}
+        assert (await world.ask("POST", "/api/v1/namespaces/default/configmaps", made, token=modest)).status == 201
+        assert (await world.ask("GET", "/api/v1/namespaces/default/configmaps/a")).status == 200
+        for waiting in answers:
+            waiting.cancel()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.gather(*answers, return_exceptions=True)

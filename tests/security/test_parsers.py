@@ -6,18 +6,35 @@ Work is counted in calls of Python and C functions, never in time: doubling the 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import FrameType, SimpleNamespace
 from typing import Any
 
+import httptools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.core.patch.json import json_patch
+import corral
+from corral.core import yaml_documents
+from corral.core.cel.compiler import compile_expression
+from corral.core.cel.values import CelError
+from corral.core.meta import Obj
+from corral.core.patch import apply
+from corral.core.patch.json import json_patch, merge_patch
+from corral.core.patch.strategic import strategic_diff, strategic_merge
+from corral.core.quantity import Quantity
 from corral.core.resource import Resource
+from corral.core.schema.structural import compile_schema
 from corral.core.selectors import SelectorError, parse_field_selector, parse_label_selector
-from corral.server.content import bodies, yaml_documents
+from corral.core.validation import repeats
+from corral.kinds.kubernetes.pods.affinity_rules import check_spreading
+from corral.kinds.machinery import protobuf
+from corral.kinds.machinery.go_struct_text import MAX_COMPARED, diff
+from corral.server.content import bodies
 from corral.server.content.go_json_errors import syntax_error
 from corral.server.content.representations import warning_headers
 
@@ -52,6 +69,27 @@ def repeated_members(count: int) -> bytes:
     return b"{%b}" % b",".join(b'"k%d":1,"k%d":1' % (n, n) for n in range(count))
 
 
+def steps(work: Callable[[], Any]) -> int:
+    """How many instructions of Python `work` executes: loops within one function count, too."""
+    counted = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal counted
+        counted += event == "opcode"
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    except (ValueError, CelError):
+        pass
+    finally:
+        sys.settrace(None)
+    return counted
+
+
 Growing = tuple[Callable[[int], Any], Callable[[Any], Any]]
 GROWING: dict[str, Growing] = {
     "YAML, flat": (lambda n: b"- a\n" * n, bodies.decode_yaml),
@@ -78,6 +116,122 @@ def test_twice_the_text_is_at_most_about_twice_the_work(what: str) -> None:
     make, read = GROWING[what]
     small, large = make(2000), make(4000)
     assert calls(lambda: read(large)) <= 2.5 * calls(lambda: read(small)) + 100
+
+
+TEXT: dict[str, Any] = {"type": "string"}
+NAMED = {
+    "type": "array",
+    "x-kubernetes-patch-strategy": "merge",
+    "x-kubernetes-patch-merge-key": "name",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name"],
+    "items": {"type": "object", "properties": {"name": TEXT, "value": TEXT}},
+}
+WORDS = {"type": "array", "items": TEXT, "x-kubernetes-patch-strategy": "merge", "x-kubernetes-list-type": "set"}
+SHAPE = compile_schema({"type": "object", "properties": {"apiVersion": TEXT, "named": NAMED, "words": WORDS}})
+
+
+def named(numbers: Iterable[int]) -> list[dict[str, str]]:
+    return [{"name": f"n{number}", "value": "v"} for number in numbers]
+
+
+def words(numbers: Iterable[int]) -> list[str]:
+    return [f"w{number}" for number in numbers]
+
+
+def owned(count: int) -> list[dict[str, Any]]:
+    """Entries of many field managers, each with a field of its own."""
+    return [
+        {
+            "manager": f"m{n}",
+            "operation": operation,
+            "apiVersion": "v1",
+            "time": "t",
+            "fieldsV1": {"f:data": {f"f:{n}": {}}},
+        }
+        for n in range(count)
+        for operation in ("Update", "Apply")
+    ]
+
+
+def applied(count: int) -> Any:
+    """Somebody applies nothing any more where there are many other managers."""
+    mine = {
+        "manager": "me",
+        "operation": "Apply",
+        "apiVersion": "v1",
+        "time": "t",
+        "fieldsV1": {"f:words": {'v:"w0"': {}}},
+    }
+    live = {"apiVersion": "v1", "metadata": {"managedFields": [mine, *owned(count)]}, "words": ["w0"]}
+    return apply.apply(live, {"apiVersion": "v1", "named": named(range(1))}, SHAPE, manager="me", now="t", force=True)
+
+
+def pod_spec(count: int, image: str) -> Obj:
+    return {"containers": [{"name": f"c{n}", "image": f"{image}{n}"} for n in range(count)]}
+
+
+ALIKE: dict[str, Callable[[int], Any]] = {
+    "strategic merge, by name": lambda n: strategic_merge({"named": named(range(n))}, {"named": named(range(n - 1, -n, -1))}, SHAPE),
+    "strategic merge, words": lambda n: strategic_merge({"words": words(range(n))}, {"words": words(range(n - 1, -n, -1))}, SHAPE),
+    "strategic merge, deletions": lambda n: strategic_merge(
+        {"named": named(range(n)), "words": words(range(n))},
+        {
+            "named": [{"$patch": "delete", "name": f"n{k}"} for k in range(0, 2 * n, 2)],
+            "$deleteFromPrimitiveList/words": words(range(0, 2 * n, 2)),
+        },
+        SHAPE,
+    ),
+    "strategic merge, order": lambda n: strategic_merge(
+        {"named": named(range(n)), "words": words(range(n))},
+        {"$setElementOrder/named": named(reversed(range(2 * n))), "$setElementOrder/words": words(reversed(range(2 * n)))},
+        SHAPE,
+    ),
+    "strategic merge, kept keys": lambda n: strategic_merge(
+        {f"k{k}": 1 for k in range(n)}, {"$retainKeys": words(range(n)), **{f"w{k}": 1 for k in range(n)}}, SHAPE
+    ),
+    "three-way difference": lambda n: strategic_diff({"words": words(range(n))}, {"words": words(range(n, 2 * n))}, SHAPE),
+    "apply, by name": lambda n: apply.merge_config({"named": named(range(n))}, {"named": named(reversed(range(n)))}, SHAPE),
+    "apply, words": lambda n: apply.merge_config({"words": words(range(n))}, {"words": words(reversed(range(n)))}, SHAPE),
+    "apply among many managers": applied,
+    "managers that are put together": lambda n: apply._capped(owned(n)),
+    "merge patch": lambda n: merge_patch({f"k{k}": {} for k in range(n)}, {f"k{k}": {"a": None} for k in range(n)}),
+    "difference of refused pods": lambda n: diff("core.PodSpec", "core/v1.PodSpec", pod_spec(n, "a"), pod_spec(n, "b")),
+    "spreading": lambda n: check_spreading([{"maxSkew": 1, "topologyKey": f"k{k}", "whenUnsatisfiable": "DoNotSchedule"} for k in range(n)], "x"),
+    "repeated values": lambda n: repeats(words(range(n))),
+    "quantity": lambda n: Quantity.parse("1" * n + "!"),
+    "protobuf, many fields": lambda n: protobuf.decode(b"k8s\x00" + b"\x0a\x0f\x0a\x02v1\x12\x09ConfigMap" + b"\x12" + varint(4 * n) + b"\x0a\x02\x0a\x00" * n),
+    "protobuf, numbers": lambda n: list(protobuf._parts(b"\x08\xff\x08" * n)),
+    "protobuf, nested": lambda n: list(protobuf._parts(b"\x0a\x00" * n)),
+    "CEL, a long text": lambda n: compile_expression("1 == 1" + " && 1 == 1" * (n // 4), {}),
+    "CEL, a long list": lambda n: compile_expression(f"1 in [{','.join(map(str, range(n)))}]", {}),
+    "CEL, an open bracket": lambda n: compile_expression("[" * n, {}),
+    "CEL, an open string": lambda n: compile_expression("'" + "\\\\" * n, {}),
+}  # fmt: skip
+
+
+def varint(number: int) -> bytes:
+    return bytes([number & 127 | 128, number >> 7 & 127 | 128, number >> 14])
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_twice_as_many_elements_are_at_most_about_twice_the_instructions(what: str) -> None:
+    """Also where nothing is called for each of them: a loop in a loop, a copy of all there is for every one."""
+    work = ALIKE[what]
+    steps(lambda: work(400))  # what is looked up once is not counted
+    assert steps(lambda: work(400)) <= 2.7 * steps(lambda: work(200)) + 2000
+
+
+def test_a_long_difference_of_a_refused_pod_is_cut() -> None:
+    before, after = pod_spec(2000, "a"), pod_spec(2000, "b")
+    shown = diff("core.PodSpec", "core/v1.PodSpec", after, before)
+    assert shown.count("\n") < 3 * MAX_COMPARED
+    assert shown.endswith(" more lines are not compared\n")
+    after = pod_spec(2000, "a")
+    after["containers"][1000]["image"] = "b"
+    short = diff("core.PodSpec", "core/v1.PodSpec", after, before)
+    assert '+   "Image": "b",' in short
+    assert "not compared" not in short
 
 
 def test_a_few_hundred_bytes_of_merge_keys_are_read_or_refused_within_the_budget() -> None:
@@ -178,6 +332,23 @@ def test_warnings_are_few_enough_for_every_client() -> None:
     assert len(warning_headers([f"w{n}" for n in range(5000)])) <= 50
 
 
+def header_names(answer: bytes) -> list[bytes]:
+    """The headers of an answer as a strict client reads them."""
+    seen: list[bytes] = []
+    httptools.HttpResponseParser(SimpleNamespace(on_header=lambda name, value: seen.append(name))).feed_data(answer)
+    return seen
+
+
+@given(st.text())
+def test_a_warning_is_one_header_that_every_client_takes(text: str) -> None:
+    for name, value in warning_headers([text, f'unknown field "spec.{text}"']):
+        line = f"{name}: {value}\r\n".encode("latin-1", "replace")
+        assert header_names(b"HTTP/1.1 200 OK\r\n" + line + b"Content-Length: 0\r\n\r\n") == [
+            b"Warning",
+            b"Content-Length",
+        ]
+
+
 @given(st.lists(st.sampled_from(["/a", "/b", "/a/x", "/b/x", "/l/0", "/l/-", "/l"]), max_size=8), st.data())
 def test_a_patch_changes_nothing_but_its_own_copy(places: list[str], data: st.DataObject) -> None:
     document = {"a": {"x": {"y": 1}}, "b": {"x": [1]}, "l": [{"z": 1}, 2]}
@@ -214,3 +385,18 @@ def _patched_one_by_one(document: Any, patch: list[Any]) -> Any:
 def test_selectors_say_what_is_wrong_without_reading_it_again_and_again() -> None:
     with pytest.raises(SelectorError, match=r"found '\('"):
         parse_label_selector("(" * 1000)
+
+
+def test_nobody_reads_texts_of_others_with_a_loader_that_descends_on_the_stack() -> None:
+    own = {
+        "core/yaml_documents.py",
+        "core/yaml_lines.py",
+        "cli/machine/examples.py",
+    }  # what comes with Corral, or is only looked up
+    sources = Path(corral.__file__).parent
+    readers = {
+        file.relative_to(sources).as_posix()
+        for file in sources.rglob("*.py")
+        if re.search(r"\byaml\.(safe_load|load|full_load|compose|unsafe_load)", file.read_text())
+    }
+    assert readers <= own, "read it with core/yaml_documents.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, BadRequest
 from corral.server import paths
-from corral.server.extension.outcalls import Address, CallFailed
-from corral.server.http.message import Request
-from corral.server.pods.proxy import Egress, Proxying, pod_port
+from corral.server.extension.egress import Egress
+from corral.server.extension.outcalls import Address, CallFailed, for_others, passed_back
+from corral.server.http.message import Request, Stream
+from corral.server.pods.proxy import Proxying, pod_port
 from corral.server.verbs.options import Warnings
 from corral.store import ObjectKey, Store
 
@@ -111,3 +113,87 @@ async def test_a_pod_on_the_host_is_reached_at_the_ports_it_declares() -> None:
 async def test_a_path_does_not_become_another_request() -> None:
     url = await reached("/pods/web/proxy/a%0d%0aX:%20y%3fz%23", pod("10.0.0.1"))
     assert url == "http://10.0.0.1:8080/a%0D%0AX:%20y%3Fz%23"
+
+
+def test_another_server_sees_no_credentials_and_no_other_word_on_who_asks() -> None:
+    request = Request("GET", "/")
+    request.fields = [
+        ("accept", "a/b"),
+        ("authorization", "Bearer secret"),
+        ("impersonate-user", "somebody"),
+        ("impersonate-extra-x", "y"),
+        ("x-remote-user", "root"),
+        ("x_remote_group", "system:masters"),
+        ("connection", "x"),
+        ("sec-websocket-protocol", "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0"),
+        ("x-own", "zo\u00c3\u00ab"),
+    ]
+    assert for_others(request) == [
+        ("accept", "a/b"),
+        ("sec-websocket-protocol", "v4.channel.k8s.io"),
+        ("x-own", "zo\u00eb"),
+    ]
+
+
+class Told:
+    """Another server's answer; `read` counts as held, `chunks` does not."""
+
+    def __init__(self, status: int, length: str) -> None:
+        self.status, self._length = status, length
+        self.held = self.left = False
+
+    def header(self, name: str, default: str = "") -> str:
+        return self._length if name == "content-length" else default
+
+    async def read(self) -> bytes:
+        self.held = True
+        return b"x"
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield b"x"
+
+    async def __aenter__(self) -> Told:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.left = True
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "length", "is_held"),
+    [
+        ("GET", 200, "5", True),
+        ("GET", 404, "5", True),
+        ("GET", 200, "60000000", False),
+        ("GET", 500, "60000000", False),
+        ("GET", 200, "", False),
+        ("GET", 599, "", False),
+        ("GET", 200, "9" * 40, False),
+        ("GET", 200, "²", False),
+        ("GET", 204, "", True),
+        ("GET", 304, "60000000", True),
+        ("HEAD", 200, "60000000", True),
+    ],
+)
+async def test_a_long_answer_is_not_held_before_its_client_takes_it(
+    method: str, status: int, length: str, is_held: bool
+) -> None:
+    told = Told(status, length)
+    answer = await passed_back(told, method, "text/plain", ())  # type: ignore[arg-type]  # all it needs of an answer
+    assert answer.status == status
+    assert told.held == is_held
+    if isinstance(answer, Stream):
+        taken = bytearray()
+
+        class Client:
+            async def write(self, data: bytes) -> None:
+                taken.extend(data)
+
+        await answer.produce(Client())
+        assert taken == b"x"
+    assert told.left
+
+
+async def test_a_switch_of_protocols_nobody_asked_for_is_no_answer() -> None:
+    with pytest.raises(CallFailed, match="status 101"):
+        await passed_back(Told(101, ""), "GET", "", ())  # type: ignore[arg-type]  # all it needs of an answer

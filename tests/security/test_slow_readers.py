@@ -18,7 +18,7 @@ from corral.server import resources
 from corral.server.content.representations import yaml_stream
 from corral.server.http.connection import Connection
 from corral.server.http.shared import STREAM_BUFFER, Shared
-from corral.server.http.turns import ALLOWANCE, CALLED, Turns
+from corral.server.http.turns import ALLOWANCE, BEGIN_COST, CALLED, Turns
 from corral.store import Event, ObjectKey, Stored
 
 
@@ -292,3 +292,16 @@ async def test_the_last_lines_come_in_slices_too(tmp_path: Path, count: int) -> 
     text, slices = await read(tmp_path, tail_lines=count)
     assert text == b"x\n" * min(count, ROWS)
     assert slices >= min(count, ROWS) // 1000
+
+
+async def test_a_thousand_watches_begun_at_once_begin_a_few_in_each_turn() -> None:
+    turns = Turns()
+
+    async def begin(counter: TurnCounter) -> None:
+        await turns.begin()
+        counter.count()
+
+    with TurnCounter() as counter:
+        await asyncio.gather(*(begin(counter) for _ in range(1000)))
+    assert counter.total == 1000
+    assert counter.most <= 2 * ALLOWANCE // BEGIN_COST

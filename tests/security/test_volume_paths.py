@@ -192,6 +192,6 @@ def test_a_service_sends_nobody_to_an_address_no_pod_can_have(address: str, is_o
         "spec": {"containers": []},
         "status": {"podIP": address, "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     }
-    proxy = ServiceProxy("127.64.128.0/17", None, lambda service: [pod], lambda: None)
+    proxy = ServiceProxy("127.64.128.0/17", None, lambda service: [pod], lambda service: [], lambda: None)
     service = {"metadata": {"name": "s", "namespace": "ns"}, "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}
     assert proxy.endpoints(service, {"port": 80}) == ([(address, 80)] if is_own else [])

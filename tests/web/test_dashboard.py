@@ -9,14 +9,16 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import yaml
 from click.testing import CliRunner
-from tests.conformance.served_cli import JOBS, Run, job, serve, until
+from tests.conformance.served_cli import JOBS, Run, job, serve, until, user_with
 
 from corral.cli.main import corral
 from corral.client import kubeconfig
@@ -28,7 +30,7 @@ from corral.dashboard.address import Address
 from corral.dashboard.job_list import PAGE
 from corral.dashboard.overview import overview
 from corral.dashboard.serve import PageServer
-from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.core.kinds import NODES, PODS
 
 LOCAL = Address("127.0.0.1")
 
@@ -68,8 +70,15 @@ class Browser:
 
 
 @contextmanager
-def page_over(access: Access, address: Address = LOCAL, tls: ssl.SSLContext | None = None) -> Iterator[Browser]:
-    server = PageServer(access, address, 0, tls)
+def page_over(
+    access: Access,
+    address: Address = LOCAL,
+    tls: ssl.SSLContext | None = None,
+    *,
+    contexts: dict[str, Access] | None = None,
+    read_only: bool = False,
+) -> Iterator[Browser]:
+    server = PageServer(access, address, 0, tls, contexts=contexts, read_only=read_only)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -92,6 +101,7 @@ async def with_page(tmp_path: Path, scenario: Callable[[EmbeddedApi, Run, Get], 
                 answer, text = await asyncio.to_thread(browser.send, "GET", path, "", **headers)
                 return answer.status, text
 
+            get.browser = browser  # type: ignore[attr-defined]
             await scenario(embedded, run, get)
 
     await serve(tmp_path, served)
@@ -166,6 +176,162 @@ async def test_a_job_is_shown_with_its_evidence_and_its_pods(tmp_path: Path) -> 
         assert any("Quota reserved in ClusterQueue team" in fact for fact in told["facts"])
         shown = {"name": "train-x", "phase": "Pending", "cluster": "", "node": "", "containers": ["main"]}
         assert told["pods"] == [shown]
+
+    await with_page(tmp_path, scenario)
+
+
+async def test_a_job_is_told_about_shown_as_yaml_and_acted_on_with_the_viewers_rights(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=2")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await embedded.client.create(JOBS, job("train", "1"))
+        found = await overview_when(get, lambda found: found["jobs"] and found["jobs"][0]["state"] == "admitted")
+        (shown,) = found["jobs"]
+        assert shown["needs"] == {"cpu": "1"}
+        assert shown["created"] <= shown["started"]
+        assert shown["ended"] == ""
+        of_it = urlencode({"namespace": "default", "workload": shown["workload"]})
+        told = json.loads((await get(f"/api/events?{of_it}"))[1])
+        assert {("Workload " + shown["workload"], "Admitted"), ("Job train", "Started")} <= {
+            (one["object"], one["reason"]) for one in told
+        }
+        job_yaml, workload_yaml = yaml.safe_load_all((await get(f"/api/yaml?{of_it}"))[1])
+        assert (job_yaml["kind"], workload_yaml["kind"]) == ("Job", "Workload")
+        assert "managedFields" not in job_yaml["metadata"]
+
+        async def act(action: str, **headers: str) -> tuple[int, str]:
+            origin = {"Origin": f"http://127.0.0.1:{get.browser.server.port}", **headers}  # type: ignore[attr-defined]
+            form = urlencode({"action": action, "namespace": "default", "workload": shown["workload"]})
+            sent = {name: value for name, value in origin.items() if value}
+            answer, text = await asyncio.to_thread(get.browser.send, "POST", "/api/act", form, **sent)  # type: ignore[attr-defined]
+            return answer.status, text
+
+        assert await act("cancel", Origin="") == (403, "this page only shows; the command line changes\n")
+        assert (await act("cancel", Origin="http://evil.example"))[0] == 403
+        assert (await act("explode"))[0] == 400
+        assert (await act("retry"))[0] == 409
+        assert await act("cancel") == (200, '{"done": "job/train is cancelled"}')
+        await overview_when(get, lambda found: found["jobs"][0]["stopped"] is True)
+        assert await act("resume") == (200, '{"done": "job/train is queued again"}')
+        await overview_when(get, lambda found: found["jobs"][0]["stopped"] is False)
+        await act("cancel")
+        assert await act("retry") == (200, '{"done": "job/train-2 is created"}')
+        assert await act("delete") == (200, '{"done": "job/train is deleted"}')
+        await overview_when(get, lambda found: [one["name"] for one in found["jobs"]] == ["train-2"])
+
+    await with_page(tmp_path, scenario)
+
+
+async def test_a_job_that_got_into_no_queue_is_among_the_warnings(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=2")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await embedded.client.create(JOBS, job("lost", "1", **{"priority-class": "nobody"}))
+
+        async def is_there() -> bool:
+            found = json.loads((await get("/api/warnings"))[1])
+            return [(one["object"], one["namespace"]) for one in found] == [
+                ("Job lost", "default")
+            ] and "nobody" in found[0]["message"]
+
+        await until(is_there)
+
+    await with_page(tmp_path, scenario)
+
+
+async def test_other_clusters_of_the_kubeconfig_are_for_its_user_alone(tmp_path: Path) -> None:
+    async def served(embedded: EmbeddedApi, run: Run) -> None:
+        access = kubeconfig.access(kubeconfig.load(tmp_path / "kubeconfig"))
+        bearer = kubeconfig.access(kubeconfig.load(await user_with(embedded, tmp_path, "view")))
+        contexts = {'her "own"': access, "other": Access("http://127.0.0.1:9")}
+        with page_over(access, contexts=contexts) as browser:
+            assert await asyncio.to_thread(browser.log_in) == 303
+            _, page = await asyncio.to_thread(browser.send, "GET", "/")
+            assert "her \\&quot;own\\&quot;" in page
+            answer, _ = await asyncio.to_thread(
+                browser.send, "GET", "/api/overview?" + urlencode({"context": 'her "own"'})
+            )
+            assert answer.status == 200
+            answer, text = await asyncio.to_thread(browser.send, "GET", "/api/overview?context=other")
+            assert (answer.status, "cannot reach http://127.0.0.1:9" in text) == (503, True)
+            assert (await asyncio.to_thread(browser.send, "GET", "/api/overview?context=none"))[0].status == 404
+            assert await asyncio.to_thread(browser.log_in, bearer.token) == 303
+            assert "other" not in (await asyncio.to_thread(browser.send, "GET", "/"))[1]
+            assert (await asyncio.to_thread(browser.send, "GET", "/api/overview"))[0].status == 200
+            assert (await asyncio.to_thread(browser.send, "GET", "/api/overview?context=other"))[0].status == 404
+
+    await serve(tmp_path, served)
+
+
+async def test_a_page_that_only_shows_changes_nothing(tmp_path: Path) -> None:
+    async def served(embedded: EmbeddedApi, run: Run) -> None:
+        access = kubeconfig.access(kubeconfig.load(tmp_path / "kubeconfig"))
+        with page_over(access, read_only=True) as browser:
+            await asyncio.to_thread(browser.log_in)
+            assert "data-read-only" in (await asyncio.to_thread(browser.send, "GET", "/"))[1]
+            form = urlencode({"action": "delete", "namespace": "default", "workload": "x"})
+            origin = f"http://127.0.0.1:{browser.server.port}"
+            answer, _ = await asyncio.to_thread(browser.send, "POST", "/api/act", form, Origin=origin)
+            assert answer.status == 403
+
+    await serve(tmp_path, served)
+
+
+async def test_nodes_show_what_their_pods_ask_for(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
+        status = {
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        await embedded.client.create(NODES, {"metadata": {"name": "n1", "labels": {"zone": "a"}}, "status": status})
+        container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "1500m"}}}
+        for name in ("one", "two"):
+            pod = {
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"nodeName": "n1", "containers": [container]},
+            }
+            await embedded.client.create(PODS, pod)
+        (node,) = json.loads((await get("/api/nodes"))[1])["nodes"]
+        assert (node["name"], node["ready"], node["labels"]) == ("n1", True, ["zone=a"])
+        assert node["pods"] == ["default/one", "default/two"]
+        cpu, memory = node["resources"]
+        assert cpu == {"resource": "cpu", "has": "4", "used": "3", "share": 0.75}
+        assert memory == {"resource": "memory", "has": "8Gi", "used": "0", "share": 0.0}
+
+    await with_page(tmp_path, scenario)
+
+
+async def test_when_jobs_start_is_foreseen_from_how_long_those_before_them_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run, get: Get) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=1")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        assert json.loads((await get("/api/forecast"))[1])["starts"] == {}
+
+        def is_queued(found: Obj, name: str) -> bool:
+            return name in [one["name"] for one in found["jobs"]] and bool(found["counts"]["admitted"])
+
+        for name in ("first", "second", "third"):
+            made = job(name, "1")
+            limited = {**made["spec"], "activeDeadlineSeconds": 600}  # type: ignore[dict-item]
+            await embedded.client.create(JOBS, {**made, "spec": limited})
+            await overview_when(get, partial(is_queued, name=name))
+        found = json.loads((await get("/api/forecast"))[1])
+        starts = found["starts"]
+        assert starts["default/Job/first"] < 5
+        assert 500 < starts["default/Job/second"] < 700
+        assert 1100 < starts["default/Job/third"] < 1300
+        assert found["assumed"] == 0
+        monkeypatch.setattr("corral.dashboard.forecast.MAX_JOBS", 2)
+        code, text = await get("/api/forecast")
+        assert (code, text) == (
+            400,
+            "3 jobs run or wait, which takes long to look ahead for; `corral simulate --live` does it in a terminal\n",
+        )
 
     await with_page(tmp_path, scenario)
 
@@ -257,11 +423,13 @@ def test_a_port_that_is_taken_is_said_before_anything_else(tmp_path: Path) -> No
     asyncio.run(serve(tmp_path, scenario))
 
 
-@pytest.mark.parametrize("name", ["page.html", "page.mjs", "page.css", "login.html"])
+@pytest.mark.parametrize(
+    "name", ["page.html", "page.mjs", "tree.mjs", "views.mjs", "panel.mjs", "page.css", "login.html"]
+)
 def test_the_page_is_small_and_asks_nobody_else(name: str) -> None:
     from importlib.resources import files
 
     text = files("corral.dashboard").joinpath(name).read_text()
     assert len(text) < 20_000
-    assert "://" not in text
+    assert "://" not in text.replace("http://www.w3.org/2000/svg", "")  # a name, which nobody is asked for
     assert "innerHTML" not in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from importlib.resources import files
@@ -23,10 +24,14 @@ JOB = {
     "clusterQueue": "team",
     "state": "pending",
     "failed": False,
+    "stopped": False,
     "cluster": "",
     "priority": 0,
     "ahead": 3,
     "created": "2026-11-16T09:57:00Z",
+    "started": "",
+    "ended": "",
+    "needs": {"cpu": "1500m", "memory": "2048Mi", "nvidia.com/gpu": "2"},
     "why": "Waiting in lq: <b>1</b> more needed",
     "advice": "",
 }
@@ -38,11 +43,20 @@ QUEUE = {
     "message": "stopped",
     "pending": 1,
     "admitted": 2,
+    "weightedShare": 0,
     "localQueues": [],
     "quotas": [QUOTA],
 }
+COHORTS = [
+    {
+        "name": "all",
+        "parent": "",
+        "depth": 0,
+        "quotas": [{**QUOTA, "quota": "8", "used": "5", "borrowed": "0", "share": 0.625}],
+    }
+]
 STATE: dict[str, Any] = {
-    "server": "here", "queues": [QUEUE], "clusters": [], "members": [], "placements": [], "jobs": [JOB],
+    "server": "here", "queues": [QUEUE], "cohorts": COHORTS, "clusters": [], "members": [], "placements": [], "jobs": [JOB],
     "counts": {"pending": 1, "quotaReserved": 0, "admitted": 300, "finished": 0},
     "matching": 1, "first": 0, "page": 0, "pages": 1,
 }  # fmt: skip
@@ -60,13 +74,15 @@ def evaluate(expression: str, before: str = "", **values: Any) -> Any:
 
 def text_of(node: Any) -> str:
     if isinstance(node, list):
-        return " ".join(map(text_of, node))
+        return " ".join(filter(None, map(text_of, node)))
     return text_of(node["children"]) if isinstance(node, dict) else str(node)
 
 
 def test_a_job_shows_its_state_its_place_and_why_it_waits() -> None:
     shown = text_of(evaluate(f"page.jobsTable(state, {NOW})", state=STATE))
-    assert "Job train default lq waits 3" in shown
+    assert "Job train lq waits 3 1.5 cpu, 2Gi, 2 gpu" in shown, (
+        "where all are alike, nothing is said of namespace, cluster and priority"
+    )
     assert "Waiting in lq: <b>1</b> more needed" in shown, "text stays text"
     assert "3m" in shown
 
@@ -75,8 +91,11 @@ def test_a_queue_shows_why_it_is_stopped_and_what_is_borrowed() -> None:
     shown = text_of(evaluate(f"page.page(state, {NOW})", state=STATE))
     assert "not active: stopped" in shown
     assert "no LocalQueue feeds it" in shown
-    assert "cpu (f)" in shown
-    assert "3 of 2, 1 borrowed" in shown
+    assert "cpu 3 of 2, 1 borrowed" in shown
+    assert "cohort all  together cpu 5 of 8" in shown
+    two = {**QUEUE, "cohort": "", "quotas": [QUOTA, {**QUOTA, "flavor": "spot"}]}
+    shown = text_of(evaluate(f"page.page(state, {NOW})", state={**STATE, "queues": [two], "cohorts": []}))
+    assert "cpu (f) 3 of 2" in shown, "a flavor is named where there are several"
 
 
 def test_a_failed_job_is_not_shown_as_merely_finished() -> None:
@@ -94,7 +113,8 @@ def test_pages_are_numbered_and_states_are_counted() -> None:
 
 
 def test_a_cell_knows_its_column_for_narrow_screens() -> None:
-    made = json.dumps(evaluate(f"page.jobsTable(state, {NOW})", state=STATE))
+    placed = {**STATE, "jobs": [{**JOB, "cluster": "w"}]}
+    made = json.dumps(evaluate(f"page.jobsTable(state, {NOW})", state=placed))
     for column in ("Job", "State", "Cluster", "Why"):
         assert f'"data-label": "{column}"' in made
 
@@ -145,22 +165,185 @@ def test_rows_that_change_places_are_moved_and_others_are_made() -> None:
 
 def test_an_empty_cluster_says_what_to_do() -> None:
     counts = dict.fromkeys(STATE["counts"], 0)
-    empty = {**STATE, "queues": [], "jobs": [], "counts": counts, "matching": 0}
+    empty = {**STATE, "queues": [], "cohorts": [], "jobs": [], "counts": counts, "matching": 0}
     shown = text_of(evaluate(f"page.page(state, {NOW})", state=empty))
     assert "There is no ClusterQueue that you may see; `corral queue create` makes one." in shown
-    assert "Nothing was queued yet." in shown
+    assert "Nothing was queued yet. `corral run train.py` runs a script as a job." in shown
 
 
-def test_the_panel_has_the_advice_the_evidence_and_the_logs() -> None:
-    pod = {"name": "train-x", "phase": "Running", "cluster": "worker1", "node": "", "containers": ["main"]}
-    told = {"title": "Job train", "headline": "Waiting", "facts": ["one", "two"], "advice": "Do it", "pods": [pod]}
-    shown = text_of(evaluate("page.jobPanel(told, {name: 'train-x/main', text: 'hello'})", told=told))
-    for expected in (
-        "Job train",
-        "Waiting",
-        "Do it",
-        "one two",
-        "train-x Running worker1",
-        "Logs of train-x/main hello",
-    ):
+TOLD: dict[str, Any] = {
+    "title": "Job default/train",
+    "headline": "Waiting",
+    "facts": ["one", "two"],
+    "advice": "Do it",
+    "state": "admitted",
+    "stopped": False,
+    "needs": {"cpu": "1"},
+    "created": "2026-11-16T09:00:00Z",
+    "started": "2026-11-16T09:10:00Z",
+    "ended": "",
+    "pods": [{"name": "train-x", "phase": "Running", "cluster": "worker1", "node": "", "containers": ["main", "side"]}],
+}
+ROUTE = {"namespace": "default", "workload": "job-train", "tab": ""}
+
+
+def panel(tab: str, told: dict[str, Any] = TOLD, **more: Any) -> Any:
+    route = {**ROUTE, "tab": tab}
+    return evaluate(f"page.jobPanel(told, route, {NOW}, more)", told=told, route=route, more=more)
+
+
+def test_the_panel_has_the_advice_the_evidence_and_the_pods() -> None:
+    shown = text_of(panel(""))
+    for expected in ("Job default/train", "Waiting", "Do it", "one two", "train-x Running worker1"):
         assert expected in shown
+    assert "queued 60m ago · waited 10m · runs for 50m · needs 1 cpu" in shown
+    assert "#default/job-train/logs/train-x/side" in json.dumps(panel(""))
+
+
+def test_logs_can_be_chosen_searched_and_taken_along() -> None:
+    log = {"name": "train-x/main", "text": "loss 1\nsaved\nLOSS 2\n", "grep": "", "address": "/api/logs?all="}
+    assert "loss 1\nsaved" in text_of(panel("logs", log=log))
+    found = panel("logs", log={**log, "grep": "loss"})
+    assert "loss 1\nLOSS 2" in text_of(found)
+    assert '"href": "/api/logs?all=", "download": "train-x-main.log"' in json.dumps(found)
+    assert "It has no pods now, and so no logs." in text_of(panel("logs", {**TOLD, "pods": []}))
+
+
+def test_events_and_yaml_have_tabs_of_their_own() -> None:
+    event = {
+        "when": "2026-11-16T09:58:00Z",
+        "type": "Warning",
+        "reason": "Failed",
+        "object": "Pod x",
+        "message": "no",
+        "count": 3,
+    }
+    assert "2m ago (3×) Failed Pod x no" in text_of(panel("events", events=[event]))
+    assert "kind: Job" in text_of(panel("yaml", yaml="kind: Job"))
+
+
+@pytest.mark.parametrize(
+    ("state", "stopped", "actions"),
+    [
+        ("pending", False, ["cancel", "delete"]),
+        ("admitted", False, ["cancel", "delete"]),
+        ("pending", True, ["resume", "retry", "delete"]),
+        ("finished", False, ["retry", "delete"]),
+    ],
+)
+def test_what_can_be_done_follows_from_how_far_a_job_is(state: str, stopped: bool, actions: list[str]) -> None:
+    job = {**TOLD, "state": state, "stopped": stopped}
+    shown = panel("", job)
+    assert re.findall(r'"data-act": "(\w+)"', json.dumps(shown)) == actions
+    assert "data-act" not in json.dumps(panel("", job, readOnly=True))
+
+
+def test_time_is_drawn_from_the_queue_to_the_end() -> None:
+    job = {**JOB, "created": "2026-11-16T09:00:00Z", "started": "2026-11-16T09:15:00Z", "ended": "2026-11-16T09:30:00Z"}
+    drawn = evaluate(f"page.timeline(job, Date.parse(job.created), {NOW})", job=job)
+    pieces = [
+        (one["attributes"]["class"], one["attributes"]["x"], one["attributes"]["width"])
+        for one in drawn["children"][1:]
+    ]
+    assert pieces == [("queued", 0, 250), ("ran", 250, 250)]
+    assert text_of(drawn) == "waited 15m, ran 15m"
+    shown = text_of(evaluate(f"page.jobsTable(state, {NOW}, {{view: 'timeline'}})", state={**STATE, "jobs": [job]}))
+    assert "Time, from 60m ago until now" in shown
+
+
+def test_columns_say_by_which_and_which_way_they_are_sorted() -> None:
+    made = json.dumps(evaluate(f"page.jobsTable(state, {NOW}, {{sort: '-created'}})", state=STATE))
+    assert '"aria-sort": "descending"' in made
+    assert made.count("aria-sort") == 1
+
+
+def test_when_a_job_starts_counts_down_from_when_it_was_foreseen() -> None:
+    forecast = {
+        "at": "2026-11-16T09:59:00Z",
+        "starts": {"default/Job/train": 3660},
+        "aheadSeconds": 86400,
+        "assumed": 2,
+        "assumedSeconds": 3600,
+    }
+    shown = text_of(evaluate(f"page.page(state, {NOW}, {{forecast}})", state=STATE, forecast=forecast))
+    assert "Starts Waited" in shown
+    assert "in 60m 3m" in shown
+    assert "2 do not say how long they run, and are taken to run 60m" in shown
+    told = f"[job, {{...job, name: 'other'}}, {{...job, state: 'admitted'}}].map((one) => page.starts(one, {NOW}, forecast))"
+    assert evaluate(told, job=JOB, forecast=forecast) == ["in 60m", "not in 24h", ""]
+    assert evaluate(f"page.starts(job, {NOW} + 4e6, forecast)", job=JOB, forecast=forecast) == "any moment"
+    assert "Starts" not in text_of(evaluate(f"page.page(state, {NOW})", state=STATE))
+    wrong = text_of(evaluate(f"page.page(state, {NOW}, {{noForecast: 'too many'}})", state=STATE))
+    assert "too many" in wrong
+
+
+def test_what_went_wrong_lately_can_be_opened_and_stays_open() -> None:
+    warning = {
+        "when": "2026-11-16T09:58:00Z",
+        "type": "Warning",
+        "reason": "NoSuchPriority",
+        "namespace": "team",
+        "object": "Job lost",
+        "message": "no",
+        "count": 1,
+    }
+    shown = text_of(evaluate(f"page.page(state, {NOW}, {{warnings: [warning]}})", state=STATE, warning=warning))
+    assert "1 warning , the latest 2m ago" in shown
+    assert "2m ago NoSuchPriority Job lost in team no" in shown
+    script = """(() => {
+        const { el, morph } = page, root = document.createElement("main");
+        morph(root, [el("details", {}, "one")]);
+        root.childNodes[0].setAttribute("open", "");
+        morph(root, [el("details", {}, "two")]);
+        return [shown(root), root.childNodes[0].getAttribute("open")];
+    })()"""
+    assert evaluate(script, before=DOCUMENT) == ["<main><details>two</details></main>", ""]
+
+
+def test_a_worker_shows_what_of_it_is_in_use() -> None:
+    one = {
+        "name": "w",
+        "active": True,
+        "message": "",
+        "running": 2,
+        "asked": 0,
+        "used": {"cpu": "3", "memory": "8Gi", "pods": "2"},
+    }
+    state = {**STATE, "clusters": [one]}
+    told = "page.page(state, 0, {capacities})"
+    known = text_of(
+        evaluate(
+            told, state=state, capacities={"w": {"has": {"cpu": "4", "memory": "16384Mi"}, "nodes": 1, "ready": 1}}
+        )
+    )
+    assert "w connected 2 0 cpu 3 of 4 memory 8Gi of 16Gi" in known
+    assert "not ready" not in known
+    ill = text_of(evaluate(told, state=state, capacities={"w": {"has": {"cpu": "4"}, "nodes": 3, "ready": 1}}))
+    assert "cpu 3 of 4 2 of 3 nodes not ready" in ill
+    unknown = text_of(evaluate(told, state=state, capacities={"w": {"unknown": "what it holds is not yours to see"}}))
+    assert "3 cpu, 8Gi memory what it holds is not yours to see" in unknown
+    assert evaluate("[page.ratio('512Mi', '1Gi'), page.ratio('500m', '2'), page.ratio('1', '0')]") == [0.5, 0.25, 0]
+
+
+def test_the_address_leads_to_a_job_its_tab_and_its_container_or_to_a_cluster() -> None:
+    routes = evaluate("['#', '#ns%2Fjob', '#ns/job/logs/p/c', '#@w', '#@'].map(page.routeOf)")
+    assert routes[0] == {}
+    assert (routes[1]["namespace"], routes[1]["workload"], routes[1]["tab"]) == ("ns", "job", "")
+    assert (routes[2]["tab"], routes[2]["pod"], routes[2]["container"]) == ("logs", "p", "c")
+    assert routes[3:] == [{"cluster": "w"}, {"cluster": ""}]
+
+
+def test_nodes_show_what_pods_ask_of_them() -> None:
+    resources = [{"resource": "a/gpu", "has": "4", "used": "3", "share": 0.75}]
+    node = {
+        "name": "n1",
+        "ready": True,
+        "unschedulable": True,
+        "taints": [],
+        "labels": ["zone=a"],
+        "resources": resources,
+        "pods": ["d/p"],
+    }
+    assert "n1 cordoned gpu 3 of 4 1 zone=a" in text_of(
+        evaluate("page.nodesPanel(told)", told={"title": "Cluster w", "nodes": [node]})
+    )

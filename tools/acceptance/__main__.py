@@ -15,14 +15,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from tools.acceptance.real import is_here, real_cluster
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 CORRAL = Path(sys.executable).with_name("corral")
 
 
@@ -38,35 +41,129 @@ class Suite:
     unfair: Mapping[str, str] = field(default_factory=dict)
     """Words in the names of cases that are left out, and why."""
     labels: str = ""
+    is_real: bool = False
+    """Over a real API server with a played kubelet, instead of an embedded cluster."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    manifests: tuple[str, ...] = ()
+    """What upstream's set-up installs on each cluster beside Kueue and the operators."""
 
+
+KUEUE = "sigs.k8s.io/kueue@v0.19.2"
+MANY = {"kind-manager": "manager", "kind-worker1": "worker1", "kind-worker2": "worker2"}
+ONE = {"kind-kind": "kind"}
+OF_MANY = {
+    "MANAGER_KIND_CLUSTER_NAME": "manager",
+    "WORKER1_KIND_CLUSTER_NAME": "worker1",
+    "WORKER2_KIND_CLUSTER_NAME": "worker2",
+    "KUEUE_NAMESPACE": "kueue-system",
+}
+OF_ONE = {"KIND_CLUSTER_NAME": "kind", "KUEUE_NAMESPACE": "kueue-system"}
+RAY = {"KUBERAY_RAY_IMAGE": "rayproject/ray:2.54.0"}
+RUNTIMES = ("examples/training-runtimes.yaml",)
+NEEDS_RAY = dict.fromkeys(
+    ("rayjob", "RayJob", "RayService", "rayservice", "utoscaling", "elastic RayCluster", "worker groups independently"),
+    "asks Ray itself what it runs, and pods stand in for Ray",
+)
 
 SUITES = {
     "kueue-multikueue": Suite(
-        "sigs.k8s.io/kueue@v0.19.2",
+        KUEUE,
         "test/e2e/multikueue/baseline",
         "multikueue.yaml",
-        {"kind-manager": "manager", "kind-worker1": "worker1", "kind-worker2": "worker2"},
-        environment={
-            "MANAGER_KIND_CLUSTER_NAME": "manager",
-            "WORKER1_KIND_CLUSTER_NAME": "worker1",
-            "WORKER2_KIND_CLUSTER_NAME": "worker2",
-            "KUEUE_NAMESPACE": "kueue-system",
-        },
+        MANY,
+        environment=OF_MANY,
     ),
     "kueue-single": Suite(
-        "sigs.k8s.io/kueue@v0.19.2",
+        KUEUE,
         "test/e2e/singlecluster/baseline",
         "single.yaml",
-        {"kind-kind": "kind"},
+        ONE,
         labels="!feature:prometheus",
-        environment={"KIND_CLUSTER_NAME": "kind", "KUEUE_NAMESPACE": "kueue-system"},
+        environment=OF_ONE,
+    ),
+    "kueue-single-real": Suite(
+        KUEUE,
+        "test/e2e/singlecluster/baseline",
+        "single.yaml",
+        ONE,
+        unfair={
+            "Metrics when workload is admitted": "asks for metrics from within a pod, and pods are played",
+            "allow to preempt the lower priority group": "ends a pod by a command in it, and pods are played",
+            "keeps the reserved quota equal": "ends a pod by a command in it, and pods are played",
+        },
+        labels="!feature:prometheus",
+        is_real=True,
+        environment=OF_ONE,
+    ),
+    "kueue-sequential": Suite(
+        KUEUE,
+        "test/e2e/sequential/baseline",
+        "single.yaml",
+        ONE,
+        unfair={
+            "kubelet on a node goes down": "stops the kubelet in a node's container, and there are no containers",
+            "certificates": "looks at the certificates of Kueue's webhooks; the API server admits and converts by itself",
+        },
+        environment=OF_ONE,
+    ),
+    "kueue-tas": Suite(
+        KUEUE,
+        "test/e2e/tas/baseline",
+        "topology.yaml",
+        ONE,
+        unfair={"becomes NotReady": "stops the kubelet in a node's container, and there are no containers"},
+        environment=OF_ONE,
+    ),
+    "kueue-multikueue-extended": Suite(
+        KUEUE,
+        "test/e2e/multikueue/extended",
+        "multikueue.yaml",
+        MANY,
+        unfair=NEEDS_RAY,
+        environment=OF_MANY | RAY,
+        manifests=RUNTIMES,
+    ),
+    "kueue-multikueue-sequential": Suite(
+        KUEUE,
+        "test/e2e/multikueue/sequential",
+        "multikueue.yaml",
+        MANY,
+        unfair={
+            "reflect the connection state": "edits a file in the container of a node, and there are no containers",
+            "Should be able to use ClusterProfile": "starts a plug-in from an image, and there are no images",
+        },
+        environment=OF_MANY | {"CLUSTERPROFILE_PLUGIN_IMAGE": "secretreader:0"},
+    ),
+    "kueue-single-extended": Suite(
+        KUEUE,
+        "test/e2e/singlecluster/extended",
+        "single.yaml",
+        ONE,
+        unfair=NEEDS_RAY,
+        environment=OF_ONE | RAY,
+        manifests=RUNTIMES,
+    ),
+    "kueue-sequential-extended": Suite(
+        KUEUE,
+        "test/e2e/sequential/extended",
+        "single.yaml",
+        ONE,
+        labels="!feature:spark",
+        environment=OF_ONE,
+    ),
+    "kueue-tas-extended": Suite(
+        KUEUE,
+        "test/e2e/tas/extended",
+        "topology.yaml",
+        ONE,
+        environment=OF_ONE | RAY,
+        manifests=RUNTIMES,
     ),
     "jobset": Suite(
         "sigs.k8s.io/jobset@v0.12.0",
         "test/e2e",
         "single.yaml",
-        {"kind-kind": "kind"},
+        ONE,
         unfair={"ping each other": "pods of processes have no network of their own to be pinged in"},
     ),
 }
@@ -91,15 +188,20 @@ def source_of(suite: Suite, cache: Path) -> Path:
     return target
 
 
+def binary_of(name: str, suite: Suite, cache: Path) -> Path:
+    """Where a compiled suite is kept; another version is another program."""
+    return cache / f"{name.removesuffix('-real')}-{suite.module.rpartition('@')[2]}.test"
+
+
 def build(name: str, suite: Suite, cache: Path) -> tuple[Path, Path]:
     """The compiled suite and the folder it runs in."""
-    source, binary = source_of(suite, cache), cache / f"{name}.test"
+    source, binary = source_of(suite, cache), binary_of(name, suite, cache)
     environment = {**os.environ, "GOFLAGS": FLAGS}
     if not binary.exists():
         command = ["go", "test", "-c", "-o", str(binary), f"./{suite.package}"]
         subprocess.run(command, check=True, cwd=source, env=environment)
     tool = source / "bin" / "kubectl-kueue"
-    if name == "kueue-single" and not tool.exists():
+    if name.removesuffix("-real") == "kueue-single" and not tool.exists():
         subprocess.run(["go", "build", "-o", str(tool), "./cmd/kueuectl"], check=True, cwd=source, env=environment)
     return binary, source / suite.package
 
@@ -132,14 +234,21 @@ def make_worker_secrets(suite: Suite, state: Path) -> None:
         subprocess.run(command, input=json.dumps(secret), text=True, check=True, stdout=subprocess.DEVNULL)
 
 
+def install(suite: Suite, state: Path) -> None:
+    """Apply what upstream's set-up installs before the suite starts."""
+    for cluster in suite.contexts.values():
+        for manifest in suite.manifests:
+            config = str(state / "clusters" / cluster / "admin.kubeconfig")
+            command = ["kubectl", "--kubeconfig", config, "apply", "--server-side", "-f", str(ROOT / manifest)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
 def run(name: str, suite: Suite, cache: Path, focus: str) -> tuple[int, int, int]:
     """Passed, failed and left out."""
     binary, folder = build(name, suite, cache)
-    with tempfile.TemporaryDirectory(prefix="corral-acceptance-") as work:
+    with tempfile.TemporaryDirectory(prefix="corral-acceptance-", ignore_cleanup_errors=True) as work:
         state, report = Path(work) / "state", Path(work) / "report.json"
-        subprocess.run([CORRAL, "up", "--state", state, "-f", HERE / suite.fleet], check=True)
-        try:
-            make_worker_secrets(suite, state)
+        with started(suite, Path(work), state):
             kubeconfig = Path(work) / "kubeconfig"
             kubeconfig.write_text(json.dumps(merged_kubeconfig(suite, state)))
             kubeconfig.chmod(0o600)
@@ -151,8 +260,25 @@ def run(name: str, suite: Suite, cache: Path, focus: str) -> tuple[int, int, int
             with (cache / f"{name}.log").open("w") as log:
                 subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=log, check=False)
             return tell(suite, json.loads(report.read_text()) if report.exists() else [])
-        finally:
-            subprocess.run([CORRAL, "down", "--delete", "--yes", "--state", state], check=False)
+
+
+@contextmanager
+def started(suite: Suite, work: Path, state: Path) -> Iterator[None]:
+    """The clusters of a suite; their kubeconfigs are where `corral up` leaves them."""
+    if suite.is_real:
+        (cluster,) = suite.contexts.values()
+        with real_cluster(work, cluster, HERE / suite.fleet) as kubeconfig:
+            (state / "clusters" / cluster).mkdir(parents=True)
+            (state / "clusters" / cluster / "admin.kubeconfig").write_text(kubeconfig.read_text())
+            yield
+        return
+    subprocess.run([CORRAL, "up", "--state", state, "-f", HERE / suite.fleet, "--overcommit"], check=True)
+    try:
+        make_worker_secrets(suite, state)
+        install(suite, state)
+        yield
+    finally:
+        subprocess.run([CORRAL, "down", "--delete", "--yes", "--state", state], check=False)
 
 
 def tell(suite: Suite, report: list[Any]) -> tuple[int, int, int]:
@@ -188,6 +314,9 @@ def main() -> None:
     cache.mkdir(parents=True, exist_ok=True)
     results = {}
     for name in options.suites or SUITES:
+        if SUITES[name].is_real and not is_here():
+            print(f"{name} is left out: no real kube-apiserver here; `make kube-tools` builds one")
+            continue
         results[name] = run(name, SUITES[name], cache, options.focus)
     for name, (passed, failed, skipped) in results.items():
         print(f"{name}: {passed} passed, {failed} failed, {skipped} skipped")

@@ -1,4 +1,4 @@
-"""`corral clusters`: the worker clusters of a manager — add, list, describe, drain, remove."""
+"""`corral clusters`: the worker clusters of a manager — add, rotate, list, describe, drain, remove."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import click
 
 from corral.cli.groups import Commands
 from corral.cli.lookup import get_named
+from corral.cli.machine.workers import ask_workers
 from corral.cli.options import client_of, cluster_options
-from corral.cli.printing import print_table
+from corral.cli.output.listing import Listing, Output, output_options, show
+from corral.cli.output.tables import print_table
+from corral.client.limits import ANSWER_S
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.fleet import join
+from corral.inspect.placed_pods import WorkerSilent
 from corral.kinds.kubernetes.core.kinds import SECRETS
 from corral.kinds.kueue import MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS
 
@@ -61,15 +65,57 @@ def add(
     click.echo(f"cluster {name} added; MultiKueueConfig {config_name} now has {', '.join(listed)}")
 
 
-@clusters.command("list")
+@clusters.command()
+@click.argument("name")
+@click.option("--worker-context", default="", help="Context of the worker in the kubeconfig.")
+@click.option("--worker-kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the worker, if another file.")
+@click.option("--revoke", is_flag=True, help="Make the tokens it had worthless at once, not when they end.")
 @cluster_options
-def list_(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+def rotate(
+    name: str,
+    worker_context: str,
+    worker_kubeconfig: Path | None,
+    revoke: bool,
+    namespace: str,
+    context: str,
+    kubeconfig_path: Path | None,
+) -> None:
+    """Give the manager another token for the worker NAME. Its roles, its address and its jobs stay.
+
+    \b
+    corral clusters rotate west --worker-context west-admin
+    """
+    manager = client_of(kubeconfig_path, context)
+    get_named(manager, MULTI_KUEUE_CLUSTERS, name)
+    worker = client_of(worker_kubeconfig or kubeconfig_path, worker_context or f"corral-{name}")
+    if revoke:
+        join.revoke_tokens(worker)
+    try:
+        join.replace_token(manager, name, join.new_token(worker), namespace or join.NAMESPACE)
+    except NotFound as error:
+        raise click.ClickException(
+            f"{error}: `corral clusters add {name}` makes the account of a worker and its Secret"
+        ) from error
+    ended = "; the tokens it had are worthless now" if revoke else ""
+    click.echo(f"cluster {name} has another token{ended}")
+
+
+@clusters.command("list")
+@click.option("-l", "--selector", default="", help="Label selector.")
+@output_options
+@cluster_options
+def list_(selector: str, output: Output, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """List workers with their state and how many workloads they run."""
     manager = client_of(kubeconfig_path, context)
+    show(output, lambda: [_workers(manager, selector)])
+
+
+def _workers(manager: SyncClient, selector: str) -> Listing:
     running = _running(manager)
     rows = []
     configs = manager.list(MULTI_KUEUE_CONFIGS)["items"]
-    for cluster in manager.list(MULTI_KUEUE_CLUSTERS)["items"]:
+    found = manager.list(MULTI_KUEUE_CLUSTERS, labels=selector)["items"]
+    for cluster in found:
         name = name_of(cluster)
         active = conditions.find(cluster, "Active") or {}
         named = [name_of(config) for config in configs if name in (spec_of(config).get("clusters") or [])]
@@ -82,24 +128,27 @@ def list_(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
                 str(active.get("message", "")),
             )
         )
-    print_table(("NAME", "ACTIVE", "CONFIGS", "RUNNING", "MESSAGE"), rows)
-    if not rows:
-        click.echo(
-            "This cluster has no workers; `corral clusters add NAME --worker-context CONTEXT` adds one.", err=True
-        )
+    empty = "This cluster has no workers; `corral clusters add NAME --worker-context CONTEXT` adds one."
+    empty = f"No workers have the labels {selector}." if selector else empty
+    return Listing(("NAME", "ACTIVE", "CONFIGS", "RUNNING", "MESSAGE"), rows, found, empty=empty)
 
 
 @clusters.command()
 @click.argument("name")
 @cluster_options
 def describe(name: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
-    """Show one worker: its connection, and the workloads it runs or is asked for."""
+    """Show one worker: its connection, whether it answers now, and the workloads it runs or is asked for."""
     manager = client_of(kubeconfig_path, context)
     cluster = get_named(manager, MULTI_KUEUE_CLUSTERS, name)
     for entry in conditions.conditions_of(cluster):
         click.echo(
             f"{entry['type']}: {entry['status']} ({entry.get('reason')}) {entry.get('message')} since {entry.get('lastTransitionTime')}"
         )
+    answer = ask_workers(
+        manager, [name], join.NAMESPACE, kubeconfig_path, lambda worker: worker.call("GET", "/version")
+    )
+    if isinstance(answer[name], WorkerSilent):
+        click.echo(f"Now: it does not answer within {ANSWER_S:g} s; the manager notices by itself when that lasts")
     rows = []
     for workload in manager.list(WORKLOADS)["items"]:
         state = _state_on(workload, name)

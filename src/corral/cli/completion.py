@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class
+
+if TYPE_CHECKING:
+    from corral.core.meta import Obj
+    from corral.core.resource import Resource
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -29,18 +34,54 @@ def completion(shell: str) -> None:
 
 def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Jobs that are or were queued, as KIND/NAME; nothing where no cluster answers."""
-    from corral.cli.options import client_of, namespace_of
     from corral.core.meta import owner_references_of
     from corral.kinds.kueue import WORKLOADS
 
-    try:
-        client = client_of(ctx.params.get("kubeconfig_path"), ctx.params.get("context") or "")
-        found = client.list(WORKLOADS, namespace_of(client, ctx.params.get("namespace") or ""))["items"]
-    except Exception:  # a key press must never end in a traceback
-        return []
-    owners = [owner for one in found for owner in owner_references_of(one)]
+    owners = [owner for one in _there(ctx, WORKLOADS) for owner in owner_references_of(one)]
     names = {f"{owner['kind'].lower()}/{owner['name']}" for owner in owners}
     return sorted(name for name in names if name.startswith(incomplete))
+
+
+def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Queues that jobs can name."""
+    from corral.core.meta import name_of
+    from corral.kinds.kueue import LOCAL_QUEUES
+
+    return sorted(name for name in map(name_of, _there(ctx, LOCAL_QUEUES)) if name.startswith(incomplete))
+
+
+def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Kinds of jobs that a program can become."""
+    from corral.jobs.framework.registry import submission_makers
+
+    return sorted(word for word in submission_makers() if word.startswith(incomplete))
+
+
+def complete_resource(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Kinds of objects, by their plurals; after a kind and a slash the jobs of that kind."""
+    if "/" in incomplete:
+        return complete_target(ctx, param, incomplete)
+    from corral.cli.options import client_of
+    from corral.inspect.lookup import discover
+
+    try:
+        client = client_of(ctx.params.get("kubeconfig_path"), ctx.params.get("context") or "")
+        known = {resource.plural for resource, _ in discover(client) if "/" not in resource.plural}
+    except Exception:  # a key press must never end in a traceback
+        return []
+    return sorted(plural for plural in known if plural.startswith(incomplete))
+
+
+def _there(ctx: click.Context, resource: Resource) -> list[Obj]:
+    """The objects of a kind; none where no cluster answers."""
+    from corral.cli.options import client_of, namespace_of
+
+    try:
+        client = client_of(ctx.params.get("kubeconfig_path"), ctx.params.get("context") or "")
+        found: list[Obj] = client.list(resource, namespace_of(client, ctx.params.get("namespace") or ""))["items"]
+    except Exception:  # a key press must never end in a traceback
+        return []
+    return found
 
 
 def complete_context(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -15,7 +15,7 @@ import click
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError
-from corral.core.meta import Obj, is_owned_by, name_of, status_of, uid_of
+from corral.core.meta import Obj, is_owned_by, name_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.kubeflow.kind import PYTORCH_JOBS
@@ -84,7 +84,7 @@ def demo(workers: int) -> None:
     """Run a Job, a PyTorchJob and a TrainJob on a manager and two workers, and show where each went and why."""
     with tempfile.TemporaryDirectory(prefix="corral-demo-") as folder:
         state = Path(folder)
-        _corral(state, "up", "--workers", str(workers), "--cpu", "4", "--memory", "8Gi")
+        _corral(state, "up", "--workers", str(workers), "--cpu", "4", "--memory", "8Gi", "--overcommit")
         try:
             failed = Demo(state, workers).run()
         finally:
@@ -151,7 +151,7 @@ class Demo:
             self._announce(obj, "went to", f"{resource.kind} {name_of(obj)} went to {cluster}: {_reason(workload)}")
             self._print_logs(cluster, obj)
         finished = conditions.find(workload, "Finished")
-        if not finished or finished.get("status") != "True" or not self._is_read(obj):
+        if not finished or finished.get("status") != "True" or not self._is_read(obj, workload):
             return False
         self.announced[name_of(obj)] = str(finished.get("reason"))
         self.say(f"{resource.kind} {name_of(obj)} {finished.get('reason')}: {finished.get('message')}")
@@ -167,10 +167,12 @@ class Demo:
         found = _quietly(lambda: self.manager.list(WORKLOADS, "default")["items"]) or []
         return next((item for item in found if is_owned_by(item, uid_of(obj))), None)
 
-    def _is_read(self, obj: Obj) -> bool:
-        """Whether its logs were shown; the manager has those of a finished job a moment later."""
+    def _is_read(self, obj: Obj, workload: Obj) -> bool:
+        """Whether the logs of all its pods were shown; the manager has those of a finished job a moment later."""
         ended = self.ended.setdefault(name_of(obj), time.monotonic())
-        return any(pod.startswith(name_of(obj)) for pod in self.logged) or time.monotonic() - ended > LOGS_S
+        pods = sum(pod_set["count"] for pod_set in spec_of(workload)["podSets"])
+        read = sum(pod.startswith(name_of(obj)) for pod in self.logged)
+        return read >= pods or time.monotonic() - ended > LOGS_S
 
     def _print_logs(self, cluster: str, obj: Obj) -> None:
         """What its pods have written since; the manager shows them wherever they run, and when they are gone."""

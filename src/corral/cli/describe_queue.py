@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from corral.cli.printing import print_table
+from corral.cli.output.tables import print_table
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +14,14 @@ import click
 
 from corral.cli.up import folder_of, state_option, which_option
 from corral.client.kubeconfig import KubeconfigError
+from corral.client.limits import ANSWER_S
 from corral.client.sync import SyncClient
-from corral.core.errors import ApiError
+from corral.core.errors import ApiError, ConnectionFailed
 from corral.core.meta import controller_of, status_of, uid_of
 from corral.core.remote_pods import CLUSTER_LABEL
 from corral.fleet.folder import FleetFolder
 from corral.fleet.lock import FolderLock, Held
+from corral.inspect.asking import asked_at_once
 from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kubernetes.core.kinds import PODS
 
@@ -51,9 +54,8 @@ def down(delete: bool, yes: bool, state: Path | None) -> None:
 def _stop(folder: FleetFolder) -> None:
     """Ask whoever starts or runs the fleet to stop it, and wait until its last process has ended."""
     status = folder.read_status()
-    if status is not None and (jobs := sum(_running_jobs(folder, cluster.name) for cluster in status.clusters)):
-        are, they = ("job is", "it continues") if jobs == 1 else ("jobs are", "they continue")
-        click.echo(f"{jobs} {are} running; {they} at the next `corral up{which_option(folder)}`.")
+    if status is not None:
+        _say_what_runs(folder, [cluster.name for cluster in status.clusters if cluster.url])
     deadline, asked = time.monotonic() + STOP_TIMEOUT_S, 0
     while (pid := folder.holder()) is not None:
         if pid != asked and pid:
@@ -72,11 +74,27 @@ def _stop(folder: FleetFolder) -> None:
     click.echo(f"Stopped {number} cluster{'' if number == 1 else 's'}." if status is not None else "Stopped.")
 
 
+def _say_what_runs(folder: FleetFolder, clusters: list[str]) -> None:
+    """How many jobs run in the clusters that answer; one that hangs is stopped all the same, and its jobs with it."""
+    answers = asked_at_once({name: partial(_running_jobs, folder, name) for name in clusters})
+    up = f"`corral up{which_option(folder)}`"
+    if jobs := sum(answer for answer in answers.values() if isinstance(answer, int)):
+        are, they = ("job is", "it continues") if jobs == 1 else ("jobs are", "they continue")
+        click.echo(f"{jobs} {are} running; {they} at the next {up}.")
+    for name, answer in answers.items():
+        if isinstance(answer, TimeoutError | ConnectionFailed):
+            click.echo(
+                f"Cluster {name} does not answer: it is ended by force; jobs that run there continue at the next {up}."
+            )
+
+
 def _running_jobs(folder: FleetFolder, cluster: str) -> int:
     """How many jobs have pods that run in a cluster, and not only are shown by it; 0 where it cannot say."""
     try:
-        client = SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster))
+        client = SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster), timeout=ANSWER_S)
         pods, jobs = client.list(PODS, labels=f"!{CLUSTER_LABEL}")["items"], client.list(JOBS)["items"]
+    except ConnectionFailed:
+        raise
     except (ApiError, KubeconfigError):
         return 0
     wholes = {uid_of(job): str(owner["uid"]) for job in jobs if (owner := controller_of(job))}

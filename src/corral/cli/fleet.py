@@ -10,8 +10,10 @@ import click
 
 from corral.cli.groups import Commands
 from corral.cli.lookup import get_named, shortened
+from corral.cli.objects.targets import typed
 from corral.cli.options import client_of, cluster_options
-from corral.cli.printing import age, print_table
+from corral.cli.output.listing import Listing, Output, output_options, show
+from corral.cli.output.tables import age
 from corral.client.sync import SyncClient
 from corral.core.conditions import conditions_of, find
 from corral.core.errors import Conflict, Forbidden
@@ -55,15 +57,21 @@ def fleet() -> None:
 
 
 @fleet.command()
+@click.option("-l", "--selector", default="", help="Label selector.")
+@output_options
 @cluster_options
-def members(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+def members(selector: str, output: Output, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """List members: whether they have joined, when they were last seen, and what they have free."""
     hub = client_of(kubeconfig_path, context)
+    show(output, lambda: [_members(hub, selector)])
+
+
+def _members(hub: SyncClient, selector: str) -> Listing:
+    found = hub.list(MEMBER_CLUSTERS, labels=selector)["items"]
     headers = ("NAME", "JOINED", "HEALTHY", "LAST-SEEN", "NODES", "CPU", "MEMORY", "TAINTS", "AGE")
-    rows = [_member_row(member) for member in hub.list(MEMBER_CLUSTERS)["items"]]
-    print_table(headers, rows)
-    if not rows:
-        click.echo("This cluster has no members; `corral fleet join NAME --member-context CONTEXT` adds one.", err=True)
+    empty = "This cluster has no members; `corral fleet join NAME --member-context CONTEXT` adds one."
+    empty = f"No members have the labels {selector}." if selector else empty
+    return Listing(headers, [_member_row(member) for member in found], found, empty=empty)
 
 
 def _member_row(member: Obj) -> list[object]:
@@ -105,31 +113,55 @@ def join(
 ) -> None:
     """Make the cluster of a kubeconfig context a member called NAME. Doing it again renews its credentials.
 
+    A MemberCluster NAME that is there keeps the identity it names.
+
     \b
     corral fleet join west --member-context west-admin --label region=west
     """
     hub = client_of(kubeconfig_path, context)
     member = client_of(member_kubeconfig or kubeconfig_path, member_context or f"corral-{name}")
     pairs = dict(label.partition("=")[::2] for label in labels)
-    join_member(hub, member, name, pairs, heartbeat)
+    identity = join_member(hub, member, name, pairs, heartbeat)
     click.echo(f"member {name} added; its agent reads Secret hub-kubeconfig in {NAMESPACE}")
+    if identity["kind"] != "ServiceAccount":
+        click.echo(
+            f"MemberCluster {name} says that it is {identity['kind']} {identity['name']}: put a kubeconfig of the hub with "
+            "credentials of that user into the Secret, key `kubeconfig`, and the member's name, key `member-name`"
+        )
 
 
 @fleet.command()
+@click.option("-A", "--all-namespaces", is_flag=True, help="Those of all namespaces, as without -n.")
+@click.option("-l", "--selector", default="", help="Label selector.")
+@output_options
 @cluster_options
-def placements(namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+def placements(
+    all_namespaces: bool,
+    selector: str,
+    output: Output,
+    namespace: str,
+    context: str,
+    kubeconfig_path: Path | None,
+) -> None:
     """List placements: how many clusters they are on, how far they are, and what holds them up."""
+    if all_namespaces and namespace:
+        raise click.UsageError("-n and -A exclude each other")
     hub = client_of(kubeconfig_path, context)
-    rows = [_placement_row(placement) for placement in _placements(hub, namespace)]
-    print_table(("NAMESPACE", "NAME", "TYPE", "CLUSTERS", "AVAILABLE", "STATE", "AGE"), rows)
-    if not rows:
-        click.echo("Nothing is placed from this cluster.", err=True)
+
+    def listed() -> list[Listing]:
+        found = list(_placements(hub, namespace, selector))
+        headers = ("NAMESPACE", "NAME", "TYPE", "CLUSTERS", "AVAILABLE", "STATE", "AGE")
+        empty = f"No placements have the labels {selector}." if selector else "Nothing is placed from this cluster."
+        return [Listing(headers, [_placement_row(placement) for placement in found], found, empty=empty)]
+
+    show(output, listed)
 
 
-def _placements(hub: SyncClient, namespace: str) -> Iterator[Obj]:
-    if not namespace:
-        yield from hub.list(CLUSTER_RESOURCE_PLACEMENTS)["items"]
-    yield from hub.list(RESOURCE_PLACEMENTS, namespace)["items"]
+def _placements(hub: SyncClient, namespace: str, selector: str = "") -> Iterator[Obj]:
+    kinds = (RESOURCE_PLACEMENTS,) if namespace else (CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS)
+    for resource in kinds:
+        for item in hub.list(resource, namespace, labels=selector)["items"]:
+            yield typed(resource, item)
 
 
 def _placement_row(placement: Obj) -> list[object]:

@@ -1,88 +1,103 @@
-"""Finding what a user means, `job/x` or `pytorchjob x`, and saying what there is when it is not there."""
+"""Finding what a user named on the command line; what is not there is an error of the command."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from corral.client.sync import SyncClient
 from corral.core.errors import NotFound
-from corral.core.meta import Obj, name_of, namespace_of
+from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.inspect.lookup import discover, find_resource, visible
+from corral.inspect import naming
+from corral.inspect.lookup import find_resource
+from corral.inspect.naming import HOW_TO_NAME, instead_of, shortened
+from corral.submit.errors import SubmitError
 
-HOW_TO_NAME = "write KIND/NAME, for example job/train or pytorchjob/mnist"
-MAX_NAMES = 8
+__all__ = [
+    "HOW_TO_NAME",
+    "as_click_errors",
+    "get_named",
+    "instead_of",
+    "is_missing",
+    "object_named",
+    "resource_named",
+    "shortened",
+    "targets_meant",
+    "targets_named",
+]
+
+
+@contextmanager
+def as_click_errors() -> Iterator[None]:
+    """Names that lead nowhere, and jobs that cannot be what was asked for, end the command with a sentence."""
+    try:
+        yield
+    except naming.UnclearName as error:
+        raise click.UsageError(str(error)) from error
+    except (naming.UnknownName, SubmitError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 def resource_named(client: SyncClient, word: str) -> Resource:
-    """The kind a user wrote, by plural, singular, short name or kind, as the server's discovery knows it."""
-    if (found := find_resource(client, word)) is not None:
-        return found
-    known = {name for _, names in discover(client) for name in names if name}
-    close = _or(get_close_matches(word.lower().partition(".")[0], sorted(known), n=2))
-    raise click.ClickException(
-        f"the server does not know a resource type {word!r}" + (f"; did you mean {close}?" if close else "")
-    )
+    """The kind a user wrote."""
+    with as_click_errors():
+        return naming.resource_named(client, word)
 
 
 def get_named(client: SyncClient, resource: Resource, name: str, namespace: str = "") -> Obj:
-    """An object by its name; the error of one that is not there says what is."""
-    try:
-        return client.get(resource, name, namespace)
-    except NotFound as error:
-        raise click.ClickException(f"{error}{instead_of(client, resource, name, namespace)}") from error
-
-
-def instead_of(client: SyncClient, resource: Resource, name: str, namespace: str = "") -> str:
-    """What there is where an object of that name is not: the namespace that has it, similar names, or all names."""
-    items = visible(client, resource, namespace)
-    other_namespaces = sorted(namespace_of(item) for item in items if name_of(item) == name)
-    if other_namespaces:
-        return f"; there is one in namespace {_or(other_namespaces)}: add -n {other_namespaces[0]}"
-    names = sorted(name_of(item) for item in items if namespace_of(item) == namespace)
-    similar = [known for known in names if known.startswith(name)] or get_close_matches(name, names, n=3)
-    if similar:
-        return f"; did you mean {_or(similar[:3])}?"
-    where = f" in namespace {namespace}" if namespace else ""
-    if not names:
-        return f"; there are no {resource.plural}{where}"
-    return f"; there {'is' if len(names) == 1 else 'are'} {shortened(names)}{where}"
-
-
-def shortened(names: Iterable[str]) -> str:
-    """Names with commas, the first of many only."""
-    listed = list(names)
-    more = len(listed) - MAX_NAMES
-    return ", ".join(listed[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _or(names: list[str]) -> str:
-    return " or ".join(names)
+    """An object by its name."""
+    with as_click_errors():
+        return naming.get_named(client, resource, name, namespace)
 
 
 def object_named(client: SyncClient, words: tuple[str, ...], namespace: str) -> tuple[Resource, Obj]:
     """The object of `kind/name` or `kind name`; a lone name is a Job."""
-    if len(words) == 1 and "/" in words[0]:
-        kind, _, name = words[0].partition("/")
-    elif len(words) == 2:
-        kind, name = words
-    elif len(words) == 1:
-        return _job_named(client, words[0], namespace)
-    else:
-        raise click.UsageError(HOW_TO_NAME)
-    if not kind or not name:
-        raise click.UsageError(HOW_TO_NAME)
-    resource = resource_named(client, kind)
-    return resource, get_named(client, resource, name, namespace if resource.namespaced else "")
+    with as_click_errors():
+        return naming.object_named(client, words, namespace)
 
 
-def _job_named(client: SyncClient, name: str, namespace: str) -> tuple[Resource, Obj]:
-    resource = resource_named(client, "jobs.batch")
+def targets_named(client: SyncClient, words: tuple[str, ...], namespace: str) -> list[tuple[Resource, Obj]]:
+    """The objects of `kind/name...` or `kind name...`; names by themselves are Jobs."""
+    if any("/" in word for word in words):
+        return [object_named(client, (word,), namespace) for word in words]
+    if len(words) == 1:
+        return [object_named(client, words, namespace)]
+    if find_resource(client, words[0]) is None and _is_job(client, words[0], namespace):
+        return [object_named(client, (word,), namespace) for word in words]
+    if len(words) > 2 and find_resource(client, words[0]) is None:
+        raise click.UsageError(HOW_TO_NAME)
+    return [object_named(client, (words[0], name), namespace) for name in words[1:]]
+
+
+def targets_meant(
+    client: SyncClient, words: tuple[str, ...], selector: str, namespace: str, kind: str = "jobs"
+) -> list[tuple[Resource, Obj]]:
+    """The objects that are named, or with a selector those of a kind that have its labels."""
+    if not selector:
+        if not words:
+            raise click.UsageError(f"name a TARGET, for example job/train, or select {kind} with -l")
+        return targets_named(client, words, namespace)
+    if len(words) > 1 or any("/" in word for word in words):
+        raise click.UsageError("-l selects among all objects of a kind: name the kind alone")
+    resource = resource_named(client, words[0] if words else kind)
+    found = client.list(resource, namespace, labels=selector)["items"]
+    if not found:
+        raise click.ClickException(f"no {resource.plural} in namespace {namespace} have the labels {selector}")
+    return [(resource, item) for item in found]
+
+
+def _is_job(client: SyncClient, name: str, namespace: str) -> bool:
+    """Whether a word that is no kind is the name of a Job, which several can be written by."""
     try:
-        return resource, client.get(resource, name, namespace)
-    except NotFound as error:
-        hint = instead_of(client, resource, name, namespace)
-        raise click.ClickException(f"{error}{hint if '?' in hint or '-n ' in hint else f'; {HOW_TO_NAME}'}") from error
+        naming.object_named(client, (name,), namespace)
+    except naming.UnknownName:
+        return False
+    return True
+
+
+def is_missing(error: BaseException | None) -> bool:
+    """Whether an error comes of an object that is not there."""
+    return isinstance(error, NotFound) or (error is not None and is_missing(error.__cause__))

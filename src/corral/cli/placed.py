@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from corral.cli.options import kubeconfig_file
@@ -10,6 +12,8 @@ from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, name_of, status_of
+from corral.inspect.asking import asked_at_once
+from corral.inspect.placed_pods import WorkerSilent, answering
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS
 
 
@@ -44,11 +48,25 @@ def placements_of(client: SyncClient, kind: str, name: str, namespace: str) -> l
     return found
 
 
-def member_client(path: Path | None, member: str) -> SyncClient | None:
-    """A client of a member by the context that is called after it, `corral-NAME` or `NAME`, if there is one."""
+def answering_members(path: Path | None, members: Iterable[str]) -> dict[str, SyncClient | WorkerSilent | None]:
+    """A client of each member, or that it is silent; None without a context that is called after it, `corral-NAME` or `NAME`.
+    All are asked at once."""
     file = kubeconfig_file(path)
     known = {str(entry.get("name")) for entry in kubeconfig.load(file).get("contexts") or []}
-    for context in (f"corral-{member}", member):
-        if context in known:
-            return SyncClient.from_kubeconfig(file, context)
-    return None
+    contexts = {
+        member: next((one for one in (f"corral-{member}", member) if one in known), "") for member in sorted(members)
+    }
+
+    def reach(member: str) -> SyncClient:
+        return answering(SyncClient.from_kubeconfig(file, contexts[member]), member)
+
+    answers = asked_at_once({member: partial(reach, member) for member, context in contexts.items() if context})
+    found: dict[str, SyncClient | WorkerSilent | None] = {}
+    for member in contexts:
+        answer = answers.get(member)
+        if isinstance(answer, TimeoutError):
+            answer = WorkerSilent(member)
+        if isinstance(answer, Exception) and not isinstance(answer, WorkerSilent):
+            raise answer
+        found[member] = answer
+    return found

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import yaml
 
 from corral.cli.groups import Commands
 from corral.cli.lookup import get_named, instead_of, shortened
+from corral.cli.objects.describe import print_description
+from corral.cli.objects.targets import nothing_found
 from corral.cli.options import client_of, cluster_options, namespace_of
-from corral.cli.printing import age, print_table
+from corral.cli.output.listing import Listing, Output, output_options, show
+from corral.cli.output.tables import age
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.resource import Resource
-from corral.inspect.lookup import events_of
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
 from corral.runtime.clock import WallClock
 
@@ -253,62 +254,94 @@ def _say(resource: Resource, name: str, what: str, dry_run: bool = False) -> Non
 
 
 @queue.group("list", cls=AliasGroup, invoke_without_command=True)
+@click.option("-A", "--all-namespaces", is_flag=True, help="LocalQueues of all namespaces, as without -n.")
+@click.option("-l", "--selector", default="", help="Label selector.")
+@output_options
 @cluster_options
 @click.pass_context
-def list_group(ctx: click.Context, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+def list_group(
+    ctx: click.Context,
+    all_namespaces: bool,
+    selector: str,
+    output: Output,
+    namespace: str,
+    context: str,
+    kubeconfig_path: Path | None,
+) -> None:
     """List queues or flavors; without a kind, the queues of all namespaces, or of that of -n."""
-    where = {"namespace": namespace, "context": context, "kubeconfig_path": kubeconfig_path}
+    if all_namespaces and namespace:
+        raise click.UsageError("-n and -A exclude each other")
     if ctx.invoked_subcommand is not None:
-        ctx.default_map = {ctx.invoked_subcommand: where}
+        ctx.default_map = {ctx.invoked_subcommand: _given(ctx)}
         return
-    try:
-        ctx.invoke(list_cluster_queues, **where)
-    except Forbidden as error:
-        click.echo(f"# {error}", err=True)
-    click.echo()
-    try:
-        ctx.invoke(list_local_queues, all_namespaces=not namespace, **where)
-    except Forbidden:
-        ctx.invoke(list_local_queues, **where)
+    client = client_of(kubeconfig_path, context)
+
+    def both() -> list[Listing]:
+        try:
+            cluster_queues = cluster_queue_listing(client, selector)
+        except Forbidden as error:
+            click.echo(f"# {error}", err=True)
+            cluster_queues = Listing((), (), ())
+        try:
+            return [cluster_queues, local_queue_listing(client, namespace, selector)]
+        except Forbidden:
+            if all_namespaces:
+                raise
+            return [cluster_queues, local_queue_listing(client, namespace_of(client, namespace), selector)]
+
+    show(output, both)
+
+
+def _given(ctx: click.Context) -> dict[str, Any]:
+    """Options before the kind, for the command of the kind."""
+    return {name: value for name, value in ctx.params.items() if value not in (None, "", False)}
 
 
 @list_group.command("clusterqueue")
 @click.option("--active", type=bool, default=None, help="Only active (or only inactive) ones.")
 @click.option("-l", "--selector", default="", help="Label selector.")
+@output_options
 @cluster_options
 def list_cluster_queues(
-    active: bool | None, selector: str, namespace: str, context: str, kubeconfig_path: Path | None
+    active: bool | None, selector: str, output: Output, namespace: str, context: str, kubeconfig_path: Path | None
 ) -> None:
     """NAME, COHORT, PENDING and ADMITTED WORKLOADS, ACTIVE, AGE."""
     client = client_of(kubeconfig_path, context)
-    rows = []
-    for found in client.list(CLUSTER_QUEUES, labels=selector)["items"]:
-        is_active = conditions.is_true(found, "Active")
-        if active is not None and active != is_active:
-            continue
-        status = status_of(found)
-        rows.append(
-            (
-                name_of(found),
-                spec_of(found).get("cohortName"),
-                status.get("pendingWorkloads", 0),
-                status.get("admittedWorkloads", 0),
-                str(is_active).lower(),
-                age(found, now()),
-            )
-        )
-    print_table(("NAME", "COHORT", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "AGE"), rows)
+    show(output, lambda: [cluster_queue_listing(client, selector, active)])
+
+
+def cluster_queue_listing(client: SyncClient, selector: str = "", active: bool | None = None) -> Listing:
+    found = client.list(CLUSTER_QUEUES, labels=selector)["items"]
+    shown = [item for item in found if active is None or active == conditions.is_true(item, "Active")]
+    rows = [(name_of(item), spec_of(item).get("cohortName"), *_counts(item)) for item in shown]
+    empty = "No clusterqueues found; `corral queue create clusterqueue NAME --nominal-quota ...` makes one."
+    return Listing(("NAME", "COHORT", *COUNTS), rows, shown, empty=empty)
+
+
+COUNTS = ("PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "AGE")
+
+
+def _counts(item: Obj) -> tuple[object, ...]:
+    status = status_of(item)
+    return (
+        status.get("pendingWorkloads", 0),
+        status.get("admittedWorkloads", 0),
+        conditions.is_true(item, "Active"),
+        age(item, now()),
+    )
 
 
 @list_group.command("localqueue")
 @click.option("-c", "--clusterqueue", "cluster_queue", default="", help="Only those of a ClusterQueue.")
 @click.option("-A", "--all-namespaces", is_flag=True)
 @click.option("-l", "--selector", default="", help="Label selector.")
+@output_options
 @cluster_options
 def list_local_queues(
     cluster_queue: str,
     all_namespaces: bool,
     selector: str,
+    output: Output,
     namespace: str,
     context: str,
     kubeconfig_path: Path | None,
@@ -316,36 +349,40 @@ def list_local_queues(
     """NAME, CLUSTERQUEUE, PENDING and ADMITTED WORKLOADS, ACTIVE, AGE."""
     client = client_of(kubeconfig_path, context)
     where = "" if all_namespaces else namespace_of(client, namespace)
-    rows = []
-    for found in client.list(LOCAL_QUEUES, where, labels=selector)["items"]:
-        if cluster_queue and spec_of(found).get("clusterQueue") != cluster_queue:
-            continue
-        status = status_of(found)
-        row = [
-            name_of(found),
-            spec_of(found).get("clusterQueue"),
-            status.get("pendingWorkloads", 0),
-            status.get("admittedWorkloads", 0),
-            str(conditions.is_true(found, "Active")).lower(),
-            age(found, now()),
-        ]
-        rows.append([found["metadata"]["namespace"], *row] if all_namespaces else row)
-    headers = ["NAME", "CLUSTERQUEUE", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "AGE"]
-    print_table(["NAMESPACE", *headers] if all_namespaces else headers, rows)
+    show(output, lambda: [local_queue_listing(client, where, selector, cluster_queue)])
+
+
+def local_queue_listing(client: SyncClient, where: str, selector: str = "", cluster_queue: str = "") -> Listing:
+    """The LocalQueues of a namespace, or of all."""
+    found = client.list(LOCAL_QUEUES, where, labels=selector)["items"]
+    shown = [item for item in found if not cluster_queue or spec_of(item).get("clusterQueue") == cluster_queue]
+    rows = [
+        (item["metadata"]["namespace"], name_of(item), spec_of(item).get("clusterQueue"), *_counts(item))
+        for item in shown
+    ]
+    empty = "" if shown else nothing_found(client, LOCAL_QUEUES, where)
+    listing = Listing(("NAMESPACE", "NAME", "CLUSTERQUEUE", *COUNTS), rows, shown, empty=empty)
+    return listing.without(["NAMESPACE"]) if where else listing
 
 
 @list_group.command("resourceflavor")
 @click.option("-l", "--selector", default="", help="Label selector.")
+@output_options
 @cluster_options
-def list_flavors(selector: str, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
+def list_flavors(selector: str, output: Output, namespace: str, context: str, kubeconfig_path: Path | None) -> None:
     """NAME, NODE LABELS, AGE."""
     client = client_of(kubeconfig_path, context)
-    rows = []
-    for found in client.list(RESOURCE_FLAVORS, labels=selector)["items"]:
-        labels = spec_of(found).get("nodeLabels") or {}
-        shown = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
-        rows.append((name_of(found), shown, age(found, now())))
-    print_table(("NAME", "NODE LABELS", "AGE"), rows)
+
+    def flavors() -> list[Listing]:
+        found = client.list(RESOURCE_FLAVORS, labels=selector)["items"]
+        rows = [(name_of(item), _labels(spec_of(item).get("nodeLabels") or {}), age(item, now())) for item in found]
+        return [Listing(("NAME", "NODE LABELS", "AGE"), rows, found, empty="No resourceflavors found.")]
+
+    show(output, flavors)
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 # stop, resume, describe, delete
@@ -382,11 +419,14 @@ def _target(
 
 def _only_one(client: SyncClient, name: str, namespace: str, among: tuple[Resource, ...]) -> tuple[Resource, str, str]:
     """The one thing of that name."""
-    known = {one: [name_of(item) for item in _seen(client, one, namespace)] for one in among}
+    refused: list[Forbidden] = []
+    known = {one: [name_of(item) for item in _seen(client, one, namespace, refused)] for one in among}
     found = [one for one, names in known.items() if name in names]
     if len(found) > 1:
         both = " and ".join(f"a {one.kind}" for one in found)
         raise click.UsageError(f"there is {both} called {name}; write for example {found[0].kind.lower()} {name}")
+    if not found and refused:
+        raise refused[0]
     if not found:
         there = [f"{one.kind}s {shortened(names)}" for one, names in known.items() if names]
         raise click.ClickException(
@@ -395,11 +435,12 @@ def _only_one(client: SyncClient, name: str, namespace: str, among: tuple[Resour
     return found[0], name, namespace if found[0].namespaced else ""
 
 
-def _seen(client: SyncClient, resource: Resource, namespace: str) -> list[Obj]:
-    """Those of a namespace, or of the cluster; a user who may not see them means none of them."""
+def _seen(client: SyncClient, resource: Resource, namespace: str, refused: list[Forbidden]) -> list[Obj]:
+    """Those of a namespace, or of the cluster; a user who may not see them means none of them, unless nothing else is found."""
     try:
         items: list[Obj] = client.list(resource, namespace if resource.namespaced else "")["items"]
-    except Forbidden:
+    except Forbidden as error:
+        refused.append(error)
         return []
     return items
 
@@ -471,19 +512,3 @@ def delete(target: tuple[str, ...], namespace: str, context: str, kubeconfig_pat
     answer = client.delete(resource, name, where)
     is_held = bool((answer.get("metadata") or {}).get("deletionTimestamp"))
     _say(resource, name, "is in use and will be deleted when it is not" if is_held else "deleted")
-
-
-def print_description(client: SyncClient, obj: Obj, namespace: str) -> None:
-    """An object as YAML without bookkeeping, then its events."""
-    metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
-    click.echo(yaml.safe_dump({**obj, "metadata": metadata}, sort_keys=False).rstrip())
-    try:
-        found = events_of(client, obj, namespace or "default")
-    except NotFound:
-        found = []
-    if found:
-        click.echo("Events:")
-        rows = [
-            (event.get("type"), event.get("reason"), event.get("count", 1), event.get("message")) for event in found
-        ]
-        print_table(("  TYPE", "REASON", "COUNT", "MESSAGE"), [(f"  {row[0]}", *row[1:]) for row in rows])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from corral.cli.groups import Commands
 from corral.cli.up import folder_of, locked, state_option
+
+if TYPE_CHECKING:
+    from corral.fleet.folder import FleetFolder
 
 
 @click.group(cls=Commands)
@@ -22,8 +27,14 @@ def secrets() -> None:
     default=None,
     help="The key file, where `corral serve` was given one.",
 )
+@click.option(
+    "--encryption-provider",
+    metavar="COMMAND",
+    default="",
+    help="The program that wraps the keys, where it is not the one that the fleet was started with.",
+)
 @state_option
-def rotate_key(encryption_key: Path | None, state: Path | None) -> None:
+def rotate_key(encryption_key: Path | None, encryption_provider: str, state: Path | None) -> None:
     """Encrypt all Secrets under a new key. The fleet must be down; DIR may also be the state of `corral serve`.
 
     \b
@@ -31,9 +42,9 @@ def rotate_key(encryption_key: Path | None, state: Path | None) -> None:
     """
     from corral.store.encryption import KEY_FILE
 
-    folder = folder_of(state)
+    folder, provider = folder_of(state), shlex.split(encryption_provider)
     if (folder.root / "store.db").exists():
-        _rotate(folder.root.name, folder.root, encryption_key or folder.root / KEY_FILE)
+        _rotate(folder.root.name, folder.root, encryption_key or folder.root / KEY_FILE, provider)
         return
     if encryption_key is not None:
         raise click.UsageError(
@@ -43,18 +54,25 @@ def rotate_key(encryption_key: Path | None, state: Path | None) -> None:
     if not clusters:
         raise click.ClickException(f"there is neither a fleet nor a cluster's state in {folder.root}")
     with locked(folder):
+        provider = provider or _provider_of(folder)
         for name in clusters:
-            _rotate(name, folder.cluster(name), folder.cluster(name) / KEY_FILE)
+            _rotate(name, folder.cluster(name), folder.cluster(name) / KEY_FILE, provider)
 
 
-def _rotate(name: str, state: Path, key_file: Path) -> None:
-    from corral.runtime.secrets import random_bytes
+def _provider_of(folder: FleetFolder) -> list[str]:
+    """The program that the fleet was started with."""
+    fleet = folder.read_spec()
+    return fleet.encryption_provider if fleet is not None else []
+
+
+def _rotate(name: str, state: Path, key_file: Path, provider: list[str]) -> None:
+    from corral.clusters.embedded_api import open_keys
+    from corral.runtime.key_provider import ProviderError
     from corral.store import StoreError
-    from corral.store.encryption import KeyFile
     from corral.store.sqlite import rotate_key as rotate
 
     try:
-        count = rotate(state / "store.db", KeyFile(key_file, random_bytes))
-    except StoreError as error:
+        count = rotate(state / "store.db", open_keys(key_file, provider))
+    except (StoreError, ProviderError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{name}: {count} versions of objects with secrets are encrypted under a new key in {key_file}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,12 +73,30 @@ if TYPE_CHECKING:
     help="File of the keys that encrypt Secrets on disk; made when absent (default: encryption.key in the state).",
 )
 @click.option(
+    "--encryption-provider",
+    metavar="COMMAND",
+    default="",
+    help="Program that wraps those keys, called with `encrypt` or `decrypt` as its last word.",
+)
+@click.option(
     "--limit",
     "limits",
     metavar="NAME=NUMBER",
     multiple=True,
     callback=_read_limits,
     help=f"What the server takes on at most: {', '.join(limit_names())}.",
+)
+@click.option(
+    "--webhook-network",
+    metavar="NETWORK",
+    multiple=True,
+    help="Network of this machine where webhooks and API services may be called, such as 127.0.0.1/32.",
+)
+@click.option(
+    "--fronts",
+    type=click.IntRange(0),
+    default=None,
+    help="Processes that answer clients in front of the one that owns the store; as many as there is work for by default.",
 )
 def serve(
     state: Path,
@@ -90,17 +109,27 @@ def serve(
     audit_log_maxbackup: int,
     audit_level: tuple[str, ...],
     encryption_key: Path | None,
+    encryption_provider: str,
     limits: Limits,
+    webhook_network: tuple[str, ...],
+    fronts: int | None,
 ) -> None:
     """Serve one cluster's API until SIGTERM."""
     import uvloop
 
     from corral.clusters.embedded_api import EmbeddedApi
+    from corral.configuration.fleet import NO_NETWORK, is_network, unknown_resource
+    from corral.runtime.key_provider import ProviderError
     from corral.server.access.audit import AuditOptions, read_levels
     from corral.store import StoreError
 
+    for network in webhook_network:
+        if not is_network(network):
+            raise click.BadParameter(NO_NETWORK.format(network), param_hint="--webhook-network")
     try:
         options = AuditOptions(audit_log_maxsize << 20, audit_log_maxbackup, *read_levels(audit_level))
+        for problem in filter(None, map(unknown_resource, options.levels)):
+            raise ValueError(problem)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--audit-level") from error
 
@@ -113,12 +142,15 @@ def serve(
             audit=audit_log,
             audit_options=options,
             encryption_key=encryption_key,
+            encryption_provider=shlex.split(encryption_provider),
             limits=limits,
+            webhook_networks=webhook_network,
+            fronts=fronts,
         )
 
     try:
         uvloop.run(_serve(made, name, kubeconfig))
-    except StoreError as error:
+    except (StoreError, ProviderError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         if error.filename:
@@ -127,14 +159,17 @@ def serve(
 
 
 async def _serve(made: Callable[[], EmbeddedApi], name: str, kubeconfig: Path) -> None:
-    from corral.server.gc_tuning import calm_collector
+    from corral.runtime import descriptors
+    from corral.server.gc_tuning import calm_collector, loading
 
     calm_collector()
+    descriptors.raise_limit()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    cluster = made()
-    await cluster.start()
+    with loading():
+        cluster = made()
+        await cluster.start()
     try:
         cluster.server.write_kubeconfig(kubeconfig)
         click.echo(f"{name} is ready at {cluster.server.url}, kubeconfig {kubeconfig}")

@@ -8,14 +8,21 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 from click.core import ParameterSource
 
+from corral.cli.output.listing import Listing, Output, output_options, show
 from corral.configuration import fleet as config
-from corral.fleet.folder import FleetFolder, FleetStatus
+from corral.fleet.folder import ClusterStatus, FleetFolder, FleetStatus
 from corral.fleet.lock import FolderLock, Held
 from corral.fleet.starter import SIGNALS, Interruptions, NotStarted, await_ready, spawn
+from corral.inspect.asking import asked_at_once
+
+if TYPE_CHECKING:
+    from corral.client.sync import SyncClient
 
 state_option = click.option(
     "--state", type=click.Path(path_type=Path), envvar="CORRAL_HOME", help="Folder of the fleet (default ~/.corral)."
@@ -32,15 +39,23 @@ def folder_of(state: Path | None) -> FleetFolder:
     "--fleet", "members", type=click.IntRange(0, 100), default=0, help="Member clusters of a placement fleet."
 )
 @click.option("--nodes", type=click.IntRange(1), default=1, help="Virtual nodes in each worker.")
-@click.option("--cpu", default="8", help="CPUs of each node.")
-@click.option("--memory", default="32Gi", help="Memory of each node.")
+@click.option("--cpu", default="", help="CPUs of each node (default: its share of the machine).")
+@click.option("--memory", default="", help="Memory of each node (default: its share of the machine).")
 @click.option(
-    "--gpu", multiple=True, metavar="RESOURCE=COUNT", help="Extended resource of each node, e.g. nvidia.com/gpu=4."
+    "--gpu",
+    multiple=True,
+    metavar="RESOURCE=COUNT",
+    help="Extended resource of each node, e.g. nvidia.com/gpu=4 (default: its share of the GPUs found).",
 )
+@click.option("--overcommit", is_flag=True, help="Let the nodes have more together than the machine.")
 @click.option(
     "-f", "--file", "file", type=click.Path(path_type=Path), help="A fleet.yaml instead of the options above."
 )
 @click.option("--simulated", is_flag=True, help="Simulate pods instead of running processes.")
+@click.option(
+    "--runtime", type=click.Choice([config.PROCESS, *config.ENGINES]), default=config.PROCESS, show_default=True,
+    help="What containers are: processes of this machine, or an engine's, with real images.",
+)  # fmt: skip
 @click.option("--bare", is_flag=True, help="Do not create queues; start with empty clusters.")
 @click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C stops the fleet.")
 @state_option
@@ -51,8 +66,10 @@ def up(
     cpu: str,
     memory: str,
     gpu: tuple[str, ...],
+    overcommit: bool,
     file: Path | None,
     simulated: bool,
+    runtime: str,
     bare: bool,
     foreground: bool,
     state: Path | None,
@@ -67,7 +84,10 @@ def up(
     corral up -f fleet.yaml                          # what the file describes
     """
     folder = folder_of(state)
-    spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, file, simulated, bare)
+    if simulated and runtime != config.PROCESS:
+        raise click.UsageError("--simulated and --runtime exclude each other")
+    spec = _wanted(folder, workers, members, nodes, cpu, memory, gpu, overcommit, file, simulated, runtime, bare)
+    _find_engines(spec)
     try:
         folder.create()
     except config.FleetError as error:
@@ -117,7 +137,10 @@ def _start(
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return
     supervisor = spawn(folder, lambda: _supervise(spec, folder, lock))
-    _print_next_steps(spec, folder, started, await_ready(folder, supervisor, interruptions))
+    status = await_ready(folder, supervisor, interruptions)
+    _print_next_steps(spec, folder, started, status)
+    for sentence in not_ready(folder, status):  # a disk that was just large enough for the start is full now
+        click.echo(f"Warning: {sentence}", err=True)
 
 
 def _last(folder: FleetFolder) -> config.FleetSpec | None:
@@ -136,14 +159,17 @@ def _wanted(
     cpu: str,
     memory: str,
     gpu: tuple[str, ...],
+    overcommit: bool,
     file: Path | None,
     simulated: bool,
+    runtime: str,
     bare: bool,
 ) -> config.FleetSpec:
     try:
         if file is not None:
-            _refuse_beside(f"what is started is described in {file}", "file")
-            return config.load(file)
+            _refuse_beside(f"what is started is described in {file}", "file", "overcommit")
+            described = _with_catalog(config.load(file))
+            return _divided(msgspec.structs.replace(described, overcommit=overcommit or described.overcommit))
         if workers is None and not members and (known := folder.read_spec()) is not None:
             _refuse_beside(f"the fleet in {folder.root} comes back as it was; add --workers or --fleet to change it")
             return known
@@ -151,18 +177,54 @@ def _wanted(
         if any(not count for count in extended.values()):
             raise click.BadParameter("write it as RESOURCE=COUNT, e.g. nvidia.com/gpu=4", param_hint="--gpu")
         default = 0 if members else 2
-        return config.standard(
+        fleet = config.standard(
             workers=default if workers is None else workers,
             members=members,
             nodes=nodes,
             cpu=cpu,
             memory=memory,
             extended=extended,
-            runtime="simulated" if simulated else "process",
+            runtime="simulated" if simulated else runtime,
             queues=not bare,
+            overcommit=overcommit,
         )
+        return _divided(fleet)
     except config.FleetError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _divided(fleet: config.FleetSpec) -> config.FleetSpec:
+    """The fleet with what its nodes have of this machine."""
+    from corral.fleet.machine_shares import divided, find_machine
+
+    return divided(fleet, find_machine())
+
+
+def _find_engines(spec: config.FleetSpec) -> None:
+    """An engine that is not there, or does not answer, is told before anything starts."""
+    for kind in sorted(
+        {cluster.runtime for cluster in spec.clusters if cluster.nodes and cluster.runtime in config.ENGINES}
+    ):
+        import asyncio
+
+        from corral.node.engine.client import Engine, EngineMissing
+
+        try:
+            asyncio.run(Engine.find(kind).check())
+        except EngineMissing as error:
+            raise click.ClickException(str(error)) from error
+
+
+def _with_catalog(spec: config.FleetSpec) -> config.FleetSpec:
+    """The fleet, once its image catalog has been read: a slip of the pen is told before anything starts."""
+    if spec.images:
+        from corral.node.images import Catalog
+
+        try:
+            Catalog.load(Path(spec.images))
+        except (OSError, ValueError) as error:
+            raise config.FleetError(str(error)) from error
+    return spec
 
 
 def _refuse_beside(why: str, *others: str) -> None:
@@ -184,13 +246,13 @@ def _supervise(
     # Nothing of what is imported is garbage; the clusters switch the collector on again.
     gc.disable()
     from corral.fleet.introduce import introduce
-    from corral.fleet.process import preload, run_cluster
+    from corral.fleet.process import end_programs, preload, run_cluster
     from corral.fleet.supervisor import Supervisor
     from corral.runtime import logs
 
     preload(spec)
     logs.set_up(verbosity=1)
-    supervisor = Supervisor(spec, folder, lock, run_cluster, introduce)
+    supervisor = Supervisor(spec, folder, lock, run_cluster, introduce, end_programs)
     supervisor.on_ready = on_ready
     supervisor.run()
 
@@ -198,16 +260,16 @@ def _supervise(
 def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: float, status: FleetStatus) -> None:
     seconds = time.monotonic() - started
     for cluster in status.clusters:
-        roles = ", ".join(spec.cluster(cluster.name).roles) or "cluster"
-        click.echo(f"{cluster.name:<12} {cluster.url:<28} {roles}")
+        described = spec.cluster(cluster.name)
+        click.echo(f"{cluster.name:<12} {cluster.url:<28} {', '.join(described.roles) or 'cluster'}{_has(described)}")
     if status.problem:
         click.echo(f"Warning: {status.problem}", err=True)
     click.echo(f"Ready in {seconds:.1f} s. State is in {folder.root}\n")
     click.echo(f"  export KUBECONFIG={folder.kubeconfig}")
-    click.echo("  kubectl config get-contexts")
     if spec.queues and (spec.with_role(config.MANAGER) or not spec.with_role(config.HUB)):
         where = "queued on the manager, run on a worker" if spec.with_role(config.MANAGER) else "queued, then run"
-        click.echo(f"  kubectl create -f examples/job.yaml     # {where}")
+        click.echo(f"  corral run train.py                     # a script of yours: {where}")
+        click.echo("  corral examples show job | corral apply -f -")
         click.echo("  corral explain job/NAME                 # where it went, or why it waits")
         click.echo("  corral logs job/NAME --follow           # what it writes")
     if spec.with_role(config.HUB):
@@ -217,19 +279,36 @@ def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: floa
     click.echo(f"  corral down{which_option(folder)}")
 
 
+def _has(cluster: config.ClusterSpec) -> str:
+    """What the nodes of a cluster have together, to be read behind its roles."""
+    if not cluster.nodes:
+        return ""
+    from corral.fleet.introduce import capacity
+
+    amounts = capacity([cluster])
+    cpu, memory = amounts.pop("cpu"), amounts.pop("memory")
+    others = [f", {amount} {resource}" for resource, amount in amounts.items() if resource != "pods" and amount != "0"]
+    pretends = ", simulated pods" if cluster.is_simulated else ""
+    return f" ({cpu} CPU{'' if cpu == '1' else 's'}, {memory} memory{''.join(others)}{pretends})"
+
+
 def which_option(folder: FleetFolder) -> str:
     """The option that names a fleet, where it is not the usual one."""
     return "" if folder.root == FleetFolder.default().root else f" --state {folder.root}"
 
 
 @click.command()
+@output_options
 @state_option
-def status(state: Path | None) -> None:
-    """Show each cluster: its address, process, restarts and whether it answers."""
-    from corral.client.sync import SyncClient
-    from corral.core.errors import ApiError, ConnectionFailed
-
+def status(output: Output, state: Path | None) -> None:
+    """Show each cluster: its address, process, restarts and whether it answers. One that hangs is said to, and not
+    waited for."""
     folder = folder_of(state)
+    show(output, lambda: [_clusters(folder, is_talking=output.format.is_table)])
+
+
+def _clusters(folder: FleetFolder, *, is_talking: bool) -> Listing:
+    """The clusters of a fleet, all asked at once; what else they want to be known is said on the way."""
     found = folder.read_status()
     if found is None and folder.holder() is not None:
         raise click.ClickException(f"a fleet is being started or stopped in {folder.root}; ask again in a moment")
@@ -237,25 +316,71 @@ def status(state: Path | None) -> None:
         raise click.ClickException(
             f"no fleet is running in {folder.root}; `corral up{which_option(folder)}` starts one"
         )
-    rows = [("CLUSTER", "URL", "PID", "RESTARTS", "STATE")]
+    answers = _answers(folder, found)
+    spec = _last(folder)
+    simulated = {cluster.name for cluster in spec.clusters if cluster.is_simulated} if spec else set()
+    rows, objects = [], []
     for cluster in found.clusters:
-        answer = "starting"
-        if cluster.url:
-            try:
-                SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster.name)).call("GET", "/readyz")
-                answer = "ready"
-            except ConnectionFailed as error:
-                answer = f"not answering: {error}"
-            except ApiError as error:
-                answer = f"not ready: {str(error).splitlines()[0].removeprefix('[-]')}"
-        elif cluster.last_exit:
-            answer = f"restarting ({cluster.last_exit})"
-        rows.append((cluster.name, cluster.url, str(cluster.pid), str(cluster.restarts), answer))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    if found.problem:
-        click.echo(f"Warning: {found.problem}", err=True)
+        pretends = ", pods are simulated" if cluster.name in simulated else ""
+        state = _state(cluster, answers.get(cluster.name)) + pretends
+        rows.append((cluster.name, cluster.url, cluster.pid, cluster.restarts, state))
+        fields = {"url": cluster.url, "pid": cluster.pid, "restarts": cluster.restarts, "state": state}
+        objects.append({"kind": "Cluster", "metadata": {"name": cluster.name}, **fields})
+    if is_talking:
+        for name, answer in answers.items():
+            for sentence in answer if isinstance(answer, list) else ():
+                click.echo(f"{name}: {sentence}", err=True)
+        if found.problem:
+            click.echo(f"Warning: {found.problem}", err=True)
+    return Listing(("CLUSTER", "URL", "PID", "RESTARTS", "STATE"), rows, objects)
+
+
+def not_ready(folder: FleetFolder, status: FleetStatus) -> list[str]:
+    """What is wrong with each cluster of a fleet that is up."""
+    answers = _answers(folder, status)
+    states = {cluster.name: _state(cluster, answers.get(cluster.name)) for cluster in status.clusters}
+    return [f"cluster {name} is {state}" for name, state in states.items() if state != "ready"]
+
+
+def _answers(folder: FleetFolder, status: FleetStatus) -> dict[str, list[str] | Exception]:
+    asked = {cluster.name: functools.partial(_ask, folder, cluster.name) for cluster in status.clusters if cluster.url}
+    return asked_at_once(asked)
+
+
+def _ask(folder: FleetFolder, cluster: str) -> list[str]:
+    """What a cluster that is ready wants to be known."""
+    from corral.client.limits import ANSWER_S
+    from corral.client.sync import SyncClient
+
+    client = SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster), timeout=ANSWER_S)
+    client.call("GET", "/readyz")
+    return _notices_of(client)
+
+
+def _state(cluster: ClusterStatus, answer: list[str] | Exception | None) -> str:
+    from corral.core.errors import ApiError, ConnectionFailed
+
+    if answer is None:
+        return f"restarting ({cluster.last_exit})" if cluster.last_exit else "starting"
+    if isinstance(answer, ConnectionFailed | TimeoutError):
+        return f"not answering: {answer}"
+    if isinstance(answer, ApiError):
+        return f"not ready: {str(answer).splitlines()[0].removeprefix('[-]')}"
+    if isinstance(answer, Exception):
+        raise answer
+    return "ready"
+
+
+def _notices_of(client: SyncClient) -> list[str]:
+    """What a cluster wants to be known about itself."""
+    from corral.core.errors import NotFound
+    from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
+    from corral.kinds.kubernetes.notices import NAME, NAMESPACE, sentences
+
+    try:
+        return sentences(client.get(CONFIG_MAPS, NAME, NAMESPACE))
+    except NotFound:
+        return []
 
 
 @click.command("kubectl-config")

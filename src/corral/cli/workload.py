@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import click
 
 from corral.cli.groups import Commands
 from corral.cli.lookup import HOW_TO_NAME, get_named, object_named, resource_named
+from corral.cli.objects.describe import print_description
+from corral.cli.objects.targets import nothing_found
 from corral.cli.options import client_of, cluster_options, namespace_of
-from corral.cli.printing import age, print_table
-from corral.cli.queue import now, print_description
+from corral.cli.output.listing import Listing, Output, output_options, show
+from corral.cli.output.tables import age, print_table
+from corral.cli.queue import now
 from corral.client.sync import SyncClient
 from corral.core import conditions
 from corral.core.errors import ApiError, Forbidden, NotFound
@@ -28,8 +32,9 @@ from corral.core.meta import (
 )
 from corral.core.meta import namespace_of as namespace_of_object
 from corral.core.timestamps import parse_time
-from corral.inspect.lookup import pods_of, waiting_path, workload_of
+from corral.inspect.lookup import ALL_WAITING, Owner, pods_of, simulated_owners, waiting_path, workload_of
 from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kubernetes.pods.simulated import is_simulated
 from corral.kinds.kueue import LOCAL_QUEUES, WORKLOADS
 from corral.kinds.machinery.tables import human_duration
 from corral.workload import workload as wl
@@ -50,6 +55,7 @@ def workload() -> None:
 @click.option("-A", "--all-namespaces", is_flag=True)
 @click.option("-l", "--selector", default="", help="Label selector.")
 @click.option("--field-selector", default="", help="Field selector.")
+@output_options
 @cluster_options
 def list_workloads(
     cluster_queue: str,
@@ -59,6 +65,7 @@ def list_workloads(
     all_namespaces: bool,
     selector: str,
     field_selector: str,
+    output: Output,
     namespace: str,
     context: str,
     kubeconfig_path: Path | None,
@@ -71,35 +78,37 @@ def list_workloads(
     """
     client = client_of(kubeconfig_path, context)
     where = "" if all_namespaces else namespace_of(client, namespace)
-    found = client.list(WORKLOADS, where, labels=selector, fields=field_selector)["items"]
-    if target:
-        _, owner = object_named(client, (target,), namespace_of(client, namespace))
-        found = [item for item in found if is_owned_by(item, uid_of(owner))]
+
+    def listed() -> list[Listing]:
+        found = client.list(WORKLOADS, where, labels=selector, fields=field_selector)["items"]
+        if target:
+            _, owner = object_named(client, (target,), namespace_of(client, namespace))
+            found = [item for item in found if is_owned_by(item, uid_of(owner))]
+        return [_listing(client, where, found, lambda item, queue: _is_hidden(item, queue, cluster_queue, local_queue, wanted))]  # fmt: skip
+
+    show(output, listed)
+
+
+HEADERS = (
+    "NAMESPACE", "NAME", "JOB TYPE", "JOB NAME", "LOCALQUEUE", "CLUSTERQUEUE", "STATUS", "POSITION IN QUEUE", "EXEC TIME",
+    "AGE", "CLUSTER",
+)  # fmt: skip
+
+
+def _listing(client: SyncClient, where: str, found: list[Obj], is_hidden: Callable[[Obj, str], bool]) -> Listing:
+    """Workloads as a table; the cluster only where something is dispatched, the namespace only where there may be several."""
     queues = _cluster_queues(client, where)
     positions = _Positions(client)
-    rows = []
+    simulated = simulated_owners(client, where, {owner for item in found for owner in _owners(item)})
+    rows, shown = [], []
     for item in found:
         queue = wl.cluster_queue_of(item) or queues.get((item["metadata"]["namespace"], wl.queue_of(item)), "")
-        if _is_hidden(item, queue, cluster_queue, local_queue, wanted):
-            continue
-        row = _row(item, queue, positions)
-        rows.append([item["metadata"]["namespace"], *row] if all_namespaces else row)
-    headers = [
-        "NAME",
-        "JOB TYPE",
-        "JOB NAME",
-        "LOCALQUEUE",
-        "CLUSTERQUEUE",
-        "STATUS",
-        "POSITION IN QUEUE",
-        "EXEC TIME",
-        "AGE",
-    ]
-    if any(row[-1] for row in rows):
-        headers.append("CLUSTER")
-    else:
-        rows = [row[:-1] for row in rows]  # nothing is dispatched from here
-    print_table(["NAMESPACE", *headers] if all_namespaces else headers, rows)
+        if not is_hidden(item, queue):
+            rows.append([item["metadata"]["namespace"], *_row(item, queue, positions, simulated)])
+            shown.append(item)
+    listing = Listing(HEADERS, rows, shown, empty="" if shown else nothing_found(client, WORKLOADS, where))
+    unused = [] if any(row[-1] for row in rows) else ["CLUSTER"]
+    return listing.without([*unused, "NAMESPACE"] if where else unused)
 
 
 def _is_hidden(item: Obj, queue: str, cluster_queue: str, local_queue: str, wanted: tuple[str, ...]) -> bool:
@@ -110,11 +119,18 @@ def _is_hidden(item: Obj, queue: str, cluster_queue: str, local_queue: str, want
     return bool(wanted) and "all" not in wanted and wl.phase(item).lower() not in wanted
 
 
-def _row(item: Obj, queue: str, positions: _Positions) -> list[object]:
+def _owners(item: Obj) -> Iterator[Owner]:
+    namespace = namespace_of_object(item)
+    return (Owner(namespace, str(one["kind"]), str(one["name"])) for one in owner_references_of(item))
+
+
+def _row(item: Obj, queue: str, positions: _Positions, simulated: Collection[Owner]) -> list[object]:
     phase = wl.phase(item)
     owner = next(iter(owner_references_of(item)), {})
     position = positions.of(queue, item) if phase == "pending" else ""
-    status = {"quotaReserved": "QUOTARESERVED"}.get(phase, phase.upper())
+    status = "FAILED" if wl.is_finished(item) and _has_failed(item) else phase.upper()
+    if any(one in simulated for one in _owners(item)):
+        status = f"{status} (simulated)"
     return [
         name_of(item),
         str(owner.get("kind", "")).lower(),
@@ -127,6 +143,10 @@ def _row(item: Obj, queue: str, positions: _Positions) -> list[object]:
         age(item, now()),
         status_of(item).get("clusterName", ""),
     ]
+
+
+def _has_failed(item: Obj) -> bool:
+    return (conditions.find(item, "Finished") or {}).get("reason") == "Failed"
 
 
 def _execution_time(item: Obj) -> str:
@@ -169,7 +189,7 @@ class _Positions:
 
     def _load(self, asked: tuple[str, str]) -> dict[Key, int] | None:
         try:
-            items = self._client.call("GET", waiting_path(*asked)).get("items") or []
+            items = self._client.call("GET", waiting_path(*asked), ALL_WAITING).get("items") or []
         except Forbidden:
             return None
         except ApiError:
@@ -238,7 +258,12 @@ def delete(
     client = client_of(kubeconfig_path, context)
     namespace = namespace_of(client, namespace)
     if everything:
+        if names:
+            raise click.UsageError("names and --all exclude each other")
         names = tuple(name_of(item) for item in client.list(WORKLOADS, namespace)["items"])
+        if not names:
+            click.echo(nothing_found(client, WORKLOADS, namespace), err=True)
+            return
     if not names:
         raise click.UsageError("name a workload, or use --all")
     items = [_workload_named(client, name, namespace) for name in names]
@@ -290,5 +315,6 @@ def pods(words: tuple[str, ...], target: str, namespace: str, context: str, kube
         annotations = item["metadata"].get("annotations") or {}
         if name_of(item) in mine or (found and annotations.get("kueue.x-k8s.io/workload") == name_of(found)):
             where = labels_of(item).get("corral.dev/cluster", "")
-            rows.append((name_of(item), status_of(item).get("phase", "Unknown"), where, age(item, now())))
+            phase = f"{status_of(item).get('phase', 'Unknown')}{' (simulated)' if is_simulated(item) else ''}"
+            rows.append((name_of(item), phase, where, age(item, now())))
     print_table(("NAME", "STATUS", "CLUSTER", "AGE"), rows)

@@ -1,8 +1,9 @@
 """The HTTPS client: any Kubernetes API, reached by kubeconfig.
 
 Keep-alive connections to one cluster. Every call has a deadline; reads are tried again when the connection breaks, writes are
-not (whether a lost write was carried out is for the caller's next look to find out). What a server may answer with is
-bounded by `client.limits`, and what it answers with is checked to be objects before anybody sees it.
+not (whether a lost write was carried out is for the caller's next look to find out). Both are tried again when the server is too
+busy to take them. What a server may answer with is bounded by `client.limits`, and what it answers with is checked to be objects
+before anybody sees it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,17 @@ import msgspec
 
 from corral.client import answers, kubeconfig, limits
 from corral.client.credentials import Credentials
-from corral.client.protocol import ObjectList, Patch, PatchKind, Propagation, WatchEvent
-from corral.client.wire import Exchange, TooLarge, Wire
-from corral.core.errors import ApiError, ConnectionFailed, Expired, LimitExceeded, TooManyRequests
+from corral.client.protocol import ObjectList, Patch, PatchKind, Propagation, WatchEvent, ends_initial
+from corral.client.wire import PASSED_ON, Exchange, TooLarge, Wire
+from corral.core.errors import (
+    ApiError,
+    BadRequest,
+    ConnectionFailed,
+    Expired,
+    Invalid,
+    LimitExceeded,
+    TooManyRequests,
+)
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import PODS
@@ -47,6 +56,7 @@ class HttpClient:
         context = access.ssl_context() if access.server.startswith("https") else None
         self._wire = Wire(access.server, context, server_name=access.server_name)
         self._user_agent = user_agent
+        self.streams_lists = True
 
     @classmethod
     def from_kubeconfig(cls, path: Path | None = None, context: str = "", *, allow_exec: bool = True) -> HttpClient:
@@ -94,6 +104,7 @@ class HttpClient:
         fields: str = "",
         resource_version: str = "",
         timeout: float | None = None,
+        initial: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         seconds = limits.WATCH_S if timeout is None else timeout
         query = _query(
@@ -103,13 +114,27 @@ class HttpClient:
             fieldSelector=fields,
             resourceVersion=resource_version,
             timeoutSeconds=int(seconds) or 1,
+            sendInitialEvents="true" if initial else "",
+            resourceVersionMatch="NotOlderThan" if initial else "",
         )
         limit = seconds + limits.WATCH_GRACE_S
         try:
             async with await self._request("GET", resource.path(namespace), query, limit=limit) as response:
                 await _raise_for_status(response)
+                size = 0
                 async for line in answers.lines(response.chunks(), self.access.server):
-                    yield answers.event(line, resource, self.access.server)
+                    event = answers.event(line, resource, self.access.server)
+                    if initial:
+                        initial, size = not ends_initial(event), size + len(line)
+                        if size > limits.LIST_BYTES:
+                            what = f"the streamed list of {resource.plural}"
+                            raise LimitExceeded(
+                                f"{self.access.server}: {what} is larger than {limits.LIST_BYTES} bytes"
+                            )
+                    yield event
+        except (BadRequest, Invalid):
+            self.streams_lists = self.streams_lists and not initial
+            raise
         except (TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
 
@@ -215,7 +240,7 @@ class HttpClient:
     async def forward(self, method: str, target: str, headers: Mapping[str, str]) -> Exchange:
         """Hand a request on as it is, with our credentials, without a deadline; to be entered with `async with`."""
         own = {"User-Agent": self._user_agent, **await self._authorization()}
-        return self._wire.request(method, target, {**headers, **own})
+        return self._wire.request(method, target, {**headers, **own}, buffer=PASSED_ON)
 
     # Underneath
 
@@ -248,8 +273,17 @@ class HttpClient:
     async def _write(
         self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = "application/json"
     ) -> Obj:
-        content = await self._call(method, path, query, body, content_type)
-        return answers.document(content, self.access.server)
+        for attempt in range(limits.READ_ATTEMPTS):
+            try:
+                content = await self._call(method, path, query, body, content_type)
+                return answers.document(content, self.access.server)
+            except (
+                TooManyRequests
+            ) as error:  # a busy server says so before it does anything; a budget of disruptions stays
+                if attempt == limits.READ_ATTEMPTS - 1 or path.endswith("/eviction"):
+                    raise
+                await asyncio.sleep(_wait(error))
+        raise AssertionError("the loop returns or raises")
 
     async def _call(
         self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = ""

@@ -6,10 +6,12 @@ Nothing here opens a connection. Errors name the file or Secret, the entry and w
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 import ssl
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from corral.core import yaml_documents
 from corral.core.meta import Obj
 
-MAX_DEPTH = 100
 """How deep a kubeconfig may be nested; real ones are at five."""
 
 
@@ -91,25 +93,11 @@ def load(path: Path | None = None) -> Obj:
     return parse(text, str(path))
 
 
-def _check_depth(text: bytes, loader: type[yaml.SafeLoader]) -> None:
-    """The fast loader descends without looking at the stack: text that is deep enough would end the process."""
-    depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
 def parse(text: bytes, origin: str) -> Obj:
     """The document in `text`; `origin` is named in errors."""
     try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        _check_depth(text, loader)
-        document = yaml.load(text, Loader=loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        document = yaml_documents.load(text)
+    except (yaml.YAMLError, ValueError) as error:
         raise KubeconfigError(f"kubeconfig {origin} is not YAML: {yaml_problem(error)}") from error
     if not isinstance(document, dict):
         raise KubeconfigError(f"kubeconfig {origin} is not a mapping")
@@ -163,6 +151,20 @@ def entries(document: Obj, section: str, field: str, origin: str = "kubeconfig")
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
         raise KubeconfigError(f"{origin}: {section} is not a list of mappings")
     return [(_text(entry, "name", origin), _mapping(entry, field, origin)) for entry in found]
+
+
+def by_context(document: Obj, folder: Path, origin: str) -> dict[str, Access]:
+    """How the server of every context is reached; entries that are broken are not asked for here."""
+    found: dict[str, Access] = {}
+    for context, _ in entries(document, "contexts", "context", origin):
+        with contextlib.suppress(KubeconfigError):
+            found[context] = access(document, context, folder=folder, origin=origin)
+    return found
+
+
+def by_server(contexts: Mapping[str, Access]) -> dict[str, Access]:
+    """How every server with a context is reached; the first of several contexts counts."""
+    return {one.server: one for one in reversed(list(contexts.values()))}
 
 
 def _check_server(server: str, where: str) -> None:

@@ -30,12 +30,17 @@ LIST_PAGE: Final = 1000
 LIST_PAGES: Final = 500
 """Pages of one list."""
 LIST_BYTES: Final = 512 * MIB
-"""All pages of one list together."""
+"""All pages of one list together, or all of it that a watch begins with."""
+STREAM_PAUSE_S: Final = 15.0
+"""How long a server that streams a list may say nothing; one that does not know how to never says that it is all there."""
 
+ANSWER_S: Final = 1.0
+"""How long a cluster that somebody does not ask about itself has to answer or to give a sign of life: workers of a manager, members
+of a hub, clusters of a fleet. All are asked at once, one that is silent is named and done without."""
 CALL_S: Final = 30.0
 """One call, from the first byte sent to the last one received."""
 CONNECT_S: Final = 10.0
-"""Opening a connection, with its handshake."""
+"""Opening a connection, with its handshake; one that hangs is noticed by it where a call may take longer."""
 WATCH_S: Final = 290.0
 """One watch; it is taken up again where it stopped."""
 WATCH_GRACE_S: Final = 20.0

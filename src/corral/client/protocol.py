@@ -33,8 +33,22 @@ class ObjectList(NamedTuple):
     """Bytes the page had on its way here; 0 when it did not travel."""
 
 
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+def ends_initial(event: WatchEvent) -> bool:
+    """Whether what was there when the watch began has all come."""
+    annotations = event.obj["metadata"].get("annotations") or {}
+    return event.type == "BOOKMARK" and annotations.get(INITIAL_EVENTS_END) == "true"
+
+
 class Client(Protocol):
     """A cluster's API."""
+
+    @property
+    def streams_lists(self) -> bool:
+        """Whether `watch` may be asked to begin with what is there. False once the server has refused that."""
+        ...
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Obj: ...
 
@@ -61,8 +75,12 @@ class Client(Protocol):
         fields: str = "",
         resource_version: str = "",
         timeout: float | None = None,
+        initial: bool = False,
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`. Ends when the server closes the stream; raises Expired when the version is too old."""
+        """Changes after `resource_version`. Ends when the server closes the stream; raises Expired when the version is too old.
+
+        With `initial` first comes what is there, each object as ADDED, up to the bookmark that `ends_initial`.
+        """
         ...
 
     async def create(self, resource: Resource, obj: Obj, *, manager: str = "", dry_run: bool = False) -> Obj: ...

@@ -7,8 +7,10 @@ and nothing else, at a fraction of the cost of a general one; there are no redir
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Self, cast
 from urllib.parse import urlsplit
 
@@ -21,7 +23,19 @@ CALLS = (
     16  # at once; a handshake costs both sides more than a dozen calls do, and one server is no faster asked by more
 )
 BUFFER = 1 << 20
+PASSED_ON = 64 * 1024
+"""What is read of an answer that is passed on to somebody else before he takes it, beside what waits in his connection: there may be
+hundreds of those."""
 SWITCHING = 101
+
+
+Dial = Callable[[str], Awaitable[Sequence[str]]]
+"""The addresses at which a host may be called, at least one."""
+
+
+def passed_on(text: str) -> str:
+    """What a request has brought, a character for each byte, as the text that is sent as the same bytes."""
+    return text if text.isascii() else text.encode("latin-1").decode(errors="surrogateescape")
 
 
 class BrokenAnswer(ConnectionError):
@@ -35,13 +49,25 @@ class TooLarge(BrokenAnswer):
 class Wire:
     """The connections to one server, `https://host[:port][/prefix]`."""
 
-    def __init__(self, server: str, context: ssl.SSLContext | None, *, server_name: str = "") -> None:
+    def __init__(
+        self,
+        server: str,
+        context: ssl.SSLContext | None,
+        *,
+        server_name: str = "",
+        addresses: Dial | None = None,
+        connected: Callable[[], socket.socket] | None = None,
+    ) -> None:
+        """`addresses` says where the host may be called; without it, wherever its name leads. `connected` gives sockets that lead
+        to the server already."""
         parts = urlsplit(server)
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if context else 80)
         self._netloc = parts.netloc.rpartition("@")[2]
         self._prefix = parts.path.rstrip("/")
         self._context = context
+        self._addresses = addresses
+        self._connected = connected
         self._server_name = (server_name or self._host) if context else None
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
@@ -56,19 +82,20 @@ class Wire:
         *,
         until: float | None = None,
         call: bool = False,
+        buffer: int = BUFFER,
     ) -> Exchange:
         """One exchange, to be entered with `async with`; it fails when it is not over at the loop's time `until`. A `call`
-        is over as soon as it is answered, so it waits for its turn when there are many."""
+        is over as soon as it is answered, so it waits for its turn when there are many. Of an answer that nobody takes, no more
+        than `buffer` bytes are read."""
         lines = [f"{method} {self._prefix}{target} HTTP/1.1", f"Host: {self._netloc}"]
         fields = headers.items() if isinstance(headers, Mapping) else headers
         lines += [f"{name}: {value}" for name, value in fields]
         if body or method in ("POST", "PUT", "PATCH"):
             lines.append(f"Content-Length: {len(body)}")
-        head = "\r\n".join(lines)
-        if head.count("\r\n") != len(lines) - 1:
+        if any("\n" in line or "\r" in line for line in lines):  # there are servers for which either ends a line
             raise ValueError("line breaks in a request's path or headers")
-        message = head.encode() + b"\r\n\r\n" + body
-        return Exchange(self, message, until, call=call, bodyless=method == "HEAD")
+        message = "\r\n".join(lines).encode(errors="surrogateescape") + b"\r\n\r\n" + body
+        return Exchange(self, message, until, call=call, bodyless=method == "HEAD", buffer=buffer)
 
     @property
     def is_busy(self) -> bool:
@@ -95,10 +122,29 @@ class Wire:
     async def open(self) -> _Connection:
         """A new connection."""
         async with asyncio.timeout(limits.CONNECT_S):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                _Connection, self._host, self._port, ssl=self._context, server_hostname=self._server_name
-            )
+            if self._connected is not None:
+                connection = await self._connect_over(self._connected())
+            elif self._addresses is None:
+                connection = await self._connect(self._host)
+            else:
+                connection = await self._connect_to_one(await self._addresses(self._host))
         self._all.add(connection)
+        return connection
+
+    async def _connect_to_one(self, addresses: Sequence[str]) -> _Connection:
+        for address in addresses[:-1]:
+            with suppress(OSError):
+                return await self._connect(address)
+        return await self._connect(addresses[-1])
+
+    async def _connect_over(self, ready: socket.socket) -> _Connection:
+        _, connection = await asyncio.get_running_loop().create_connection(_Connection, sock=ready)
+        return connection
+
+    async def _connect(self, host: str) -> _Connection:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            _Connection, host, self._port, ssl=self._context, server_hostname=self._server_name
+        )
         return connection
 
     def give_back(self, connection: _Connection) -> None:
@@ -192,9 +238,19 @@ class _Connection(asyncio.Protocol):
 class Exchange:
     """A request and its answer. The connection is kept only if the whole answer has come."""
 
-    def __init__(self, wire: Wire, message: bytes, until: float | None, *, call: bool, bodyless: bool = False) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        message: bytes,
+        until: float | None,
+        *,
+        call: bool,
+        bodyless: bool = False,
+        buffer: int = BUFFER,
+    ) -> None:
         self._wire, self._message, self._until, self._call = wire, message, until, call
         self._bodyless = bodyless
+        self._buffer = buffer
         self._connection: _Connection | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -236,7 +292,7 @@ class Exchange:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._end(keep=self._over and self._keep and self._size <= BUFFER)
+        self._end(keep=self._over and self._keep and self._size <= self._buffer)
 
     def _end(self, *, keep: bool) -> None:
         if self._timer is not None:
@@ -290,7 +346,7 @@ class Exchange:
 
     def _taken(self) -> bytes:
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        if self._size > BUFFER and self._connection is not None:
+        if self._size > self._buffer and self._connection is not None:
             self._connection.transport.resume_reading()
         self._parts, self._size = [], 0
         return data
@@ -322,10 +378,10 @@ class Exchange:
 
     def feed(self, data: bytes) -> None:
         if data and not self._over:
-            paused = self._size > BUFFER
+            paused = self._size > self._buffer
             self._parts.append(data)
             self._size += len(data)
-            if self._size > BUFFER and not paused and self._connection is not None:
+            if self._size > self._buffer and not paused and self._connection is not None:
                 self._connection.transport.pause_reading()
             self._wake()
 

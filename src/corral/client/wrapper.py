@@ -1,6 +1,6 @@
 """A client in front of another one: every call is handed on, and a subclass says what happens to it on the way.
 
-`_carry` is around every call that is answered once, `_there`, `_out` and `_back` are what names and objects become on the
+`_carry` is around every call that is answered once (its resource is None for `raw`), `_there`, `_out` and `_back` are what names and objects become on the
 way there and back. What is not overridden passes as it is; options are handed on by name and typed in the protocol.
 """
 
@@ -24,7 +24,7 @@ class ClientWrapper:
 
     # What a subclass may change
 
-    async def _carry(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _carry(self, resource: Resource | None, call: Callable[[], Awaitable[T]]) -> T:
         return await call()
 
     def _there(self, resource: Resource, name: str) -> str:
@@ -38,12 +38,16 @@ class ClientWrapper:
 
     # Client
 
+    @property
+    def streams_lists(self) -> bool:
+        return self._target().streams_lists
+
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Obj:
         there = self._there(resource, name)
-        return self._back(resource, await self._carry(lambda: self._target().get(resource, there, namespace)))
+        return self._back(resource, await self._carry(resource, lambda: self._target().get(resource, there, namespace)))
 
     async def list(self, resource: Resource, namespace: str = "", **options: Any) -> ObjectList:
-        found = await self._carry(lambda: self._target().list(resource, namespace, **options))
+        found = await self._carry(resource, lambda: self._target().list(resource, namespace, **options))
         return found._replace(items=[self._back(resource, item) for item in found.items])
 
     async def watch(self, resource: Resource, namespace: str = "", **options: Any) -> AsyncIterator[WatchEvent]:
@@ -52,45 +56,53 @@ class ClientWrapper:
 
     async def create(self, resource: Resource, obj: Obj, **options: Any) -> Obj:
         wanted = self._out(resource, obj)
-        return self._back(resource, await self._carry(lambda: self._target().create(resource, wanted, **options)))
+        return self._back(
+            resource, await self._carry(resource, lambda: self._target().create(resource, wanted, **options))
+        )
 
     async def update(self, resource: Resource, obj: Obj, **options: Any) -> Obj:
         wanted = self._out(resource, obj)
-        return self._back(resource, await self._carry(lambda: self._target().update(resource, wanted, **options)))
+        return self._back(
+            resource, await self._carry(resource, lambda: self._target().update(resource, wanted, **options))
+        )
 
     async def patch(self, resource: Resource, name: str, namespace: str, patch: Patch, **options: Any) -> Obj:
         there = self._there(resource, name)
-        done = await self._carry(lambda: self._target().patch(resource, there, namespace, patch, **options))
+        done = await self._carry(resource, lambda: self._target().patch(resource, there, namespace, patch, **options))
         return self._back(resource, done)
 
     async def apply(self, resource: Resource, obj: Obj, **options: Any) -> Obj:
         wanted = self._out(resource, obj)
-        return self._back(resource, await self._carry(lambda: self._target().apply(resource, wanted, **options)))
+        return self._back(
+            resource, await self._carry(resource, lambda: self._target().apply(resource, wanted, **options))
+        )
 
     async def delete(self, resource: Resource, name: str, namespace: str = "", **options: Any) -> None:
         there = self._there(resource, name)
-        await self._carry(lambda: self._target().delete(resource, there, namespace, **options))
+        await self._carry(resource, lambda: self._target().delete(resource, there, namespace, **options))
 
     async def delete_collection(self, resource: Resource, namespace: str = "", **options: Any) -> None:
-        await self._carry(lambda: self._target().delete_collection(resource, namespace, **options))
+        await self._carry(resource, lambda: self._target().delete_collection(resource, namespace, **options))
 
     async def get_subresource(self, resource: Resource, name: str, namespace: str, subresource: str) -> Obj:
         there = self._there(resource, name)
-        return await self._carry(lambda: self._target().get_subresource(resource, there, namespace, subresource))
+        return await self._carry(
+            resource, lambda: self._target().get_subresource(resource, there, namespace, subresource)
+        )
 
     async def create_subresource(
         self, resource: Resource, name: str, namespace: str, subresource: str, body: Obj
     ) -> Obj:
         there = self._there(resource, name)
         return await self._carry(
-            lambda: self._target().create_subresource(resource, there, namespace, subresource, body)
+            resource, lambda: self._target().create_subresource(resource, there, namespace, subresource, body)
         )
 
     def logs(self, name: str, namespace: str, **options: Any) -> AsyncIterator[bytes]:
         return self._target().logs(name, namespace, **options)
 
     async def raw(self, method: str, path: str, body: Obj | None = None) -> Obj:
-        return await self._carry(lambda: self._target().raw(method, path, body))
+        return await self._carry(None, lambda: self._target().raw(method, path, body))
 
     async def close(self) -> None:
         await self._target().close()

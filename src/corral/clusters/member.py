@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from corral.client.protocol import Client
-from corral.clusters.leader_run import run_while_leading
 from corral.configuration.member import member_settings
 from corral.controllers.member import set_up_member_by_secret
 from corral.controllers.member.connection import NAMESPACE, Connect
@@ -55,7 +54,3 @@ class MemberCluster:
         if self._manager is not None:
             await self._manager.stop()
             self._manager = None
-
-    async def lead(self, identity: str) -> None:
-        """Run while this process holds the lease; others wait their turn."""
-        await run_while_leading(self, self._client, self._clock, LEASE, identity)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
 from corral.core.quantity import value
+from corral.core.remote_pods import PodListing
 from corral.decide.dispatch.model import ALL_AT_ONCE, LATE_BINDING
 from corral.decide.dispatch.nominate import DEFAULT_STEP, ROUND_S
 from corral.kinds.kueue.gates import FeatureGates
@@ -24,6 +25,8 @@ class DispatchSettings:
     origin: str = "multikueue"
     dispatcher: str = ALL_AT_ONCE
     step: int = DEFAULT_STEP
+    config_order: bool = True
+    """Whether Incremental asks workers in the order of their MultiKueueConfig; by their names otherwise."""
     round_s: float = ROUND_S
     gc_interval: float = 60.0
     worker_lost_timeout: float = 900.0
@@ -38,6 +41,8 @@ class DispatchSettings:
     """How long changes of a remote job's status are collected before they are mirrored."""
     give_up_after: float | None = None
     """Hand a Workload back to the queue when no worker took it for so long; never when None."""
+    hands_back_impossible: bool = False
+    """Hand a Workload back at once that every worker says it could never take, however empty it were."""
     keep_finished: float = 0.0
     """How long a finished job stays on its worker, so that its logs can still be read; upstream removes it at once."""
     keep_logs: int = KEEP_LOGS
@@ -64,6 +69,13 @@ class DispatchSettings:
     """Let one worker at a time preempt for a Workload, the longest waiting first."""
     merges: bool = False
     """Replace Workload statuses as a whole instead of applying parts of them, as upstream's gate of that purpose does."""
+    labels_copies: bool = False
+    """Name a remote job's Workload in a label, where releases before 0.17 of Kueue look for it, instead of an annotation."""
+    follows_specs: bool = True
+    follows_sizes: bool = True
+    """Bring a remote job in line when the manager's is changed while it runs."""
+    remote_pods: PodListing = PodListing.LISTED
+    """Whether a manager that shows the pods of dispatched jobs does so in lists."""
     fencing: bool = False
     """Tell workers to suspend copies when they lose this manager for longer than the lost timeout."""
 
@@ -82,11 +94,16 @@ def dispatch_settings(configuration: Obj | Part) -> DispatchSettings:
         namespace=document.text("namespace", "kueue-system"),
         origin=part.text("origin", "multikueue"),
         dispatcher=part.text("dispatcherName", ALL_AT_ONCE),
-        step=part.part("incrementalDispatcherConfig").number("stepSize", 0) or DEFAULT_STEP,
+        step=_step(part.part("incrementalDispatcherConfig"), gates),
+        config_order=gates["MultiKueueIncrementalDispatcherRespectConfigOrder"],
+        labels_copies=not gates["WorkloadIdentifierAnnotations"],
+        follows_specs=gates["MultiKueueRemoteSpecSync"],
+        follows_sizes=gates["ElasticJobsViaWorkloadSlices"],
         gc_interval=part.seconds("gcInterval", 60.0),
         worker_lost_timeout=part.seconds("workerLostTimeout", 900.0),
         batch_s=own.seconds("remoteEventBatch", 0.0),
         give_up_after=own.optional_seconds("giveUpAfter"),
+        hands_back_impossible=own.flag("handBackImpossible"),
         keep_finished=own.seconds("keepFinished", 0.0),
         keep_logs=value(own.get("keepLogs", KEEP_LOGS)),
         keep_logs_for=own.seconds("keepLogsFor", KEEP_LOGS_FOR),
@@ -100,15 +117,28 @@ def dispatch_settings(configuration: Obj | Part) -> DispatchSettings:
         automates_quota=gates["MultiKueueManagerQuotaAutomation"],
         orchestrates=gates["MultiKueueOrchestratedPreemption"],
         merges=gates["WorkloadRequestUseMergePatch"],
+        remote_pods=_listing(own.text("remotePods", PodListing.LISTED)),
         fencing=own.flag("fencing"),
         enabled=gates["MultiKueue"],
     )
+
+
+def _step(part: Part, gates: FeatureGates) -> int:
+    wanted = part.number("stepSize", 0)
+    return wanted if wanted and gates["MultiKueueIncrementalDispatcherConfig"] else DEFAULT_STEP
 
 
 def _directory(name: str) -> str:
     if not name.startswith("/"):
         raise ConfigurationError(f"corral.kubeconfigDirectory: {name!r} is not an absolute path")
     return name
+
+
+def _listing(name: str) -> PodListing:
+    try:
+        return PodListing(name)
+    except ValueError:
+        raise ConfigurationError(f"corral.remotePods: {name!r} is none of {', '.join(PodListing)}") from None
 
 
 def _providers(part: Part) -> tuple[Obj, ...]:

@@ -18,6 +18,7 @@ from corral.core.resource import Resource
 from corral.jobs.framework.adapter import JobAdapter
 from corral.jobs.framework.described import DescribedState, JobDescription, described_job, external_job
 from corral.jobs.framework.registry import adapter_for, dispatched_adapters
+from corral.kinds.kueue.gates import FeatureGates
 
 FIELD = "corral.jobKinds"
 _PATH = re.compile(r"(spec|status)(\.[A-Za-z0-9_-]+)+")
@@ -94,7 +95,10 @@ def _path_faults(field: str, path: str, within: str = "") -> Iterator[str]:
 
 def external_kinds(document: Obj | Part) -> list[Resource]:
     """The kinds that a configuration names as Kind.version.group, to be dispatched only. Raises JobKindError."""
-    entries: Any = Part.of(document).part("multiKueue").get("externalFrameworks") or ()
+    whole = Part.of(document)
+    entries: Any = whole.part("multiKueue").get("externalFrameworks") or ()
+    if not FeatureGates(whole.get("featureGates"))["MultiKueueAdaptersForCustomJobs"]:
+        return []
     described = {(kind.resource.group, kind.kind) for kind in described_kinds(document)}
     found: list[Resource] = []
     for position, entry in enumerate(entries):

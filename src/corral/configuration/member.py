@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from corral.configuration.part import Part
+from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
 from corral.decide.member.backoff import BackoffSettings
+
+LEAST_DELAY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ def member_settings(configuration: Obj | Part, *, entrypoint: str = "", authorit
     default = MemberSettings.upstream() if as_upstream else MemberSettings()
     azure, costs = part.get("propertyProvider") == "azure", part.flag("costProperties", True)
     return MemberSettings(
+        backoff=_backoff(part.part("workApplierRequeueRateLimiter"), default.backoff),
         deletion_wait=part.seconds("deletionWaitTime", default.deletion_wait),
         workers=part.number("concurrentWorkSyncs", default.workers),
         own_properties=part.flag("ownProperties", default.own_properties),
@@ -75,4 +78,23 @@ def member_settings(configuration: Obj | Part, *, entrypoint: str = "", authorit
         authority="" if as_upstream else authority,
         azure=azure,
         azure_costs=azure and costs,
+    )
+
+
+def _backoff(part: Part, default: BackoffSettings) -> BackoffSettings:
+    """Upstream's flags of the same names; each step of the back-off must be able to follow the one before it."""
+    attempts = part.number("attemptsWithFixedDelay", default.fixed_attempts)
+    if attempts < 1:
+        raise ConfigurationError(f"{part.at('attemptsWithFixedDelay')}: expected at least 1, got {attempts}")
+    first = part.amount("initialSlowBackoffDelaySeconds", default.first, LEAST_DELAY_S)
+    slow_limit = part.amount("maxSlowBackoffDelaySeconds", default.slow_limit, first)
+    return BackoffSettings(
+        fixed_attempts=attempts,
+        fixed=part.amount("fixedDelaySeconds", default.fixed, LEAST_DELAY_S),
+        first=first,
+        slow_factor=part.amount("exponentialBaseForSlowBackoff", default.slow_factor, 1),
+        slow_limit=slow_limit,
+        fast_factor=part.amount("exponentialBaseForFastBackoff", default.fast_factor, 1),
+        limit=part.amount("maxFastBackoffDelaySeconds", default.limit, slow_limit),
+        skip_settled=part.flag("skipToFastBackoffForAvailableOrDiffReportedWorkObjs", default.skip_settled),
     )

@@ -68,6 +68,13 @@ class Part:
         except (ValueError, TypeError):
             raise ConfigurationError(f"{self.at(name)}: expected a whole number, got {value!r}") from None
 
+    def amount(self, name: str, default: float, least: float) -> float:
+        """A number, whole or not, that is not below `least`."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
+            raise ConfigurationError(f"{self.at(name)}: expected a number of at least {least:g}, got {value!r}")
+        return float(value)
+
     def seconds(self, name: str, default: float) -> float:
         """A duration such as `5m`."""
         found = self.optional_seconds(name)
@@ -80,6 +87,13 @@ class Part:
             return None if value is None else float(parse_duration(str(value)))
         except ValueError as error:
             raise ConfigurationError(f"{self.at(name)}: {error}") from error
+
+    def within(self, path: str) -> Part:
+        """The part at a path of this one."""
+        found = self
+        for name in path.split("."):
+            found = found.part(name)
+        return found
 
     def known(self) -> list[str]:
         """The fields that parsers know, in order."""

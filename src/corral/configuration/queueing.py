@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from corral.configuration.devices import device_mappings
 from corral.configuration.job_kinds import described_kinds, external_kinds
+from corral.configuration.metric_labels import WORKLOAD, CustomLabel, custom_labels, of_kind
 from corral.configuration.part import ConfigurationError, Part
 from corral.core.meta import Obj
 from corral.core.quantity import Quantity
@@ -51,6 +52,8 @@ class QueueingConfig:
     local_queue_metrics: bool = True
     local_queue_selector: Selector = field(default_factory=lambda: from_label_selector({}))
     """LocalQueues that have metrics, by their labels."""
+    custom_labels: tuple[CustomLabel, ...] = ()
+    """Labels of metrics beside upstream's own; none while their gate is closed."""
     fair_sharing: tuple[str, ...] | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
     excluded_prefixes: tuple[str, ...] = ()
@@ -58,10 +61,26 @@ class QueueingConfig:
     transformations: tuple[Transformation, ...] = ()
     device_mappings: tuple[DeviceMapping, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
+    waits_for_victims: bool = True
+    victims_give_way: bool = True
+    requeue_batch_s: float = 0.0
 
     def job_adapters(self) -> list[JobAdapter]:
         """The adapters of every kind that is queued as a single object, in order."""
         return [*adapters(with_implied(self.frameworks)), *(described_job(kind) for kind in self.described_kinds)]
+
+    @property
+    def copied_labels(self) -> tuple[str, ...]:
+        """Labels of a job that its Workload carries too."""
+        read = (label.label for label in of_kind(self.custom_labels, WORKLOAD) if label.label)
+        return tuple(dict.fromkeys((*self.label_keys_to_copy, *read)))
+
+    @property
+    def copied_annotations(self) -> tuple[str, ...]:
+        """Annotations of a job that its Workload carries too, beside those that mean something to queueing."""
+        return tuple(
+            dict.fromkeys(label.annotation for label in of_kind(self.custom_labels, WORKLOAD) if label.annotation)
+        )
 
     def settings(self) -> QueueingSettings:
         """The part that scheduling decisions depend on."""
@@ -77,6 +96,9 @@ class QueueingConfig:
             ignore_undeclared=self.ignore_undeclared and gates["QuotaCheckStrategy"],
             eviction_timestamp=ready is None or ready.order_by_eviction,
             block_on_pods_ready=ready is not None and ready.block_admission,
+            waits_for_victims=self.waits_for_victims,
+            victims_give_way=self.victims_give_way,
+            requeue_batch_s=self.requeue_batch_s,
             features=Features(
                 partial_admission=gates["PartialAdmission"],
                 reclaimable_pods=gates["ReclaimablePods"],
@@ -123,7 +145,8 @@ def load_config(configuration: Obj | Part) -> QueueingConfig:
         raise ConfigurationError(f"featureGates: {error}") from error
     external_kinds(document)  # dispatch uses them; what is wrong with one is said with the rest
     namespace = document.text("namespace", DEFAULT_NAMESPACE)
-    integrations, metrics = document.part("integrations"), document.part("metrics")
+    labels = custom_labels(document.part("metrics").get("customLabels") or ())
+    integrations, metrics, own = document.part("integrations"), document.part("metrics"), document.part("corral")
     selector = document.get("managedJobsNamespaceSelector") or _default_selector(namespace)
     resources = document.part("resources")
     prefixes = tuple(resources.get("excludeResourcePrefixes") or ())
@@ -143,8 +166,9 @@ def load_config(configuration: Obj | Part) -> QueueingConfig:
         retention=_retention(document.part("objectRetentionPolicies").part("workloads")),
         workers=document.part("controller").get("groupKindConcurrency") or {},
         cluster_queue_resource_metrics=metrics.flag("enableClusterQueueResources"),
-        local_queue_metrics=metrics.part("localQueueMetrics").flag("enable", True),
+        local_queue_metrics=metrics.part("localQueueMetrics").flag("enable", True) and gates["LocalQueueMetrics"],
         local_queue_selector=from_label_selector(metrics.part("localQueueMetrics").get("localQueueSelector") or {}),
+        custom_labels=labels if gates["CustomMetricLabels"] else (),
         fair_sharing=_fair_sharing(document),
         admission_fair_sharing=_admission_fair_sharing(document),
         excluded_prefixes=prefixes,
@@ -152,6 +176,9 @@ def load_config(configuration: Obj | Part) -> QueueingConfig:
         transformations=tuple(_transformation(entry) for entry in resources.get("transformations") or ()),
         device_mappings=_device_mappings(resources.get("deviceClassMappings") or ()),
         gates=gates,
+        waits_for_victims=own.flag("waitForVictims", True),
+        victims_give_way=own.flag("victimsGiveWay", True),
+        requeue_batch_s=own.seconds("requeueBatch", 10.0 if gates["SchedulerLongRequeueInterval"] else 0.0),
     )
 
 

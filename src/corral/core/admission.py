@@ -24,7 +24,11 @@ class UserInfo:
     extra: dict[str, list[str]] = field(default_factory=dict)
 
 
-CONTROLLERS = UserInfo("system:corral", ("system:masters", "system:authenticated"))
+ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))
+"""Who asks without credentials."""
+
+SERVER = UserInfo("system:apiserver", ("system:masters", "system:authenticated"))
+"""The API server itself, which makes what every cluster has from the start. Controllers have identities of their own."""
 
 
 def ignore_warning(message: str) -> None:
@@ -52,7 +56,10 @@ class AdmissionRequest:
 
 
 class AdmissionPlugin(Protocol):
-    """One rule or set of rules over writes."""
+    """One rule or set of rules over writes.
+
+    A plug-in that only changes, or only refuses, some of what it handles may say so with methods `changes(request)` and
+    `refuses(request)`: as a webhook it is then called for those writes alone."""
 
     name: str
 
@@ -67,3 +74,15 @@ class AdmissionPlugin(Protocol):
     async def validate(self, request: AdmissionRequest) -> None:
         """Raise ApiError to refuse the write."""
         ...
+
+
+def may_change(plugin: AdmissionPlugin, request: AdmissionRequest) -> bool:
+    """Whether a plug-in may change such a write; only the kind of write is looked at."""
+    changes: Callable[[AdmissionRequest], bool] = getattr(plugin, "changes", plugin.handles)
+    return plugin.handles(request) and changes(request)
+
+
+def may_refuse(plugin: AdmissionPlugin, request: AdmissionRequest) -> bool:
+    """Whether a plug-in may refuse such a write; only the kind of write is looked at."""
+    refuses: Callable[[AdmissionRequest], bool] = getattr(plugin, "refuses", plugin.handles)
+    return plugin.handles(request) and refuses(request)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from corral.core.meta import Obj
@@ -15,6 +16,17 @@ from corral.core.streams import LogOptions
 
 CLUSTER_LABEL = "corral.dev/cluster"
 """On a pod that is shown but runs elsewhere: the cluster that runs it."""
+CALL_ANNOTATION = "corral.dev/call"
+"""On a job that runs a function: what its result is marked with at the end of its logs. Somebody waits for them."""
+
+
+class PodListing(StrEnum):
+    """Which pods elsewhere lists and watches show to a client that does not name their cluster. By name all are found."""
+
+    LISTED = "Listed"
+    """Those of jobs that have no pods here; pods that wait here for good are shown as what runs for them."""
+    ON_REQUEST = "OnRequest"
+    """None, and own pods as they are stored: what MultiKueue shows."""
 
 
 class Forwarded(Protocol):
@@ -62,6 +74,13 @@ class PodFeed(Protocol):
 
 class RemotePodSource(Protocol):
     """The pods of dispatched jobs, with the labels and owners they would have if they ran here."""
+
+    @property
+    def listing(self) -> PodListing: ...
+
+    def has_stand_ins(self, pod: Obj) -> bool:
+        """Whether the job of this pod also has pods here, which wait behind their gates."""
+        ...
 
     async def list(self, namespace: str = "", revision: int = 0) -> Sequence[Obj]:
         """All pods, or those of one namespace; `revision` is that of the list they become part of."""

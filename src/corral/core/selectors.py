@@ -2,7 +2,8 @@
 
 `parse_label_selector` reads the text form (`a=b,c in (d,e),!f,g>3`), `from_label_selector` the object form with
 matchLabels and matchExpressions; both give a `Selector`. `parse_field_selector` reads `metadata.name=x,a!=b`.
-Errors carry the words of a Kubernetes API server. Parsing is cached; matching is one pass over the requirements.
+Errors carry the words of a Kubernetes API server. Parsing is cached. A list asks a selector of every object, so what it costs to
+ask must not grow with what somebody wrote into it: a few requirements are gone through, many are looked up by the object's labels.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Labels = Mapping[str, str]
 _BINARY_OPERATORS: Final = "in, notin, =, ==, !=, gt, lt"
 _TOKEN: Final = re.compile(r"[ \t\r\n]*(?:([=!(),<>]+)|([^=!(),<> \t\r\n]+))", re.ASCII)
 _SYMBOL: Final = re.compile("==|!=|[=!(),<>]")
+FEW: Final = 8
+"""So many requirements, and values of one, are faster gone through than looked up."""
 _OBJECT_OPERATORS: Final[dict[str, Operator]] = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
@@ -69,18 +72,89 @@ class Requirement:
                 return f"{self.key}{self.operator}{self.values[0]}"
 
 
+class _Condition:
+    """All that a selector demands of one label."""
+
+    __slots__ = ("above", "allowed", "below", "excluded", "forbidden", "required")
+
+    def __init__(self) -> None:
+        self.required = self.forbidden = False
+        self.allowed: frozenset[str] | None = None  # None: whatever is not excluded
+        self.excluded: set[str] = set()
+        self.above: int | None = None
+        self.below: int | None = None
+
+    def add(self, requirement: Requirement) -> None:
+        match requirement.operator:
+            case "=" | "==" | "in":
+                values = frozenset(requirement.values)
+                self.allowed = values if self.allowed is None else self.allowed & values
+            case "!=" | "notin":
+                self.excluded.update(requirement.values)
+            case "!":
+                self.forbidden = True
+            case ">" | "<":
+                self._bound(requirement.operator, _integer(requirement.values[0]))
+        self.required = self.required or requirement.operator not in ("!=", "notin", "!")
+
+    def _bound(self, operator: Operator, limit: int | None) -> None:
+        if limit is None:  # compares with nothing
+            self.allowed = frozenset()
+        elif operator == ">":
+            self.above = limit if self.above is None else max(self.above, limit)
+        else:
+            self.below = limit if self.below is None else min(self.below, limit)
+
+    def holds(self, value: str) -> bool:
+        if self.forbidden or value in self.excluded or (self.allowed is not None and value not in self.allowed):
+            return False
+        if self.above is None and self.below is None:
+            return True
+        number = _integer(value)
+        return (
+            number is not None
+            and (self.above is None or number > self.above)
+            and (self.below is None or number < self.below)
+        )
+
+
+class _Lookup:
+    """Many requirements, by the label they are about: asking takes as long as the object has labels."""
+
+    __slots__ = ("conditions", "required")
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        self.conditions: dict[str, _Condition] = {}
+        for requirement in requirements:
+            self.conditions.setdefault(requirement.key, _Condition()).add(requirement)
+        self.required = tuple(key for key, condition in self.conditions.items() if condition.required)
+
+    def matches(self, labels: Labels) -> bool:
+        if len(self.required) > len(labels) or not all(key in labels for key in self.required):
+            return False
+        conditions = self.conditions
+        return all(key not in conditions or conditions[key].holds(value) for key, value in labels.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Selector:
     """A conjunction of requirements, or nothing at all."""
 
     requirements: tuple[Requirement, ...] = ()
     selects_nothing: bool = False
+    _lookup: _Lookup | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        many = len(self.requirements) > FEW or any(len(entry.values) > FEW for entry in self.requirements)
+        object.__setattr__(self, "_lookup", _Lookup(self.requirements) if many else None)
 
     def matches(self, labels: Labels | None) -> bool:
         """True when every requirement holds for `labels`."""
         if self.selects_nothing:
             return False
         labels = labels or {}
+        if self._lookup is not None:
+            return self._lookup.matches(labels)
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     @property
@@ -130,6 +204,32 @@ def from_label_selector(selector: Mapping[str, Any] | None) -> Selector:
     return Selector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
 
 
+def to_label_selector(selector: Selector) -> dict[str, Any]:
+    """The LabelSelector object that stands for a selector made from one."""
+    spoken = {
+        "=": "In",
+        "==": "In",
+        "in": "In",
+        "!=": "NotIn",
+        "notin": "NotIn",
+        "exists": "Exists",
+        "!": "DoesNotExist",
+    }
+    if selector.selects_nothing:
+        everything = {"key": "kubernetes.io/metadata.name", "operator": "Exists"}
+        return {"matchExpressions": [everything, {**everything, "operator": "DoesNotExist"}]}
+    return {
+        "matchExpressions": [
+            {
+                "key": each.key,
+                "operator": spoken[each.operator],
+                **({"values": list(each.values)} if each.values else {}),
+            }
+            for each in selector.requirements
+        ]
+    }
+
+
 def _integer(text: str) -> int | None:
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text, re.ASCII):
         return None
@@ -171,15 +271,16 @@ class _Parser:
     """Reads one selector text; keywords are only special where an operator may stand."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = list(_tokens(text))
-        self.position = 0
+        self.tokens = iter(_tokens(text))
+        self.following = next(self.tokens)
 
     def peek(self) -> tuple[str, str]:
-        return self.tokens[self.position]
+        return self.following
 
     def take(self) -> tuple[str, str]:
-        self.position += 1
-        return self.tokens[self.position - 1]
+        taken = self.following
+        self.following = next(self.tokens, taken)  # behind the end there is the end
+        return taken
 
     def parse(self) -> Iterable[Requirement]:
         requirements: list[Requirement] = []
@@ -286,8 +387,8 @@ def _tokens(text: str) -> Iterable[tuple[str, str]]:
         if match[2] is not None:
             yield "word", match[2]
             continue
-        for symbol in _SYMBOL.findall(match[1]):
-            yield symbol, symbol
+        for symbol in _SYMBOL.finditer(text, match.start(1), match.end(1)):
+            yield symbol[0], symbol[0]
     yield "end", ""
 
 
@@ -308,14 +409,26 @@ class FieldSelector:
     """A conjunction of equalities and inequalities on named fields."""
 
     requirements: tuple[FieldRequirement, ...] = ()
-    fields: tuple[str, ...] = field(init=False)
+    fields: tuple[str, ...] = field(init=False, compare=False)
+    """Those it is about, each once."""
+    _tests: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = field(init=False, repr=False, compare=False)
+    """Of each field: the values it must have, all of them, and those it must not."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", tuple(requirement.field for requirement in self.requirements))
+        wanted: dict[str, tuple[set[str], set[str]]] = {}
+        for item in self.requirements:
+            wanted.setdefault(item.field, (set(), set()))[item.negated].add(item.value)
+        tests = tuple((name, frozenset(must), frozenset(must_not)) for name, (must, must_not) in wanted.items())
+        object.__setattr__(self, "_tests", tests)
+        object.__setattr__(self, "fields", tuple(wanted))
 
     def matches(self, read: Callable[[str], str]) -> bool:
         """True when every requirement holds; `read(field)` gives a field's value as text, "" when absent."""
-        return all((read(item.field) == item.value) is not item.negated for item in self.requirements)
+        for name, must, must_not in self._tests:
+            value = read(name)
+            if value in must_not or (must and (len(must) > 1 or value not in must)):
+                return False
+        return True
 
     def exact(self, name: str) -> str | None:
         """The value `name` must have, if the selector demands one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -123,6 +123,16 @@ def not_supported(path: str, value: Any, allowed: Iterable[str]) -> Cause:
 
 def not_found(path: str, value: Any) -> Cause:
     return Cause("FieldValueNotFound", _text("Not found", value, ""), path)
+
+
+def repeats(values: Iterable[Hashable]) -> list[bool]:
+    """Of each value, whether it has stood further up already."""
+    seen: set[Hashable] = set()
+    found = []
+    for value in values:
+        found.append(value in seen)
+        seen.add(value)
+    return found
 
 
 def duplicate(path: str, value: Any) -> Cause:

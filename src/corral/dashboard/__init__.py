@@ -1,1 +1,1 @@
-"""The web page over a cluster: queues, clusters, jobs, why each waits, and logs. It only reads."""
+"""The web page over a cluster: queues, clusters, jobs, why each waits, logs, and what may be done to them."""

@@ -33,16 +33,24 @@ PORT = 8470
     is_flag=True,
     help="Serve other machines without TLS: tokens and logs cross the network in clear text.",
 )
+@click.option("--read-only", is_flag=True, help="Let nobody cancel, resume, repeat or delete jobs from it.")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
 @click.option("--kubeconfig", "path", type=click.Path(path_type=Path), help="Kubeconfig file.")
 @click.option("--context", default="", help="Context of the kubeconfig.")
 def dashboard(
-    port: int | None, host: str, names: tuple[str, ...], insecure: bool, show: bool, path: Path | None, context: str
+    port: int | None,
+    host: str,
+    names: tuple[str, ...],
+    insecure: bool,
+    read_only: bool,
+    show: bool,
+    path: Path | None,
+    context: str,
 ) -> None:
     """Serve a web page over a cluster until Ctrl-C: queues and their quota, clusters, jobs, why each waits, and logs.
 
-    It only reads. The printed address holds a token, and whoever opens it reads as the user of the kubeconfig; others log in with
-    a bearer token of the cluster and see what is theirs to see. On an address other machines reach, it is served over TLS.
+    The printed address holds a token, and whoever opens it is to the cluster the user of the kubeconfig; others log in with a
+    bearer token of the cluster, and see and do what is theirs. On an address other machines reach, it is served over TLS.
 
     \b
     corral dashboard --open
@@ -50,16 +58,20 @@ def dashboard(
     corral dashboard --host 0.0.0.0 --name corral.example.com
     """
     file = path or (default if (default := kubeconfig.default_path()).exists() else FleetFolder.default().kubeconfig)
-    client = SyncClient.from_kubeconfig(file, context)
+    document = kubeconfig.load(file)
+    client = SyncClient(kubeconfig.access(document, context, folder=file.parent, origin=str(file)))
     client.call("GET", "/version")
     address = Address(host, names)
     tls = None if insecure or address.is_loopback else _certified(address, client.access)
+    contexts = kubeconfig.by_context(document, file.parent, str(file))
     try:
-        server = PageServer(client.access, address, PORT if port is None else port, tls)
+        server = PageServer(
+            client.access, address, PORT if port is None else port, tls, contexts=contexts, read_only=read_only
+        )
     except OSError as error:
         if port is not None or error.errno != errno.EADDRINUSE:
             raise click.ClickException(f"port {port or PORT} of {host}: {error.strerror}") from error
-        server = PageServer(client.access, address, 0, tls)
+        server = PageServer(client.access, address, 0, tls, contexts=contexts, read_only=read_only)
     click.echo(f"{server.url} shows {client.access.server}; Ctrl-C ends it")
     if show:
         webbrowser.open(server.url)

@@ -79,6 +79,10 @@ class Logins:
         with self._lock:
             return self._sessions.get(session)
 
+    def is_own(self, viewer: Access) -> bool:
+        """Whether a viewer is the user of the kubeconfig, and not the owner of another token."""
+        return viewer is self._access
+
     def log_out(self, session: str) -> None:
         with self._lock:
             self._sessions.pop(session, None)

@@ -1,12 +1,13 @@
 """The page and the few questions it asks, over HTTP.
 
 Every question needs a login and is put to the cluster as whoever logged in. The page answers only to names of its own (a page of
-another site cannot reach it under a name of its own), and only reads.
+another site cannot reach it under a name of its own). What changes something is sent by POST, from this page alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import socket
 import ssl
@@ -17,18 +18,23 @@ from threading import BoundedSemaphore
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from corral.client.kubeconfig import Access
+from corral.client.kubeconfig import Access, KubeconfigError, by_server
 from corral.client.sync import SyncClient
 from corral.core.errors import ApiError
+from corral.core.meta import Obj
+from corral.dashboard.actions import act
 from corral.dashboard.address import Address
-from corral.dashboard.details import details, logs
+from corral.dashboard.details import details, document, events, logs, warnings
+from corral.dashboard.forecast import forecast
 from corral.dashboard.job_list import choice_from
 from corral.dashboard.login import NOT_GOOD, Logins, session_cookie, session_of
 from corral.dashboard.overview import overview
+from corral.dashboard.workers import capacities, nodes
+from corral.submit.errors import SubmitError
 
 STATIC = {
     "/": ("page.html", "text/html"),
-    "/page.mjs": ("page.mjs", "text/javascript"),
+    **{f"/{name}": (name, "text/javascript") for name in ("page.mjs", "tree.mjs", "views.mjs", "panel.mjs")},
     "/page.css": ("page.css", "text/css"),
 }
 OPEN = ("/page.css",)
@@ -44,13 +50,34 @@ MAX_FORM = 64 * 1024
 MAX_CONNECTIONS = 64
 
 Query = Mapping[str, str]
-QUESTIONS: dict[str, Callable[[SyncClient, Query], Any]] = {
-    "/api/overview": lambda client, query: overview(client, choice_from(query)),
-    "/api/job": lambda client, query: details(client, query["namespace"], query["workload"]),
-    "/api/logs": lambda client, query: logs(client, query["namespace"], query["pod"], query.get("container", "")),
+Others = Mapping[str, Access]
+"""How the viewer reaches other clusters, by their servers."""
+Question = Callable[[SyncClient, Query, Others], Any]
+QUESTIONS: dict[str, Question] = {
+    "/api/overview": lambda client, query, others: overview(client, choice_from(query)),
+    "/api/capacities": lambda client, query, others: capacities(client, others),
+    "/api/nodes": lambda client, query, others: nodes(client, query.get("cluster", ""), others),
+    "/api/warnings": lambda client, query, others: warnings(client),
+    "/api/forecast": lambda client, query, others: forecast(client, others),
+    "/api/job": lambda client, query, others: details(client, query["namespace"], query["workload"]),
+    "/api/events": lambda client, query, others: events(client, query["namespace"], query["workload"]),
+    "/api/yaml": lambda client, query, others: document(client, query["namespace"], query["workload"]),
+    "/api/logs": lambda client, query, others: logs(
+        client, query["namespace"], query["pod"], query.get("container", ""), everything="all" in query
+    ),
+}
+OF_A_JOB = ("namespace", "workload")
+NEEDED = {
+    "/api/job": OF_A_JOB,
+    "/api/events": OF_A_JOB,
+    "/api/yaml": OF_A_JOB,
+    "/api/logs": ("namespace", "pod"),
+    "/api/act": ("action", *OF_A_JOB),
 }
 
-NEEDED = {"/api/job": ("namespace", "workload"), "/api/logs": ("namespace", "pod")}
+
+def _act(client: SyncClient, form: Query, others: Others) -> Obj:
+    return {"done": act(client, form["action"], form["namespace"], form["workload"])}
 
 
 class PageServer(ThreadingHTTPServer):
@@ -58,8 +85,21 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, access: Access, address: Address, port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        address: Address,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        *,
+        contexts: Mapping[str, Access] | None = None,
+        read_only: bool = False,
+    ) -> None:
         self.logins = Logins(access)
+        self.contexts = contexts or {}
+        """The other clusters that the user of the kubeconfig may look at, by what he calls them."""
+        self.others = by_server(self.contexts)
+        self.read_only = read_only
         self.address = address
         self.tls = tls
         self._room = BoundedSemaphore(MAX_CONNECTIONS)
@@ -124,13 +164,19 @@ class Handler(BaseHTTPRequestHandler):
             return self._ask_to_log_in(target.path)
         if target.path in STATIC:
             name, kind = STATIC[target.path]
-            return self._answer(200, kind, files("corral.dashboard").joinpath(name).read_bytes())
+            content = files("corral.dashboard").joinpath(name).read_bytes()
+            if name == "page.html" and viewer is not None:
+                content = content.replace(b"<body>", self._body(viewer).encode())
+            return self._answer(200, kind, content)
         if target.path not in QUESTIONS or viewer is None:
             return self._answer(404, "text/plain", b"there is no such page\n")
-        missing = [name for name in NEEDED.get(target.path, ()) if name not in query]
-        if missing:
-            return self._answer(400, "text/plain", f"the question lacks {missing[0]!r}\n".encode())
-        return self._ask(viewer, QUESTIONS[target.path], query)
+        return self._ask(viewer, target.path, QUESTIONS[target.path], query)
+
+    def _body(self, viewer: Access) -> str:
+        """What the page has to know before it asks: whether it may change something, and what else there is to look at."""
+        contexts = self.page.contexts if self.page.logins.is_own(viewer) else {}
+        servers = html.escape(json.dumps({name: one.server for name, one in contexts.items()}))
+        return f'<body{" data-read-only" if self.page.read_only else ""} data-contexts="{servers}">'
 
     def do_POST(self) -> None:
         if not self._is_ours():
@@ -138,13 +184,24 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/logout":
             self.page.logins.log_out(self._session())
             return self._go_home("")
-        if self.path != "/login":
+        if self.path not in ("/login", "/api/act"):
             return self._answer(404, "text/plain", b"there is no such page\n")
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_FORM:
-            return self._answer(413, "text/plain", b"a login is a short form\n")
+            return self._answer(413, "text/plain", b"this is a short form\n")
         form = dict(parse_qsl(self.rfile.read(int(length)).decode("utf-8", "replace")))
+        if self.path == "/api/act":
+            return self._act(form)
         return self._log_in(form.get("token", "").strip(), by_address=False)
+
+    def _act(self, form: Query) -> None:
+        """Change something, for a viewer whose browser says that it was this page that asked."""
+        viewer = self.page.logins.viewer(self._session())
+        if viewer is None:
+            return self._ask_to_log_in("/api/act")
+        if self.page.read_only or not self.headers.get("Origin"):
+            return self._answer(403, "text/plain", b"this page only shows; the command line changes\n")
+        return self._ask(viewer, "/api/act", _act, form)
 
     def _is_ours(self) -> bool:
         """Whether it was sent to a name of ours, and by no other page."""
@@ -178,12 +235,22 @@ class Handler(BaseHTTPRequestHandler):
         text = files("corral.dashboard").joinpath("login.html").read_text().replace("<!-- wrong -->", wrong)
         return self._answer(401, "text/html", text.encode())
 
-    def _ask(self, viewer: Access, question: Callable[[SyncClient, Query], Any], query: Query) -> None:
+    def _ask(self, viewer: Access, path: str, question: Question, query: Query) -> None:
+        missing = [name for name in NEEDED.get(path, ()) if name not in query]
+        if missing:
+            return self._answer(400, "text/plain", f"the question lacks {missing[0]!r}\n".encode())
+        is_own = self.page.logins.is_own(viewer)
+        if context := query.get("context", ""):
+            if not is_own or context not in self.page.contexts:
+                return self._answer(404, "text/plain", b"there is no such context that you may look at\n")
+            viewer = self.page.contexts[context]
         client = SyncClient(viewer)
         try:
-            answer = question(client, query)
+            answer = question(client, query, self.page.others if is_own else {})
         except ApiError as error:
             self._answer(error.code if error.code >= 400 else 502, "text/plain", f"{error}\n".encode())
+        except (SubmitError, KubeconfigError) as error:
+            self._answer(409, "text/plain", f"{error}\n".encode())
         else:
             if isinstance(answer, bytes):
                 self._answer(200, "text/plain", answer)

@@ -20,7 +20,14 @@ from corral.core.quantity import Quantity
 from corral.core.resource import Resource
 from corral.fleet.folder import FleetFolder
 from corral.fleet.join import add_to_config, prepare_worker, register_worker, remove_from_config
-from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, MULTI_KUEUE_CLUSTERS, RESOURCE_FLAVORS
+from corral.kinds.kueue import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    MULTI_KUEUE_CLUSTERS,
+    RESOURCE_FLAVORS,
+    names,
+)
 
 FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE = "default-flavor", "cluster-queue", "user-queue"
 CHECK, CONFIG = "multikueue", "multikueue"
@@ -30,12 +37,25 @@ NODES_QUOTA = "corral.dev/quota-of-nodes"
 
 
 def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
-    """Connect managers to their workers and hubs to their members, and set up queues unless the fleet is bare."""
+    """Connect managers to their workers and hubs to their members, and set up queues, each unless the fleet is to go without."""
     clients = {
         cluster.name: SyncClient.from_kubeconfig(folder.admin_kubeconfig(cluster.name)) for cluster in fleet.clusters
     }
-    workers = fleet.with_role(WORKER)
     absent = folder.known_clusters() - {cluster.name for cluster in fleet.clusters}
+    if fleet.introduced:
+        _connect_workers(fleet, clients, absent)
+    if fleet.queues:
+        _set_up_queues(fleet, clients)
+    if fleet.introduced and fleet.with_role(HUB):
+        from corral.fleet.membership import dismiss_members, join_members
+
+        join_members(fleet, folder, clients)
+        for hub in fleet.with_role(HUB):
+            dismiss_members(clients[hub.name], absent)
+
+
+def _connect_workers(fleet: FleetSpec, clients: dict[str, SyncClient], absent: set[str]) -> None:
+    workers = fleet.with_role(WORKER)
     for manager in fleet.with_role(MANAGER):
         others = [worker for worker in workers if worker.name != manager.name]
         described = configured_adapters(read_configuration(Path(manager.config))) if manager.config else []
@@ -51,14 +71,6 @@ def introduce(fleet: FleetSpec, folder: FleetFolder) -> None:
         if others:
             add_to_config(clients[manager.name], CONFIG, [worker.name for worker in others])
         _dismiss(clients[manager.name], absent)
-    if fleet.queues:
-        _set_up_queues(fleet, clients)
-    if fleet.with_role(HUB):
-        from corral.fleet.membership import dismiss_members, join_members
-
-        join_members(fleet, folder, clients)
-        for hub in fleet.with_role(HUB):
-            dismiss_members(clients[hub.name], absent)
 
 
 def _dismiss(manager: SyncClient, absent: set[str]) -> None:
@@ -75,14 +87,15 @@ def _set_up_queues(fleet: FleetSpec, clients: dict[str, SyncClient]) -> None:
     workers = fleet.with_role(WORKER)
     for worker in workers:
         is_manager = MANAGER in worker.roles and len(workers) > 1
-        _queues(clients[worker.name], capacity([worker]), dispatches=False, suffix=ITS_OWN if is_manager else "")
+        amounts = capacity([worker])
+        _queues(clients[worker.name], amounts, amounts, dispatches=False, suffix=ITS_OWN if is_manager else "")
     for manager in fleet.with_role(MANAGER):
-        if workers == [manager]:
-            continue
+        if workers == [manager] or not fleet.introduced:
+            continue  # it has no workers to send to
         parameters = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": CONFIG}
         check: Obj = {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters}
         _create(clients[manager.name], ADMISSION_CHECKS, {"metadata": {"name": CHECK}, "spec": check})
-        _queues(clients[manager.name], capacity(workers), dispatches=True)
+        _queues(clients[manager.name], capacity(workers), largest(workers), dispatches=True)
 
 
 def capacity(clusters: list[ClusterSpec]) -> dict[str, str]:
@@ -90,14 +103,24 @@ def capacity(clusters: list[ClusterSpec]) -> dict[str, str]:
     total: dict[str, Quantity] = {}
     for cluster in clusters:
         for group in cluster.nodes:
-            amounts = {"cpu": group.cpu, "memory": group.memory, "pods": group.pods, **group.resources}
-            for resource, amount in amounts.items():
+            for resource, amount in group.capacity().items():
                 each = Quantity.parse(amount)
                 total[resource] = total.get(resource, Quantity.parse(0)) + each * group.count
     return {resource: str(amount) for resource, amount in total.items()}
 
 
-def _queues(client: SyncClient, amounts: dict[str, str], *, dispatches: bool, suffix: str = "") -> None:
+def largest(clusters: list[ClusterSpec]) -> dict[str, str]:
+    """The most of each resource that one of these clusters has."""
+    most: dict[str, Quantity] = {}
+    for cluster in clusters:
+        for resource, amount in capacity([cluster]).items():
+            most[resource] = max(most.get(resource, Quantity.parse(0)), Quantity.parse(amount))
+    return {resource: str(amount) for resource, amount in most.items()}
+
+
+def _queues(
+    client: SyncClient, amounts: dict[str, str], most: dict[str, str], *, dispatches: bool, suffix: str = ""
+) -> None:
     if not amounts:
         return
     cluster_queue, local_queue = CLUSTER_QUEUE + suffix, LOCAL_QUEUE + suffix
@@ -112,8 +135,13 @@ def _queues(client: SyncClient, amounts: dict[str, str], *, dispatches: bool, su
     metadata = {"name": cluster_queue, "annotations": {NODES_QUOTA: json.dumps(amounts)}}
     if not _create(client, CLUSTER_QUEUES, {"metadata": metadata, "spec": spec}):
         _follow_nodes(client, metadata, spec)
-    queue = {"metadata": {"name": local_queue, "namespace": "default"}, "spec": {"clusterQueue": cluster_queue}}
-    _create(client, LOCAL_QUEUES, queue)
+    marks = {"annotations": {names.LARGEST_WORKER: json.dumps(most)}}
+    queue = {
+        "metadata": {"name": local_queue, "namespace": "default", **marks},
+        "spec": {"clusterQueue": cluster_queue},
+    }
+    if not _create(client, LOCAL_QUEUES, queue):
+        client.patch(LOCAL_QUEUES, local_queue, "default", {"metadata": marks})
 
 
 def _follow_nodes(client: SyncClient, metadata: Obj, spec: Obj) -> None:

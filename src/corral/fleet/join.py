@@ -44,6 +44,9 @@ RULES: list[Obj] = [
 DEPENDENCY_RULES: list[Obj] = [
     {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["create", "get", "patch", "update"]},
     {"apiGroups": [""], "resources": ["services"], "verbs": ["create", "get"]},
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]},
+    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues", "workloadpriorityclasses"], "verbs": ["create"]},
+    {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["create"]},
 ]
 
 
@@ -66,6 +69,11 @@ def prepare_worker(worker: SyncClient, *, dependencies: bool = False, described:
     worker.apply(ROLES, {"metadata": own, "rules": [leases]})
     local = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT}
     worker.apply(ROLE_BINDINGS, {"metadata": own, "roleRef": local, "subjects": [subject]})
+    return new_token(worker)
+
+
+def new_token(worker: SyncClient) -> str:
+    """Another token for the dispatching identity; those it has stay good until they end."""
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -75,6 +83,20 @@ def prepare_worker(worker: SyncClient, *, dependencies: bool = False, described:
     return str(answer["status"]["token"])
 
 
+def revoke_tokens(worker: SyncClient) -> None:
+    """Make every token of the dispatching identity worthless: each is bound to an account that another of its name replaces."""
+    worker.delete(SERVICE_ACCOUNTS, ACCOUNT, NAMESPACE)
+    worker.apply(SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT, "namespace": NAMESPACE}})
+
+
+def replace_token(manager: SyncClient, name: str, token: str, namespace: str = NAMESPACE) -> None:
+    """Let the manager show another token to a worker; how it is reached stays. NotFound where the worker was not added by us."""
+    secret = manager.get(SECRETS, f"{name}-kubeconfig", namespace)
+    origin = f"Secret {namespace}/{name}-kubeconfig"
+    known = kubeconfig.access(kubeconfig.parse(base64.b64decode(secret["data"]["kubeconfig"]), origin), origin=origin)
+    manager.apply(SECRETS, _kubeconfig_secret(name, known.server, known.ca, token, namespace))
+
+
 def register_worker(
     manager: SyncClient, name: str, server: str, ca: bytes, token: str, namespace: str = NAMESPACE, suffix: str = ""
 ) -> None:
@@ -82,17 +104,19 @@ def register_worker(
 
     `suffix` is for the manager itself as a worker: what it sends to itself gets it to its name."""
     ensure_namespace(manager, namespace)
-    secret = f"{name}-kubeconfig"
+    manager.apply(SECRETS, _kubeconfig_secret(name, server, ca, token, namespace))
+    source = {"kubeConfig": {"location": f"{name}-kubeconfig", "locationType": "Secret"}}
+    metadata: Obj = {"name": name, **({"annotations": {ITSELF: suffix}} if suffix else {})}
+    manager.apply(MULTI_KUEUE_CLUSTERS, {"metadata": metadata, "spec": {"clusterSource": source}})
+
+
+def _kubeconfig_secret(name: str, server: str, ca: bytes, token: str, namespace: str) -> Obj:
     document = yaml.safe_dump(kubeconfig.document_for(name, server, ca, token=token), sort_keys=False)
-    body: Obj = {
-        "metadata": {"name": secret, "namespace": namespace},
+    return {
+        "metadata": {"name": f"{name}-kubeconfig", "namespace": namespace},
         "type": "Opaque",
         "data": {"kubeconfig": base64.b64encode(document.encode()).decode()},
     }
-    manager.apply(SECRETS, body)
-    source = {"kubeConfig": {"location": secret, "locationType": "Secret"}}
-    metadata: Obj = {"name": name, **({"annotations": {ITSELF: suffix}} if suffix else {})}
-    manager.apply(MULTI_KUEUE_CLUSTERS, {"metadata": metadata, "spec": {"clusterSource": source}})
 
 
 def add_to_config(manager: SyncClient, config: str, names: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from corral.client import kubeconfig
 from corral.client.sync import SyncClient
 from corral.configuration.fleet import HUB, MEMBER, FleetSpec
 from corral.core.errors import NotFound
-from corral.core.meta import Obj
+from corral.core.meta import Obj, spec_of
 from corral.fleet.folder import FleetFolder
 from corral.fleet.join import TOKEN_SECONDS, ensure_namespace
 from corral.kinds.fleet import MEMBER_CLUSTERS
@@ -51,25 +51,43 @@ def dismiss_members(hub: SyncClient, absent: set[str]) -> None:
 
 def join_member(
     hub: SyncClient, member: SyncClient, name: str, labels: Mapping[str, str], heartbeat: int = HEARTBEAT_S
-) -> None:
-    """Let one cluster join a hub under `name`."""
-    account = f"{name}-agent"
-    ensure_namespace(hub, NAMESPACE)
-    hub.apply(SERVICE_ACCOUNTS, {"metadata": {"name": account, "namespace": NAMESPACE}})
-    identity = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
-    metadata: Obj = {"name": name, "labels": dict(labels)} if labels else {"name": name}
-    spec = {"identity": identity, "heartbeatPeriodSeconds": heartbeat}
-    hub.apply(MEMBER_CLUSTERS, {"metadata": metadata, "spec": spec})
-    give_access(member, name, hub.access, _token(hub, account))
+) -> Obj:
+    """Let one cluster join a hub under `name`; returns the identity it has there.
+
+    A MemberCluster that names an identity of somebody's choice stays as it is. If that is no ServiceAccount, only he can give the
+    agent what it needs to be it: the Secret is his to write.
+    """
+    ours = {"kind": "ServiceAccount", "name": f"{name}-agent", "namespace": NAMESPACE}
+    identity = _chosen_identity(hub, name) or ours
+    if identity == ours:
+        metadata: Obj = {"name": name, "labels": dict(labels)} if labels else {"name": name}
+        hub.apply(
+            MEMBER_CLUSTERS, {"metadata": metadata, "spec": {"identity": ours, "heartbeatPeriodSeconds": heartbeat}}
+        )
+    if identity["kind"] == "ServiceAccount":
+        account, namespace = str(identity["name"]), str(identity["namespace"])
+        ensure_namespace(hub, namespace)
+        hub.apply(SERVICE_ACCOUNTS, {"metadata": {"name": account, "namespace": namespace}})
+        give_access(member, name, hub.access, _token(hub, account, namespace))
+    return identity
 
 
-def _token(hub: SyncClient, account: str) -> str:
+def _chosen_identity(hub: SyncClient, name: str) -> Obj | None:
+    """Who a MemberCluster that is there says the member is."""
+    try:
+        held = spec_of(hub.get(MEMBER_CLUSTERS, name)).get("identity") or {}
+    except NotFound:
+        return None
+    return {field: held[field] for field in ("kind", "name", "namespace") if held.get(field)}
+
+
+def _token(hub: SyncClient, account: str, namespace: str) -> str:
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": TOKEN_SECONDS},
     }
-    answer = hub.create_subresource(SERVICE_ACCOUNTS, account, NAMESPACE, "token", request)
+    answer = hub.create_subresource(SERVICE_ACCOUNTS, account, namespace, "token", request)
     return str(answer["status"]["token"])
 
 

@@ -15,14 +15,16 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from corral.client import kubeconfig
 from corral.configuration.fleet import ClusterSpec, FleetSpec
 from corral.fleet.folder import ClusterStatus, FleetFolder, FleetStatus
 from corral.fleet.lock import FolderLock
+from corral.fleet.machine_shares import Machine, equipped, find_machine
 from corral.fleet.networks import Claims, network
 from corral.fleet.starter import SIGNALS
+from corral.node.machine.devices import Equipment
 from corral.node.process.kernel import die_with_parent
 
 log = logging.getLogger(__name__)
@@ -30,18 +32,26 @@ log = logging.getLogger(__name__)
 RESTART_DELAYS_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY_AFTER_S = 60.0
 STOP_TIMEOUT_S = 20.0
+HEARD_S = 5.0
+"""How long a cluster that is up has to hear that it shall stop; one that does not is hung, and ended by force."""
+STOPPING = b"stopping\n"
+"""What a cluster that has heard it writes where it wrote its address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where on this machine a cluster lives: the port of its API, and the network of its pods and Services ("" for none)."""
+    """Where on this machine a cluster lives: the port of its API, the network of its pods and Services ("" for none), and what its
+    nodes have of the machine's devices."""
 
     port: int
     network: str = ""
+    equipment: Equipment = field(default_factory=Equipment)
 
 
 RunCluster = Callable[[FleetSpec, ClusterSpec, FleetFolder, Place, int], None]
 Introduce = Callable[[FleetSpec, FleetFolder], None]
+EndPrograms = Callable[[FleetFolder, str], None]
+"""End what runs in the pods of a cluster that cannot do so itself."""
 
 
 @dataclass
@@ -66,13 +76,22 @@ class Supervisor:
     """Runs the clusters of one fleet until told to stop. It shares `lock` with whoever took it for the folder."""
 
     def __init__(
-        self, fleet: FleetSpec, folder: FleetFolder, lock: FolderLock, run: RunCluster, introduce: Introduce
+        self,
+        fleet: FleetSpec,
+        folder: FleetFolder,
+        lock: FolderLock,
+        run: RunCluster,
+        introduce: Introduce,
+        end_programs: EndPrograms = lambda folder, name: None,
+        machine: Machine | None = None,
     ) -> None:
         self._fleet = fleet
+        self._machine = machine or find_machine()
         self._folder = folder
         self._lock = lock
         self._run = run
         self._introduce = introduce
+        self._end_programs = end_programs
         self.on_ready: Callable[[FleetStatus], None] = lambda status: None
         self._claims = Claims()
         self._children = self._placed()
@@ -107,16 +126,18 @@ class Supervisor:
         last = self._folder.last_status()
         before = {entry.name: entry for entry in (last.clusters if last else [])}
         children = []
+        equipment = equipped(self._fleet, self._machine, str(self._folder.root))
         for number, spec in enumerate(self._fleet.clusters):
             known = before.get(spec.name) or ClusterStatus(spec.name)
             address = self._fleet.address
             port = fixed_port(address, spec) or free_port(address, known.port)
-            children.append(_Child(spec, Place(port, self._claim(spec, [known.network, network(number)]))))
+            pods = self._claim(spec, [known.network, network(number)])
+            children.append(_Child(spec, Place(port, pods, equipment[spec.name])))
         return children
 
     def _claim(self, spec: ClusterSpec, preferred: list[str]) -> str:
         """Loopback addresses of the cluster's own, so that pods of all of them can listen on one port."""
-        if not spec.nodes or spec.runtime == "simulated":
+        if not spec.nodes or spec.is_simulated:
             return ""
         return self._claims.claim(filter(None, preferred))
 
@@ -135,11 +156,12 @@ class Supervisor:
                 self._read_ready(child)
 
     def _read_ready(self, child: _Child) -> None:
-        message = os.read(child.ready_pipe, 4096).decode()
-        os.close(child.ready_pipe)
-        child.ready_pipe = -1
-        if message:
-            child.url = message.strip()
+        message = os.read(child.ready_pipe, 4096)
+        if not message:
+            os.close(child.ready_pipe)
+            child.ready_pipe = -1
+        elif not child.url:
+            child.url = message.decode().strip()
             self._write_status()
 
     def _start(self, child: _Child) -> None:
@@ -243,13 +265,23 @@ class Supervisor:
         running = [child for child in self._children if child.pid]
         for child in running:
             os.kill(child.pid, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while any(child.pid for child in running) and time.monotonic() < deadline:
+        forced: dict[str, None] = {}
+        heard: set[str] = set()
+        began = time.monotonic()
+        while any(child.pid for child in running):
+            waited = time.monotonic() - began
+            for child in running:
+                if child.ready_pipe >= 0 and select.select([child.ready_pipe], [], [], 0)[0]:
+                    heard.add(child.spec.name)
+                is_hung = bool(child.url) and child.spec.name not in heard
+                if child.pid and waited > (HEARD_S if is_hung else STOP_TIMEOUT_S):
+                    forced[child.spec.name] = None
+                    os.kill(child.pid, signal.SIGKILL)
             self._collect()
             time.sleep(0.02)
-        for child in running:
-            if child.pid:
-                os.kill(child.pid, signal.SIGKILL)
+        for name in forced:
+            log.warning("cluster process did not stop and was ended by force", extra={"cluster": name})
+            self._end_programs(self._folder, name)
 
 
 def fixed_port(address: str, spec: ClusterSpec) -> int:

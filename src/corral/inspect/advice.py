@@ -7,15 +7,19 @@ from collections.abc import Collection, Mapping, Sequence
 from corral.decide.dispatch.reasons import REFUSED, TOO_LARGE, WorkerAnswer
 from corral.decide.queueing.explanation import NAMESPACE_NOT_SELECTED, Explanation
 
-TOO_MUCH = "It asks for more than there can ever be: ask for less, or raise the quota."
+TOO_MUCH = (
+    "It asks for more than there can ever be: ask for less, or raise the quota. `corral up` shares this machine out among its "
+    "clusters: fewer --workers have more each, and --cpu or --memory with --overcommit promise more than there is."
+)
 OTHER_NAMESPACE = (
     "Use a queue that is open to this namespace, or label the namespace as the ClusterQueue's namespaceSelector asks."
 )
-NO_QUOTA = "The ClusterQueue has no quota for {what}: add it to a resource group, or do not ask for it."
-RUNTIME_MISSING = "Create the runtime on every worker that may run the job."
-CHECK_INACTIVE = (
-    "`kubectl describe admissioncheck {what}` shows what it lacks; the queue admits again once it is active."
+NO_QUOTA = (
+    "The ClusterQueue has no quota for {what}: add it to a resource group, or do not ask for it. A fleet of `corral up` has what "
+    "the machine has, and what `corral up --gpu {first}=COUNT` says."
 )
+RUNTIME_MISSING = "Create the runtime on every worker that may run the job."
+CHECK_INACTIVE = "`corral explain admissioncheck/{what}` shows what it lacks; the queue admits again once it is active."
 
 BY_DETAIL = {"ExceedsMaxQuota": TOO_MUCH, NAMESPACE_NOT_SELECTED: OTHER_NAMESPACE}
 RUNTIME_FIELDS = ("spec.runtimeRef",)
@@ -26,7 +30,7 @@ def for_waiting(found: Explanation | None, reason: str) -> str:
     if found is None:
         return BY_DETAIL.get(reason, "")
     if found.unavailable:
-        return NO_QUOTA.format(what=", ".join(found.unavailable))
+        return NO_QUOTA.format(what=", ".join(found.unavailable), first=found.unavailable[0])
     return TOO_MUCH if is_too_large_for_all(found.workers) else BY_DETAIL.get(found.detail, "")
 
 

@@ -11,7 +11,7 @@ from corral.core.meta import Key, Obj, key_of, namespace_of, owner_references_of
 from corral.core.resource import Resource
 from corral.decide.queueing.explanation import EXPLANATIONS, Explanation, from_obj
 from corral.inspect.explain import Evidence
-from corral.inspect.lookup import events_of, visible, waiting_path
+from corral.inspect.lookup import ALL_WAITING, events_of, visible, waiting_path
 from corral.kinds.kueue import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -24,15 +24,15 @@ from corral.kinds.kueue import (
 from corral.workload import workload as wl
 
 
-def collect_evidence(client: SyncClient, workload: Obj, namespace: str) -> Evidence:
-    """Everything that is known, as far as the user may see it."""
+def collect_evidence(client: SyncClient, workload: Obj, namespace: str, *, with_others: bool = True) -> Evidence:
+    """Everything that is known, as far as the user may see it; `with_others` also the names of jobs that are only mentioned."""
     local = _get(client, LOCAL_QUEUES, wl.queue_of(workload), namespace)
     name = str(spec_of(local).get("clusterQueue") or "") if local else ""
     queue = _get(client, CLUSTER_QUEUES, name, "")
     events = events_of(client, workload, namespace)
     known = explanation_of(client, key_of(workload)) if not wl.is_admitted(workload) else None
     has_uids = "(UID: " in json.dumps([workload, *events])
-    others = visible(client, WORKLOADS, namespace) if has_uids or _names_others(known) else []
+    others = visible(client, WORKLOADS, namespace) if with_others and (has_uids or _names_others(known)) else []
     missing, checks = _references(client, queue)
     return Evidence(
         local,
@@ -102,11 +102,23 @@ def explanation_of(client: SyncClient, key: Key) -> Explanation | None:
         return None
 
 
+def place_in_queue(client: SyncClient, workload: Obj) -> int | None:
+    """How many are before a Workload that waits; None where it does not, or nobody can tell."""
+    if wl.is_admitted(workload) or wl.has_quota(workload) or wl.is_finished(workload):
+        return None
+    known = explanation_of(client, key_of(workload))
+    if known is not None:
+        return known.position
+    local = _get(client, LOCAL_QUEUES, wl.queue_of(workload), namespace_of(workload))
+    queue = str(spec_of(local).get("clusterQueue") or "") if local else ""
+    return position_of(client, queue, workload) if queue else None
+
+
 def position_of(client: SyncClient, queue: str, workload: Obj) -> int | None:
     """How many are before a Workload in its ClusterQueue; None when that cannot be known."""
     for asked in ((queue, ""), (wl.queue_of(workload), namespace_of(workload))):
         try:
-            items = client.call("GET", waiting_path(*asked), {"limit": "100000"}).get("items") or []
+            items = client.call("GET", waiting_path(*asked), ALL_WAITING).get("items") or []
         except Forbidden:
             continue  # users may see their own queue only
         except ApiError:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from corral.core import conditions
+from corral.core.budget import SET_ASIDE
 from corral.core.meta import Key, Obj, name_of, namespace_of, spec_of, status_of
 from corral.decide.dispatch.reasons import WorkerAnswer
 from corral.decide.queueing.explanation import Explanation as Known
@@ -21,7 +22,12 @@ from corral.workload.waiting_reasons import Obstacle, is_stopped, problem_of_que
 NOT_MANAGED = "The owner is not managed by Kueue"
 NO_ADAPTER = "No multikueue adapter found"
 REACTIVATE = "`corral workload resume {name}` queues it again."
-RESUBMIT = "Delete the job and create it again, now that its queue dispatches: managedBy is set when a job is created."
+BY_SOMEBODY = "The workload is deactivated"
+"""What the eviction says when nothing but a user did it."""
+RESUBMIT = (
+    "Delete the job and create it again with the managedBy named above. An embedded manager sets it by itself when a job "
+    "is created in a queue that dispatches; with `corral controllers run` the manifest has to."
+)
 
 LOST = "Nothing to do yet: it is dispatched anew if the worker stays away (multiKueue.workerLostTimeout, 15 minutes by default)."
 NOT_DISPATCHABLE = "This kind cannot be dispatched: create it on a worker, or name a queue without the check."
@@ -69,19 +75,26 @@ class Evidence:
 def explain(workload: Obj, evidence: Evidence) -> Explanation:
     """The state of a Workload in words; evidence that would only repeat what was said is left out."""
     found = _state(workload, evidence)
+    found = replace(found, facts=(*found.facts, *set_aside(workload)))
     said = "\n".join((found.headline, *found.facts))
     facts = (*found.facts, *_checks(workload, said), *_events(evidence.events, said))
     return replace(
         found,
-        headline=_named(found.headline, evidence.jobs),
-        facts=tuple(_named(fact, evidence.jobs) for fact in facts),
+        headline=named(found.headline, evidence.jobs),
+        facts=tuple(named(fact, evidence.jobs) for fact in facts),
     )
+
+
+def set_aside(obj: Obj) -> tuple[str, ...]:
+    """Why a controller leaves an object alone for a while, if one does."""
+    found = conditions.find(obj, SET_ASIDE)
+    return (f"set aside: {found.get('message')}",) if found is not None and found.get("status") == "True" else ()
 
 
 UID = re.compile(r"\(UID: (?P<uid>[^,)]+)(?:, JobUID: [^)]*)?\)")
 
 
-def _named(text: str, jobs: Mapping[str, str]) -> str:
+def named(text: str, jobs: Mapping[str, str]) -> str:
     """A text with the names of jobs where it has the uids of their Workloads."""
     return UID.sub(lambda found: f"({jobs[found['uid']]})" if found["uid"] in jobs else found[0], text)
 
@@ -91,7 +104,9 @@ def _state(workload: Obj, evidence: Evidence) -> Explanation:
     if finished and wl.is_finished(workload):
         return Explanation(f"Finished ({finished.get('reason')}): {finished.get('message') or 'no message'}")
     if not wl.is_active(workload):
-        why = _message(workload, names.EVICTED) or "it was deactivated"
+        why = _message(workload, names.EVICTED)
+        if why in ("", BY_SOMEBODY):
+            why = "somebody cancelled or stopped it"
         return Explanation(f"Deactivated: {why}", advice=_remedy(why, workload))
     if wl.is_admitted(workload):
         return _running(workload, evidence.worker)
@@ -122,6 +137,9 @@ def _running(workload: Obj, worker: Obj | None) -> Explanation:
     if since:
         facts.append(f"admitted since {since}")
     headline = f"{state.capitalize()} {where} with quota of {admission.get('clusterQueue')}."
+    lacking = conditions.find(workload, names.DEPENDENCIES) or {}
+    if cluster and lacking.get("status") == "False":
+        facts.insert(0, str(lacking.get("message")))
     lost = conditions.find(worker, names.ACTIVE) if worker else None
     if lost is None or lost.get("status") == "True":
         return Explanation(headline, tuple(facts))

@@ -5,17 +5,24 @@ Everything is asked of the API, so that it is true of any cluster.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
+from typing import NamedTuple
 
 from corral.client.sync import SyncClient
 from corral.core.errors import Forbidden, NotFound
-from corral.core.meta import Obj, is_owned_by, name_of, owner_references_of, uid_of
+from corral.core.meta import Obj, is_owned_by, name_of, namespace_of, owner_references_of, uid_of
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import EVENTS, PODS
+from corral.kinds.kubernetes.pods.simulated import is_simulated
 from corral.kinds.kueue import WORKLOADS
 
 WAITING_IN_CLUSTER_QUEUES = Resource("visibility.kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", False)
 WAITING_IN_LOCAL_QUEUES = Resource("visibility.kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
+
+
+ALL_WAITING = {"limit": "100000"}
+"""Asks the visibility API for everybody who waits: by itself it tells of the first thousand."""
 
 
 def waiting_path(queue: str, namespace: str = "") -> str:
@@ -33,11 +40,26 @@ def find_resource(client: SyncClient, word: str) -> Resource | None:
     return None
 
 
-@lru_cache(maxsize=8)
+def resources_of_category(client: SyncClient, category: str) -> list[Resource]:
+    """The kinds a server counts to a category, such as `all`."""
+    return [entry.resource for entry in _discovered(client) if category in entry.categories]
+
+
 def discover(client: SyncClient) -> list[tuple[Resource, set[str]]]:
     """The kinds a server serves, each with all of its names."""
+    return [(entry.resource, entry.names) for entry in _discovered(client)]
+
+
+class _Discovered(NamedTuple):
+    resource: Resource
+    names: set[str]
+    categories: tuple[str, ...]
+
+
+@lru_cache(maxsize=8)
+def _discovered(client: SyncClient) -> list[_Discovered]:
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-    found: list[tuple[Resource, set[str]]] = []
+    found: list[_Discovered] = []
     for path in ("/api", "/apis"):
         for entry in client.call("GET", path, accept=accept).get("items") or []:
             group = (entry.get("metadata") or {}).get("name") or ""
@@ -53,7 +75,7 @@ def discover(client: SyncClient) -> list[tuple[Resource, set[str]]]:
                         kind.lower(),
                         *(item.get("shortNames") or []),
                     }
-                    found.append((resource, names))
+                    found.append(_Discovered(resource, names, tuple(item.get("categories") or ())))
     return found
 
 
@@ -71,14 +93,18 @@ def visible(client: SyncClient, resource: Resource, namespace: str = "") -> list
 
 
 def pods_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str) -> list[Obj]:
-    """The pods of an object: itself, or those it owns directly or through others.
+    """The pods of an object: itself, or those it owns directly or through others."""
+    if resource.kind == "Pod":
+        return [client.get(PODS, name_of(obj), namespace)]
+    return pods_of_named(client, resource, {name_of(obj)}, namespace)
+
+
+def pods_of_named(client: SyncClient, resource: Resource, wanted: Collection[str], namespace: str) -> list[Obj]:
+    """The pods that objects of some names own, directly or through others.
 
     Owners are compared by kind and name: a job has another uid on the worker it was sent to.
     """
-    if resource.kind == "Pod":
-        return [client.get(PODS, name_of(obj), namespace)]
-    wanted = (resource.kind, name_of(obj))
-    known: dict[tuple[str, str], bool] = {wanted: True}
+    known: dict[tuple[str, str], bool] = {(resource.kind, name): True for name in wanted}
 
     def belongs(child: Obj) -> bool:
         for reference in owner_references_of(child):
@@ -92,6 +118,41 @@ def pods_of(client: SyncClient, resource: Resource, obj: Obj, namespace: str) ->
         return False
 
     return sorted(filter(belongs, client.list(PODS, namespace)["items"]), key=name_of)
+
+
+class Owner(NamedTuple):
+    """Who owns something, as far as names tell: a job has another uid on the worker it was sent to."""
+
+    namespace: str
+    kind: str
+    name: str
+
+
+def simulated_owners(client: SyncClient, namespace: str, wanted: Collection[Owner]) -> set[Owner]:
+    """Those of the wanted owners that have pods which only pretend, directly or through others."""
+    try:
+        pods = client.list(PODS, namespace)["items"]
+    except Forbidden:
+        return set()
+    found: set[Owner] = set()
+    seen: set[Owner] = set()
+
+    def climb(child: Obj) -> None:
+        for reference in owner_references_of(child):
+            owner = Owner(namespace_of(child), str(reference["kind"]), str(reference["name"]))
+            if owner in wanted:
+                found.add(owner)
+            elif owner not in seen:
+                seen.add(owner)
+                if (parent := _owner(client, reference, owner.namespace)) is not None:
+                    climb(parent)
+
+    for pod in filter(is_simulated, pods):
+        itself = Owner(namespace_of(pod), "Pod", name_of(pod))
+        if itself in wanted:
+            found.add(itself)
+        climb(pod)
+    return found
 
 
 def _owner(client: SyncClient, reference: Obj, namespace: str) -> Obj | None:

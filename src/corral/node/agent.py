@@ -100,7 +100,7 @@ class NodeAgent:
         """Join the runtime, once."""
         async with self._opening:
             if not self._is_open:
-                observer = Observer(self._on_ended, self._on_probed, self._on_unhealthy)
+                observer = Observer(self._on_ended, self._on_probed, self._on_unhealthy, self._on_exceeded)
                 await self.runtime.open(observer, {name: node.capacity for name, node in self.nodes.items()})
                 self._is_open = True
 
@@ -161,6 +161,14 @@ class NodeAgent:
             held.record = held.record.with_container(replace(held.record.containers[name], ready=False, started=False))
             held.restarting.add(name)
             self._controller.queue.add(held.key)
+
+    def _on_exceeded(self, uid: str, message: str) -> None:
+        held = self._held.get(uid)
+        if held is None or held.record.failure is not None:
+            return
+        held.record = replace(held.record, failure=("Evicted", message))
+        self._event(held.latest, "Warning", "Evicted", message)
+        self._controller.queue.add(held.key)
 
     # Reconciling
 
@@ -319,8 +327,8 @@ class NodeAgent:
         for name in containers:
             entry = held.record.containers[name]
             if isinstance(entry.state, Waiting):
-                shown = problem.message if problem.event == "Failed" else ""
-                waiting = Waiting(problem.reason, shown)
+                # Also of volumes, where a kubelet has only its event: a manager shows the status of a worker's pods, not its events.
+                waiting = Waiting(problem.reason, problem.message)
                 held.record = held.record.with_container(replace(entry, state=waiting))
         if problem.message and held.announce(Announcement("problem", problem.message)):
             text = f"Error: {problem.message}" if problem.event == "Failed" else problem.message

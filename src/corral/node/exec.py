@@ -27,6 +27,54 @@ def session_id() -> str:
     return f"exec.{os.getpid()}.{next(_numbers)}"
 
 
+class _Input:
+    """The end of a pipe or terminal that is written to; what a program does not read is not kept here.
+
+    The event loop has transports for this, but uvloop's also read from what they write to, to learn when it is closed: of a
+    terminal they would take what the program shows.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._free: asyncio.Future[None] | None = None
+
+    async def write(self, data: bytes) -> None:
+        """Return when all of it was taken, or nobody takes it any more."""
+        left = memoryview(data)
+        while left and self._descriptor >= 0:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:
+                await self._wait()
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        if self._descriptor < 0:
+            return
+        self._wake()
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    async def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._free = loop.create_future()
+        loop.add_writer(self._descriptor, self._wake)
+        try:
+            await self._free
+        finally:
+            self._wake()  # whoever waited has left
+
+    def _wake(self) -> None:
+        if self._free is None:
+            return
+        asyncio.get_running_loop().remove_writer(self._descriptor)
+        if not self._free.done():
+            self._free.set_result(None)
+        self._free = None
+
+
 class ProcessSession:
     """A program started inside a container."""
 
@@ -35,7 +83,7 @@ class ProcessSession:
         self._identity = identity
         self._readers: list[tuple[int, asyncio.StreamReader]] = []
         self._transports: list[asyncio.BaseTransport] = []
-        self._stdin: asyncio.WriteTransport | None = None
+        self._stdin: _Input | None = None
         self._terminal: int | None = None
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -59,7 +107,7 @@ class ProcessSession:
     async def _open_pipes(self, stdin: bool) -> list[int]:
         in_theirs, in_ours = os.pipe2(os.O_CLOEXEC) if stdin else (os.open(os.devnull, os.O_RDONLY), -1)
         if in_ours >= 0:
-            self._stdin = await self._writer(in_ours)
+            self._stdin = _Input(in_ours)
         theirs = [in_theirs]
         for channel in (1, 2):
             ours, other = os.pipe2(os.O_CLOEXEC)
@@ -70,7 +118,7 @@ class ProcessSession:
     async def _open_terminal(self) -> list[int]:
         ours, theirs = os.openpty()
         self._terminal = os.dup(ours)
-        self._stdin = await self._writer(os.dup(ours))
+        self._stdin = _Input(os.dup(ours))
         await self._reader(1, ours)
         return [theirs]
 
@@ -81,12 +129,6 @@ class ProcessSession:
         )
         self._readers.append((channel, reader))
         self._transports.append(transport)
-
-    async def _writer(self, descriptor: int) -> asyncio.WriteTransport:
-        transport, _ = await asyncio.get_running_loop().connect_write_pipe(
-            asyncio.BaseProtocol, os.fdopen(descriptor, "wb", 0)
-        )
-        return transport
 
     async def read(self) -> AsyncIterator[tuple[int, bytes]]:
         """Output as it comes, until every stream has ended."""
@@ -106,12 +148,16 @@ class ProcessSession:
 
     async def write(self, data: bytes) -> None:
         if self._stdin is not None:
-            self._stdin.write(data)
+            await self._stdin.write(data)
 
     async def close_stdin(self) -> None:
         if self._stdin is not None:
             if self._terminal is not None:
-                self._stdin.write(b"\x04")
+                await self._stdin.write(b"\x04")
+            self._close_stdin()
+
+    def _close_stdin(self) -> None:
+        if self._stdin is not None:
             self._stdin.close()
             self._stdin = None
 
@@ -134,9 +180,7 @@ class ProcessSession:
     def _close(self) -> None:
         for transport in self._transports:
             transport.close()
-        if self._stdin is not None:
-            self._stdin.close()
-            self._stdin = None
+        self._close_stdin()
         if self._terminal is not None:
             os.close(self._terminal)
             self._terminal = None

@@ -1,7 +1,7 @@
 """Names inside pods: the hosts file that makes Services, headless Services and pod hostnames resolve.
 
 Pure text from objects. A Service with an address that answers resolves to it; a headless one, and one nobody answers for,
-to the addresses of its pods. A pod with hostname and subdomain has a name under its Service. In its own namespace a name
+to the addresses of its pods, or to those written for it. A pod with hostname and subdomain has a name under its Service. In its own namespace a name
 may be written bare, elsewhere with the namespace, everywhere in full.
 """
 
@@ -48,9 +48,13 @@ def is_headless(service: Obj) -> bool:
 
 
 def records(
-    services: Iterable[Obj], pods_of: Callable[[Obj], Sequence[Obj]], answered: Callable[[Obj], str]
+    services: Iterable[Obj],
+    pods_of: Callable[[Obj], Sequence[Obj]],
+    answered: Callable[[Obj], str],
+    written: Callable[[Obj], Sequence[str]] = lambda _: (),
 ) -> list[Record]:
-    """Every name and address in the cluster. `answered(service)` is the address that serves it, or empty.
+    """Every name and address in the cluster. `answered(service)` is the address that serves it, or empty; `written(service)`
+    are the addresses people gave a Service that selects no pods.
 
     A headless Service gives out the addresses of pods that are not ready too: rendezvous happens before readiness, and a
     pod cannot ask again when its first lookup has failed.
@@ -62,6 +66,7 @@ def records(
         if address:
             found.append((namespace, name, address))
             continue
+        found.extend((namespace, name, address) for address in written(service))
         pods = pods_of(service)
         ready = [pod for pod in pods if is_published(service, pod)]
         living = [

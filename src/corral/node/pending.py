@@ -23,13 +23,15 @@ class Pending:
         self._parked: dict[Group, OrderedDict[str, PodView]] = {}
         self._group_of: dict[str, Group] = {}
         self._woken: set[str] = set()
+        self._dear: dict[str, tuple[float, PodView]] = {}
+        """Those that cost too much, and until when nobody looks for a node for them."""
         self._sequence = 0
 
     def __len__(self) -> int:
-        return len(self._active) + len(self._group_of)
+        return len(self._active) + len(self._group_of) + len(self._dear)
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._active or uid in self._group_of
+        return uid in self._active or uid in self._group_of or uid in self._dear
 
     def add(self, pod: PodView) -> None:
         """Try `pod` soon, also when it was parked."""
@@ -66,6 +68,16 @@ class Pending:
         self._group_of[pod.uid] = group
         return True
 
+    def hold(self, pod: PodView, until: float) -> None:
+        """Do not try `pod` before then, whatever becomes free."""
+        self._dear[pod.uid] = (until, pod)
+
+    def release(self, now: float) -> float | None:
+        """Try again those who were held until now; when the next one's time comes."""
+        for pod in [pod for until, pod in self._dear.values() if until <= now]:
+            self.add(pod)
+        return min((until for until, _ in self._dear.values()), default=None)
+
     def next_of(self, pod: PodView) -> None:
         """`pod` found a place: try the next of its group."""
         self._wake((pod.priority, pod.shape))
@@ -84,6 +96,7 @@ class Pending:
 
     def remove(self, uid: str) -> None:
         self._active.pop(uid, None)
+        self._dear.pop(uid, None)
         self._woken.discard(uid)
         group = self._group_of.pop(uid, None)
         if group is not None:

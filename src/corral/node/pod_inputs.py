@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from corral.client.protocol import Client
 from corral.core.errors import ApiError, NotFound
-from corral.core.meta import Obj, labels_of, name_of, namespace_of, spec_of, status_of, uid_of
+from corral.core.meta import Key, Obj, key_of, labels_of, name_of, namespace_of, spec_of, status_of, uid_of
 from corral.core.resource import Resource
+from corral.decide.apps.endpoints import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from corral.decide.pods.record import all_containers
-from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
-from corral.node import names
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, ENDPOINTS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from corral.kinds.kubernetes.networking.endpoint_slices import ENDPOINT_SLICES
+from corral.node import endpoints, names
 from corral.node.environment import MissingError, Sources
 from corral.node.services import ServiceProxy
 from corral.runtime.controller import Manager
@@ -29,7 +31,12 @@ class ClusterPodInputs:
         self._pods: Informer = manager.informer(PODS)
         self._pods.add_index("label", _label_pairs)
         self._services.add_index("namespace", lambda service: (namespace_of(service),))
+        self._endpoints: Informer = manager.informer(ENDPOINTS)
+        self._slices: Informer = manager.informer(ENDPOINT_SLICES)
+        self._slices.add_index("written for", _written_for)
         self._services.on_change(self._service_changed)
+        self._endpoints.on_change(self._endpoints_changed)
+        self._slices.on_change(self._slice_changed)
         self._pods.on_change(self._pod_changed)
         self._timer: asyncio.TimerHandle | None = None
         self._records: list[names.Record] | None = None
@@ -85,7 +92,7 @@ class ClusterPodInputs:
 
     def serve(self, network: str, api: tuple[str, int] | None) -> None:
         """Answer for Services at addresses of `network`; `api` is where the API server is."""
-        self._proxy = ServiceProxy(network, api, self.pods_of, self._changed)
+        self._proxy = ServiceProxy(network, api, self.pods_of, self.slices_of, self._changed)
         self._due.set()
 
     async def _follow_services(self) -> None:
@@ -126,13 +133,23 @@ class ClusterPodInputs:
         pods = self._pods.by_index("label", f"{namespace_of(service)}/{key}={selector[key]}")
         return [pod for pod in pods if names.selects(service, pod)]
 
+    def slices_of(self, service: Obj) -> list[Obj]:
+        """The endpoints written for a Service that selects no pods."""
+        if not endpoints.is_written_by_hand(service):
+            return []
+        held = self._endpoints.get(key_of(service))
+        return self._slices.by_index("written for", str(key_of(service))) or list(endpoints.as_slices(held or {}))
+
     def _all(self) -> list[names.Record]:
         if self._records is None:
             self._records = self._current()
         return self._records
 
     def _current(self) -> list[names.Record]:
-        return names.records(self._services.list(), self.pods_of, self._answered)
+        return names.records(self._services.list(), self.pods_of, self._answered, self._written)
+
+    def _written(self, service: Obj) -> list[str]:
+        return endpoints.addresses(self.slices_of(service))
 
     def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         if old is not None and new is not None and _face(old) == _face(new):
@@ -144,6 +161,15 @@ class ClusterPodInputs:
     def _service_changed(self, old: Obj | None, new: Obj | None) -> None:
         self._due.set()
         self._changed()
+
+    def _slice_changed(self, old: Obj | None, new: Obj | None) -> None:
+        if any(True for piece in (old, new) if piece is not None for _ in _written_for(piece)):
+            self._service_changed(old, new)
+
+    def _endpoints_changed(self, old: Obj | None, new: Obj | None) -> None:
+        service = self._services.get(key_of(new or old or {}))
+        if service is not None and endpoints.is_written_by_hand(service):
+            self._service_changed(old, new)
 
     def _changed(self) -> None:
         if self._timer is None:
@@ -162,6 +188,13 @@ class ClusterPodInputs:
 def _label_pairs(pod: Obj) -> Iterator[str]:
     namespace = namespace_of(pod)
     return (f"{namespace}/{key}={value}" for key, value in labels_of(pod).items())
+
+
+def _written_for(piece: Obj) -> Iterator[str]:
+    """The Service an EndpointSlice is for, unless the slice follows the pods of one."""
+    labels = labels_of(piece)
+    if SERVICE_NAME in labels and labels.get(MANAGED_BY) != CONTROLLER:
+        yield str(Key(namespace_of(piece), labels[SERVICE_NAME]))
 
 
 def _face(pod: Obj) -> tuple[object, ...]:

@@ -58,6 +58,8 @@ class Observer:
     """(pod uid, container, started or None, ready or None)"""
     unhealthy: Callable[[str, str, str, str, bool], None]
     """(pod uid, container, kind of probe, message, whether the container is to be restarted)"""
+    exceeded: Callable[[str, str], None]
+    """(pod uid, message): the pod has written more than it may, and is to be evicted"""
 
 
 class PodRuntime(PodStreams, Protocol):

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 
+from corral.core.budget import Budget, Cpu
 from corral.core.conditions import find
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import (
@@ -25,9 +26,9 @@ from corral.core.meta import (
     uid_of,
 )
 from corral.decide.pods.matching import has_anti_affinity
-from corral.decide.pods.scheduling import Chosen, PreemptPods, fixed_obstacles, schedule
+from corral.decide.pods.scheduling import Chosen, PreemptPods, claim_not_found, fixed_obstacles, schedule
 from corral.decide.pods.workload import NodeState, PodView, view_node, view_pod
-from corral.kinds.kubernetes.core.kinds import NODES, PODS
+from corral.kinds.kubernetes.core.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from corral.node.pending import Pending
 from corral.runtime.controller import Controller, Manager, Result
 from corral.runtime.events import Recorder
@@ -36,7 +37,13 @@ from corral.runtime.informer import Informer
 MANAGER = "kube-scheduler"
 CYCLE = Key("", "cycle")
 BATCH = 64
+CYCLE_S = 0.1
+"""No further pod is decided about in a cycle that has taken so much of the processor: others have their turn."""
 REMEMBERED_SHAPES = 1000
+TOO_EXPENSIVE = (
+    "looking for a node for pods like this one took too much computing, again and again: they are set aside for a while, so that "
+    "others are not held up"
+)
 DISRUPTION = "default-scheduler: preempting to accommodate a higher priority pod"
 
 
@@ -62,8 +69,14 @@ class Scheduler:
         self._offset = 0
         self._has_room = False
         self._recorder: Recorder = manager.recorder.named(self.scheduler_name)
-        self._controller: Controller = manager.add(self, watches=[], workers=1)
+        self._cpu: Cpu = manager.cpu or (lambda: 0.0)
+        self._costs: Budget[str] = Budget()
+        self._set_aside: dict[str, float] = {}
+        """Shapes of pods that cost too much, and until when nobody looks for a node for them."""
+        self._controller: Controller = manager.add(self, watches=[], one_for_all=True)
         self._pods: Informer = manager.informer(PODS)
+        self._claims: Informer = manager.informer(PERSISTENT_VOLUME_CLAIMS)
+        self._claims.on_change(self._on_claim)
         manager.informer(NODES).on_change(self._on_node)
         self._pods.on_change(self._on_pod)
 
@@ -103,6 +116,10 @@ class Scheduler:
             self._controller.queue.add(CYCLE)
         else:
             self._pending.remove(uid)
+
+    def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
+        if old is None:
+            self._make_room()
 
     def _wants_node(self, pod: Obj) -> bool:
         spec = spec_of(pod)
@@ -161,19 +178,41 @@ class Scheduler:
         if self._has_room:
             self._has_room = False
             self._pending.wake()
+        now = self.clock.now()
+        self._set_aside = {shape: until for shape, until in self._set_aside.items() if until > now}
+        held_until = self._pending.release(now)
         work: list[Awaitable[None]] = []
-        while len(work) < BATCH:
-            pod = self._pending.take()
-            if pod is None:
-                break
-            work.append(self._decide(pod))
+        until = self._cpu() + CYCLE_S
+        while len(work) < BATCH and self._cpu() < until and (pod := self._pending.take()) is not None:
+            work.append(self._decide_in_time(pod, now))
+        all_taken = len(work) < BATCH and self._cpu() < until
         await asyncio.gather(*work)
-        return Result(0.0) if len(work) == BATCH or self._has_room else None
+        if not all_taken or self._has_room:
+            return Result(0.0)
+        held_until = min(filter(None, (held_until, *self._set_aside.values())), default=None)
+        return Result(max(held_until - now, 0.0)) if held_until is not None else None
+
+    def _decide_in_time(self, pod: PodView, now: float) -> Awaitable[None]:
+        """Decide about a pod, unless pods like it have taken too long to decide about again and again."""
+        if (until := self._set_aside.get(pod.shape)) is not None:
+            self._pending.hold(pod, until)
+            return self._report(pod, TOO_EXPENSIVE)
+        began = self._cpu()
+        written = self._decide(pod)
+        cost = self._cpu() - began
+        pause = self._costs.spend(pod.shape, cost) if cost else None
+        if pause is not None:
+            self._set_aside[pod.shape] = now + pause
+        return written
 
     def _decide(self, pod: PodView) -> Awaitable[None]:
         """Decide now, against the picture as it is; the returned write may happen later."""
         if self._pending.park_behind(pod):
             return self._report(pod, self._messages[pod.priority, pod.shape])
+        if (absent := self._absent_claim(pod)) is not None:
+            self._pending.park(pod)
+            self._messages[pod.priority, pod.shape] = message = claim_not_found(absent, len(self._ordered))
+            return self._report(pod, message)
         if len(self._fixed) > REMEMBERED_SHAPES:
             self._fixed.clear()
         fixed = self._fixed.get(pod.shape)
@@ -190,6 +229,9 @@ class Scheduler:
         if isinstance(decision, PreemptPods) and not self._is_being_helped(pod):
             return self._preempt(pod, decision)
         return self._report(pod, decision.message)
+
+    def _absent_claim(self, pod: PodView) -> str | None:
+        return next((name for name in pod.claims if self._claims.get(Key(pod.namespace, name)) is None), None)
 
     def _is_being_helped(self, pod: PodView) -> bool:
         node = self._nodes.get(self._nominations.get(pod.uid, ""))

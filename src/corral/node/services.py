@@ -1,7 +1,8 @@
 """Services with a port of their own, without a kernel's help: a loopback address per Service and a small proxy behind it.
 
-Names in pods resolve to that address; a connection goes to one of the pods that are ready, in turn. A Service whose ports
-cannot be bound (low ports without privileges) gets no address, and its name then resolves to the pods themselves.
+Names in pods resolve to that address; a connection goes to one of the pods that are ready, in turn, or to one of the
+endpoints written for a Service without a selector. A Service whose ports cannot be bound (low ports without privileges)
+gets no address, and its name then resolves to the pods or endpoints themselves.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
-from corral.core.meta import Key, Obj, key_of, spec_of, status_of
-from corral.node import names
+from corral.core.meta import Key, Obj, key_of, labels_of, spec_of, status_of
+from corral.node import endpoints, names
+from corral.node.endpoints import Endpoint
 from corral.node.process.allocation import Addresses
 
 log = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
 API = Key("default", "kubernetes")
-
-Endpoint = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -39,12 +39,19 @@ class ServiceProxy:
     """Answers for every Service with a port, over TCP."""
 
     def __init__(
-        self, network: str, api: Endpoint | None, pods_of: Callable[[Obj], Sequence[Obj]], changed: Callable[[], None]
+        self,
+        network: str,
+        api: Endpoint | None,
+        pods_of: Callable[[Obj], Sequence[Obj]],
+        slices_of: Callable[[Obj], Sequence[Obj]],
+        changed: Callable[[], None],
     ) -> None:
         self._addresses = Addresses(network)
         self._pod_network = ip_network(network).supernet()  # pods have the other half
         self._api = api
         self._pods_of = pods_of
+        self._slices_of = slices_of
+        self._api_address = ""
         self._changed = changed
         self._served: dict[Key, ServedService] = {}
         self._refused: dict[Key, list[Obj]] = {}
@@ -57,7 +64,8 @@ class ServiceProxy:
 
     async def follow(self, services: Sequence[Obj]) -> None:
         """Answer for exactly these Services."""
-        wanted = {key_of(service): service for service in services if _is_served(service)}
+        wanted = {key_of(service): service for service in services if self._is_served(service)}
+        self._api_address = str(spec_of(wanted[API]).get("clusterIP") or "") if API in wanted else ""
         for key in [key for key in self._served if key not in wanted]:
             self._close(self._served.pop(key))
             self._addresses.give_back(str(key))
@@ -126,8 +134,29 @@ class ServiceProxy:
         """Where connections to a port of the Service go."""
         if key_of(service) == API:
             return [self._api] if self._api is not None else []
+        if endpoints.is_written_by_hand(service):
+            behind = [found for piece in self._slices_of(service) for found in self._behind(piece, port)]
+            return list(dict.fromkeys(behind))
         pods = [pod for pod in self._pods_of(service) if names.is_published(service, pod)]
         return [(status_of(pod)["podIP"], target_port(pod, port)) for pod in pods if self._is_own(pod)]
+
+    def _behind(self, piece: Obj, port: Obj) -> list[Endpoint]:
+        """Where an EndpointSlice leads to."""
+        found = endpoints.of_port([piece], port)
+        if found and self._api is not None and endpoints.ANSWERED_BY_API in labels_of(piece):
+            return [self._api]
+        return [self._reachable(written) for written in found]
+
+    def _reachable(self, written: Endpoint) -> Endpoint:
+        """The API server is behind the address of its Service, which no interface here has."""
+        return self._api if self._api is not None and written[0] == self._api_address else written
+
+    def _is_served(self, service: Obj) -> bool:
+        by_hand = endpoints.is_written_by_hand(service) and key_of(service) != API
+        if by_hand and not endpoints.addresses(self._slices_of(service)):
+            return False
+        kind = spec_of(service).get("type") or "ClusterIP"
+        return bool(_ports(service)) and kind != "ExternalName" and not names.is_headless(service)
 
     def _is_own(self, pod: Obj) -> bool:
         """Whether a pod's address is one that pods of this cluster have; others who write its status may name any."""
@@ -149,12 +178,6 @@ def target_port(pod: Obj, port: Obj) -> int:
             if entry.get("name") == target:
                 return int(entry["containerPort"])
     return int(port["port"])
-
-
-def _is_served(service: Obj) -> bool:
-    has_pods = bool(spec_of(service).get("selector")) or key_of(service) == API
-    kind = spec_of(service).get("type") or "ClusterIP"
-    return has_pods and bool(_ports(service)) and kind != "ExternalName" and not names.is_headless(service)
 
 
 def _ports(service: Obj) -> list[Obj]:

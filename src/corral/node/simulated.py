@@ -27,6 +27,7 @@ from corral.core.meta import Obj, annotations_of, name_of, status_of, uid_of
 from corral.core.streams import ExecSession, LogOptions, PortStream
 from corral.decide.pods.record import Ended, PodRecord, Running, all_containers, init_containers, is_sidecar
 from corral.decide.pods.status import record_from_status
+from corral.kinds.kubernetes.pods.simulated import SCHEME
 from corral.node.process.allocation import Addresses
 from corral.node.runtime import Observer, RuntimeProblem, Sandbox, StartedContainer
 from corral.runtime.clock import Clock
@@ -160,7 +161,7 @@ class SimulatedRuntime:
 
     async def start(self, pod: Obj, container: Obj, attempt: int) -> StartedContainer:
         run = self._begin(pod, container, attempt, self.clock.now())
-        identity = f"simulated://{uid_of(pod)}/{container['name']}/{attempt}"
+        identity = f"{SCHEME}{uid_of(pod)}/{container['name']}/{attempt}"
         return StartedContainer(identity, run.started_at, run.behaviour.ready_s > 0)
 
     def _begin(self, pod: Obj, container: Obj, attempt: int, started_at: float) -> _Run:
@@ -227,5 +228,5 @@ class SimulatedRuntime:
             return
         del self._runs[uid][name]
         reason = "Completed" if code == 0 else "Error"
-        identity = f"simulated://{uid}/{name}/{attempt}"
+        identity = f"{SCHEME}{uid}/{name}/{attempt}"
         self._observer.ended(uid, name, attempt, Ended(code, reason, run.started_at, self.clock.now(), "", identity))

@@ -1,19 +1,20 @@
 """Informers: a local, indexed, always-current copy of one kind, kept by list and watch.
 
-One list, then a watch from the list's own resourceVersion; on 410 or any doubt a fresh list, compared with what is held,
-so that handlers see exactly the differences. Held objects are shared and never mutated.
+What is there comes first: at the beginning of the watch where the API offers that, otherwise as one list, with a watch from the
+list's own resourceVersion. On 410 or any doubt it comes afresh, compared with what is held, so that handlers see exactly the
+differences. Held objects are shared and never mutated.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from corral.client import limits
-from corral.client.protocol import Client, ObjectList, WatchEvent
-from corral.core.errors import ApiError, Expired, LimitExceeded, NotFound
+from corral.client.protocol import Client, ObjectList, WatchEvent, ends_initial
+from corral.core.errors import ApiError, BadRequest, ConnectionFailed, Expired, Invalid, LimitExceeded, NotFound
 from corral.core.meta import Key, Obj, controller_of, key_of, resource_version_of, uid_of
 from corral.core.resource import Resource
 from corral.runtime.clock import Clock
@@ -66,6 +67,9 @@ class Informer:
         self._owner_handlers: dict[str, list[ChangeHandler]] = {}
         self._version = 0
         self._synced = asyncio.Event()
+        self._expected: dict[Key, Obj] = {}
+        self._may_stream = True
+        self._lists_next = False
         self.optional = False
         """Whether the API may do without this kind; while it is not served there are simply none."""
         self._error_handlers: list[Callable[[ApiError], None]] = []
@@ -84,6 +88,10 @@ class Informer:
     def __len__(self) -> int:
         return len(self._objects)
 
+    def keys_by_index(self, name: str) -> Mapping[str, Collection[Key]]:
+        """The keys of objects by what index `name` yields, now and later: to look many things up that are rarely there."""
+        return self._indexes[name].keys
+
     def by_index(self, name: str, value: str) -> Objects:
         """Objects whose index `name` yields `value`, ordered by key."""
         keys = self._indexes[name].keys.get(value)
@@ -101,8 +109,7 @@ class Informer:
         if name in self._indexes:
             return
         index = self._indexes[name] = _Index(function)
-        for key, obj in self._objects.items():
-            index.put(key, obj)
+        index.fill(self._objects)
 
     def on_change(self, handler: ChangeHandler, *, owner: str = "") -> None:
         """Call `handler` for every change; objects held already are replayed as additions.
@@ -143,15 +150,25 @@ class Informer:
         version, held = _number(written), self._objects.get(key_of(written))
         return version <= self._version or (held is not None and version <= _number(held))
 
+    def expect(self, written: Obj) -> None:
+        """Note a write of our own whose answer is not taken in: the watch brings it, and wakes whoever follows the object."""
+        self._expected = {key: obj for key, obj in self._expected.items() if not self.shows(obj)}
+        self._expected[key_of(written)] = written
+
+    def awaits(self, key: Key) -> bool:
+        """Whether what is held is older than an expected write: who changes that is refused, and tries in vain."""
+        written = self._expected.get(key)
+        return written is not None and not self.shows(written)
+
     async def run(self) -> None:
         """List and watch until cancelled. Failures are retried with jittered back-off, without end."""
         delay = FIRST_RETRY_S
         while True:
             try:
-                version = await self._relist()
+                version, stream = await self._take_all()
                 delay = FIRST_RETRY_S
                 self.last_error = None
-                await self._follow(version)
+                await self._follow(version, stream)
             except Expired:
                 continue
             except ApiError as error:
@@ -164,21 +181,78 @@ class Informer:
                 await self._clock.sleep(delay * self._random.uniform(0.8, 1.2))
                 delay = min(delay * 2, MAX_RETRY_S)
 
+    async def _take_all(self) -> tuple[str, AsyncIterator[WatchEvent] | None]:
+        """Take in what is there; the version reached, and the watch it came with."""
+        if self._may_stream and not self._lists_next and self._client.streams_lists:
+            stream = self._watch(initial=True)
+            try:
+                if version := await self._streamed(stream):
+                    return version, stream
+            except (BadRequest, Invalid) as error:
+                log.debug("lists are not streamed", extra={"resource": self.resource.plural, "error": str(error)})
+            except ConnectionFailed:
+                self._lists_next = True  # in case it was the question that was not understood
+                raise
+        version = await self._relist()
+        self._lists_next = False
+        return version, None
+
+    async def _streamed(self, stream: AsyncIterator[WatchEvent]) -> str:
+        """The version up to which a watch began with what is there; empty when it never said that this was all."""
+        found: dict[Key, Obj] = {}
+        time = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(limits.STREAM_PAUSE_S) as pause:
+                async for event in stream:
+                    pause.reschedule(time() + limits.STREAM_PAUSE_S)
+                    if ends_initial(event):
+                        self._replace(found, version := resource_version_of(event.obj))
+                        return version
+                    if event.type == "DELETED":
+                        found.pop(key_of(event.obj), None)
+                    elif event.type != "BOOKMARK":
+                        found[key_of(event.obj)] = event.obj
+        except TimeoutError:
+            self._may_stream = False
+        return ""
+
     async def _relist(self) -> str:
         found: dict[Key, Obj] = {}
         version = ""
         async for page in self._pages():
             found.update((key_of(obj), obj) for obj in page.items)
             version = page.resource_version
+        self._replace(found, version)
+        return version
+
+    def _replace(self, found: dict[Key, Obj], version: str) -> None:
+        """Hold what was found at a version, and nothing else."""
+        if self._objects:
+            self._compare(found)
+        else:
+            self._fill(found)
+        self._version = int(version) if version.isdecimal() else 0
+        self._synced.set()
+
+    def _fill(self, found: dict[Key, Obj]) -> None:
+        """Hold what was found where nothing was held; each index goes through it once."""
+        self._objects.update(found)
+        for index in self._indexes.values():
+            index.fill(found)
+        handlers = tuple(self._handlers)
+        for obj in found.values():
+            for handler in handlers:
+                handler(None, obj)
+            if self._owner_handlers:
+                self._tell_owners(None, obj)
+
+    def _compare(self, found: dict[Key, Obj]) -> None:
         for key in [key for key in self._objects if key not in found]:
             self._store(key, None)
         for key, obj in found.items():
             held = self._objects.get(key)
             if held is None or resource_version_of(held) != resource_version_of(obj):
                 self._store(key, obj)
-        self._version = int(version) if version.isdecimal() else 0
-        self._synced.set()
-        return version
 
     async def _pages(self) -> AsyncIterator[ObjectList]:
         """The pages of one list, as far as one list may go: a server could otherwise go on for ever."""
@@ -204,19 +278,17 @@ class Informer:
             if size > limits.LIST_BYTES:
                 raise LimitExceeded(f"the list of {self.resource.plural} is larger than {limits.LIST_BYTES} bytes")
 
-    async def _follow(self, version: str) -> None:
+    def _watch(self, version: str = "", *, initial: bool = False) -> AsyncIterator[WatchEvent]:
+        options = {"initial": True} if initial else {"resource_version": version}
+        return self._client.watch(self.resource, self._namespace, labels=self._labels, fields=self._fields, **options)
+
+    async def _follow(self, version: str, stream: AsyncIterator[WatchEvent] | None) -> None:
         """Watch from `version`; a stream that ends by itself is taken up again where it stopped."""
         while True:
             seen = version
-            stream = self._client.watch(
-                self.resource,
-                self._namespace,
-                labels=self._labels,
-                fields=self._fields,
-                resource_version=version,
-            )
-            async for event in stream:
+            async for event in stream or self._watch(version):
                 version = self._take(event) or version
+            stream = None
             if version == seen:
                 # An empty stream that closes at once must not become a busy loop.
                 await self._clock.sleep(FIRST_RETRY_S * self._random.uniform(0.8, 1.2))
@@ -250,9 +322,12 @@ class Informer:
         for handler in self._handlers:
             handler(old, new)
         if self._owner_handlers:
-            for kind in _owner_kinds(old, new):
-                for handler in self._owner_handlers.get(kind, ()):
-                    handler(old, new)
+            self._tell_owners(old, new)
+
+    def _tell_owners(self, old: Obj | None, new: Obj | None) -> None:
+        for kind in _owner_kinds(old, new):
+            for handler in self._owner_handlers.get(kind, ()):
+                handler(old, new)
 
 
 def _owner_kinds(old: Obj | None, new: Obj | None) -> Iterable[str]:
@@ -274,6 +349,20 @@ class _Index:
         self._function = function
         self._values: dict[Key, tuple[str, ...]] = {}
         self.keys: dict[str, dict[Key, None]] = {}
+
+    def fill(self, objects: Mapping[Key, Obj]) -> None:
+        """Take in objects of which it knows none."""
+        function, found, keys = self._function, self._values, self.keys
+        for key, obj in objects.items():
+            values = tuple(function(obj))
+            if values:
+                found[key] = values
+                for value in values:
+                    held = keys.get(value)
+                    if held is None:
+                        keys[value] = {key: None}
+                    else:
+                        held[key] = None
 
     def put(self, key: Key, obj: Obj) -> None:
         after = tuple(self._function(obj))

@@ -45,9 +45,20 @@ def _word(value: object) -> str:
     return json.dumps(text) if not text or any(c in text for c in ' "=\n') else text
 
 
+class _StandardError(logging.Handler):
+    """Writes to what standard error is when a line is written: a stream that was there at set-up may be closed by then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            pass  # nobody can be told where nobody listens
+
+
 def set_up(verbosity: int = 0, *, as_json: bool = False) -> None:
     """Send logs to standard error: warnings and up, with more `verbosity` info and debug."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError()
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

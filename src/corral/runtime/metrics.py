@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 # Creation times would double the series of every counter and histogram, and nobody asks for them.
@@ -32,6 +33,38 @@ class _Reconciles(Collector):
         for labels, count in self._counts.items():
             family.add_metric(labels, count)
         yield family
+
+
+class _Shown(Collector):
+    """What a scrape gets of a registry: a metric without a series is not spoken of, as upstream's are not."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Family]:
+        return (family for family in self._registry.collect() if family.samples)
+
+
+class _Together(Collector):
+    """What a scrape gets of several registries: a metric that is in more than one of them is told once, with all its series."""
+
+    def __init__(self, parts: Iterable[Metrics]) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[Family]:
+        found: dict[str, Family] = {}
+        for part in self._parts:
+            for family in part.registry.collect():
+                if family.name in found:
+                    found[family.name].samples.extend(family.samples)
+                elif family.samples:
+                    found[family.name] = family
+        return iter(found.values())
+
+
+def exposition_of(parts: Iterable[Metrics]) -> bytes:
+    """The text a scrape gets of a process whose parts count for themselves."""
+    return generate_latest(_Together(parts))
 
 
 class Metrics:
@@ -64,4 +97,4 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """The text a scrape gets."""
-        return generate_latest(self.registry)
+        return generate_latest(_Shown(self.registry))

@@ -1,7 +1,7 @@
 """The work queue of a controller: each key at most once, never two workers on one key, retries with back-off.
 
 A key added while it is being worked on is handed out again when the worker is done, so no change is ever lost. Delays
-live on one timer heap; an earlier time for a waiting key wins.
+live on one timer heap; an earlier time for a waiting key wins, unless the key is held back.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class WorkQueue(Generic[K]):
         self._processing: set[K] = set()
         self._failures: dict[K, int] = {}
         self._due: dict[K, float] = {}
+        self._held: set[K] = set()
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -48,7 +49,7 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K) -> None:
         """Make `key` due now."""
-        if self._closed or key in self._dirty:
+        if self._closed or key in self._dirty or key in self._held:
             return
         self._dirty.add(key)
         self._due.pop(key, None)
@@ -61,7 +62,7 @@ class WorkQueue(Generic[K]):
         if delay <= 0:
             self.add(key)
             return
-        if self._closed or key in self._dirty:
+        if self._closed or key in self._dirty or key in self._held:
             return
         due = asyncio.get_running_loop().time() + delay
         if self._due.get(key, float("inf")) <= due:
@@ -76,6 +77,13 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self.add_after(key, max(min(self._base_delay * 2 ** min(failures, 60), self._max_delay), at_least))
+
+    def hold(self, key: K, delay: float) -> None:
+        """Hand out `key`, which is being worked on, in `delay` seconds and not before, whoever adds it meanwhile."""
+        self._dirty.discard(key)
+        self._due.pop(key, None)
+        self.add_after(key, delay)
+        self._held.add(key)
 
     def forget(self, key: K) -> None:
         """End the back-off of `key`."""
@@ -148,6 +156,7 @@ class WorkQueue(Generic[K]):
         while self._heap and self._heap[0][0] <= now:
             due, _, key = heapq.heappop(self._heap)
             if self._due.get(key) == due:
+                self._held.discard(key)
                 self.add(key)
         if self._heap and not self._closed:
             self._arm()

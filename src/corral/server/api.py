@@ -20,6 +20,7 @@ from corral.core.meta import Key, Obj
 from corral.core.resource import Resource
 from corral.kinds.machinery.definition import SUBRESOURCE_VERBS
 from corral.kinds.machinery.registry import Registry
+from corral.runtime.aside import Aside
 from corral.server.admission.builtin import builtin_plugins, final_plugins
 from corral.server.admission.chain import Chain
 from corral.server.pods.binding_and_eviction import PodPosts
@@ -27,7 +28,7 @@ from corral.server.served_resources import Served, ServedResources
 from corral.server.verbs.apply import Applier
 from corral.server.verbs.codec import Shapes
 from corral.server.verbs.create_update import Writer
-from corral.server.verbs.delete import Deleter, success
+from corral.server.verbs.delete import SHOWN_WHEN_GONE, Deleter, success
 from corral.server.verbs.intake import Writing
 from corral.server.verbs.managed_fields import TRACKED, UNTRACKED
 from corral.server.verbs.options import (  # fmt: skip
@@ -46,6 +47,7 @@ from corral.server.verbs.options import (  # fmt: skip
 from corral.server.verbs.patch import Patcher
 from corral.server.verbs.read import Reader
 from corral.server.verbs.scale import scale_of
+from corral.server.verbs.steps import Steps
 from corral.server.verbs.watch import Watch
 from corral.store import Event, Store, Stored
 
@@ -57,7 +59,7 @@ SubresourceHandler = Callable[[UserInfo, str, str, Obj, WriteOptions], Awaitable
 
 class Api:
     """One cluster's API over one store. Without `track_fields` ordinary writes leave managedFields alone, which saves
-    simulations a third of their time; apply still keeps its own."""
+    simulations a third of their time; apply still keeps its own. With `aside`, what is long is done beside the event loop."""
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Api:
         plugins: Sequence[AdmissionPlugin] = (),
         builtin_admission: bool = True,
         track_fields: bool = True,
+        aside: Aside | None = None,
     ):
         self.store = store
         self.registry = registry
@@ -86,7 +89,10 @@ class Api:
         self.posts: dict[tuple[str, str], SubresourceHandler] = {}
         """POST handlers by (group-resource, subresource); others may add theirs, such as serviceaccounts/token."""
         self._reader = Reader(store, clock)
-        self._writer = Writer(store, self.chain, clock, random, TRACKED if track_fields else UNTRACKED)
+        self.aside = aside
+        self.steps = Steps(aside)
+        management = TRACKED if track_fields else UNTRACKED
+        self._writer = Writer(store, self.chain, clock, random, management, self.steps)
         self._deleter = Deleter(store, self.chain, clock)
         self._patcher = Patcher(store, self._writer)
         self._applier = Applier(store, self._writer, clock)
@@ -195,8 +201,7 @@ class Api:
         served = self._find(resource, "delete")
         writing = self._begin(user, served, namespace, name, _as_write(options))
         stored, gone = await self._deleter.delete(writing, options)
-        # Pods are shown even when they are gone.
-        return success(writing, stored) if gone and served.bucket != "pods" else stored.obj
+        return success(writing, stored) if gone and served.bucket not in SHOWN_WHEN_GONE else stored.obj
 
     async def delete_collection(
         self,

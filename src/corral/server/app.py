@@ -8,24 +8,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
-from corral.core.admission import UserInfo
+from corral.core.admission import ANONYMOUS, UserInfo
 from corral.core.errors import ApiError, BadRequest, Forbidden, InternalError
 from corral.core.server_limits import Limits
 from corral.server import paths
 from corral.server.access.audit import AuditLog
-from corral.server.access.authentication import ANONYMOUS, Authenticator, impersonated
+from corral.server.access.authentication import Authenticator, impersonated
 from corral.server.access.authorization import Authorizer
 from corral.server.access.rbac import attributes_of
 from corral.server.content import parameters
-from corral.server.content.compression import THRESHOLD, Compression, wants_gzip
+from corral.server.content.compression import THRESHOLD, Compression
 from corral.server.content.discovery import Discovery
 from corral.server.content.negotiation import JSON, PROTOBUF, YAML
 from corral.server.content.openapi import OpenApi
 from corral.server.content.representations import error_response, warning_headers
-from corral.server.http.limits import Load
+from corral.server.http.limits import TARGET_WEIGHT, Load, size_of
 from corral.server.http.message import TEXT, Answer, Request, Response, Stream, Writer
 from corral.server.methods import not_served
 from corral.server.non_resource_paths import Endpoints
@@ -33,6 +34,7 @@ from corral.server.paths import RequestInfo
 from corral.server.request_metrics import RequestMetrics
 from corral.server.resources import Resources
 from corral.server.verbs.options import Warnings
+from corral.server.verbs.steps import LONG_BODY
 from corral.store import Store
 
 log = logging.getLogger(__name__)
@@ -95,20 +97,29 @@ class App:
         self._fallback = fallback
         self._audit = audit
         self._virtual = virtual
-        self._load = Load(limits)
+        self.load = Load(limits)
         self._compression = Compression()
 
     # what a connection calls
 
     def refuse(self, code: int, message: str) -> Response:
-        return error_response(ApiError(message, code=code, reason=_NAMES.get(code, "BadRequest")))
+        details: dict[str, Any] | None = {"retryAfterSeconds": 1} if code == 429 else None
+        return error_response(ApiError(message, code=code, reason=_NAMES.get(code, "BadRequest"), details=details))
 
-    def knows(self, request: Request) -> bool:
-        """Whether the request comes from somebody with good credentials."""
+    def caller(self, request: Request) -> UserInfo | None:
+        """Who asks, when the request comes with good credentials."""
         try:
-            return self._authenticator.identify(request) is not ANONYMOUS
+            user = self._authenticator.identify(request)
         except ApiError:
-            return False
+            return None
+        return user if user is not ANONYMOUS else None
+
+    def _owner(self, request: Request) -> str:
+        """Whose turn it is when a request takes long before anybody looks at who asks."""
+        try:
+            return self._authenticator.identify(request).name
+        except ApiError:
+            return ANONYMOUS.name
 
     def refuse_body(self, request: Request) -> Response | None:
         """The refusal of a request of which only the head is there, or None when its body may come."""
@@ -156,7 +167,7 @@ class App:
             stored = self._store.get(served.key(info.namespace, info.name))
         except ApiError:
             return None
-        if stored is None or (wants_gzip(request) and stored.encoded_size() > THRESHOLD):
+        if stored is None or stored.encoded_size() > THRESHOLD:  # which is compressed, or sent piece by piece
             return None
         self._metrics.count(info, 200)
         return Response(200, served.view(stored).raw)
@@ -164,6 +175,8 @@ class App:
     async def answer(self, request: Request) -> Answer:
         warnings = Warnings()
         try:
+            if len(request.target) > LONG_BODY:
+                await self._resources.read_query(request, self._owner(request))
             info = self._info(request)
         except ValueError:
             return self.refuse(400, "malformed request target")
@@ -188,26 +201,27 @@ class App:
         if isinstance(answer, Response) and len(answer.body) > THRESHOLD:
             answer = await self._compression.apply(request, answer)
         code = answer.status if isinstance(answer, Response | Stream) else 101
-        self._metrics.count(info, code)
-        if self._audit is not None:
+        if not request.handed_on:
+            self._metrics.count(info, code)
+        if self._audit is not None and not request.handed_on:
             other = acting if acting is not user else None
             self._audit.record(info, user, other, request.target, request.header("user-agent"), code, received)
         return answer
 
     async def _admit(self, request: Request, info: RequestInfo, user: UserInfo, warnings: Warnings) -> Answer:
         """Within limits and allowed? Then dispatch."""
-        with self._load.request(user, info.verb):
+        with self.load.request(user, info.verb, size_of(request)):
             self._authorizer.require(user, attributes_of(info))
             answer = await self._dispatch(request, info, user, warnings)
         if info.verb == "watch" and isinstance(answer, Stream):
-            answer.produce = self._counted(answer.produce, user)
+            answer.produce = self._counted(answer.produce, user, TARGET_WEIGHT * len(request.target))
         return answer
 
     def _counted(
-        self, produce: Callable[[Writer], Awaitable[None]], user: UserInfo
+        self, produce: Callable[[Writer], Awaitable[None]], user: UserInfo, size: int
     ) -> Callable[[Writer], Awaitable[None]]:
         async def counted(writer: Writer) -> None:
-            with self._load.watch(user):
+            with self.load.watch(user, size):
                 await produce(writer)
 
         return counted
@@ -234,7 +248,7 @@ class App:
             if found is None and len(info.path.split("/")) > 3 and self._discovery.serves(info.path.split("/")[2]):
                 raise not_served()
         elif first == "openapi":
-            found = self._openapi.answer(request)
+            found = await self._openapi.answer(request)
         else:
             found = self._endpoints.answer(request)
         return found or not_a_page()

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 
 from corral.client.protocol import ObjectList, Patch, PatchKind, Propagation, WatchEvent
-from corral.core.admission import CONTROLLERS, UserInfo
+from corral.core.admission import SERVER, UserInfo
 from corral.core.errors import ApiError, ServiceUnavailable
 from corral.core.meta import Obj, name_of, namespace_of
 from corral.core.resource import Resource
 from corral.core.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
 from corral.core.streams import LogOptions, PodStreams
 from corral.kinds.kubernetes.core.kinds import PODS
+from corral.server.access.permissions import Permissions
 from corral.server.api import Api
 from corral.server.content.discovery import Discovery
 from corral.server.non_resource_paths import version
@@ -24,23 +25,31 @@ DEFAULT_MANAGER = "corral"
 
 
 class LocalClient:
-    """A `Client` on an Api of this process, as `user` (default: Corral's own controllers)."""
+    """A `Client` on an Api of this process, as `user`; with `permissions` it may do what those allow, without them anything."""
 
     def __init__(
         self,
         api: Api,
-        user: UserInfo = CONTROLLERS,
+        user: UserInfo = SERVER,
         *,
+        permissions: Permissions | None = None,
         streams: PodStreams | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
         self._api = api
         self._user = user
+        self._permissions = permissions
         self._streams = streams
         self._now = now or api.clock.now
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Obj:
+        self._require("get", resource, namespace, name)
         return (await self._api.get(self._user, resource, namespace, name)).obj
+
+    @property
+    def streams_lists(self) -> bool:
+        """Never: a list costs no more than its objects here."""
+        return False
 
     async def list(
         self,
@@ -53,6 +62,7 @@ class LocalClient:
         continue_token: str = "",
         resource_version: str = "",
     ) -> ObjectList:
+        self._require("list", resource, namespace)
         options = ListOptions(
             namespace,
             _labels(labels),
@@ -73,9 +83,18 @@ class LocalClient:
         fields: str = "",
         resource_version: str = "",
         timeout: float | None = None,
+        initial: bool = False,
     ) -> AsyncIterator[WatchEvent]:
+        self._require("watch", resource, namespace)
         options = WatchOptions(
-            namespace, _labels(labels), _fields(fields), resource_version=resource_version, timeout=timeout
+            namespace,
+            _labels(labels),
+            _fields(fields),
+            resource_version=resource_version,
+            timeout=timeout,
+            bookmarks=initial,
+            send_initial_events=initial or None,
+            resource_version_match="NotOlderThan" if initial else "",
         )
         watch = self._api.watch(self._user, resource, options)
         try:
@@ -86,10 +105,12 @@ class LocalClient:
             watch.close()
 
     async def create(self, resource: Resource, obj: Obj, *, manager: str = "", dry_run: bool = False) -> Obj:
+        self._require("create", resource, namespace_of(obj))
         options = WriteOptions(dry_run=dry_run, manager=manager or DEFAULT_MANAGER)
         return (await self._api.create(self._user, resource, namespace_of(obj), obj, options)).obj
 
     async def update(self, resource: Resource, obj: Obj, *, subresource: str = "", manager: str = "") -> Obj:
+        self._require("update", resource, namespace_of(obj), name_of(obj), subresource)
         options = WriteOptions(manager=manager or DEFAULT_MANAGER)
         stored, _ = await self._api.update(
             self._user, resource, namespace_of(obj), name_of(obj), obj, options, subresource
@@ -107,6 +128,7 @@ class LocalClient:
         subresource: str = "",
         manager: str = "",
     ) -> Obj:
+        self._require("patch", resource, namespace, name, subresource)
         options = WriteOptions(manager=manager or DEFAULT_MANAGER)
         stored, _ = await self._api.patch(self._user, resource, namespace, name, kind, patch, options, subresource)
         return stored.obj
@@ -121,6 +143,7 @@ class LocalClient:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Obj:
+        self._require("patch", resource, namespace_of(obj), name_of(obj), subresource)
         options = WriteOptions(dry_run=dry_run, manager=manager, force=force)
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         stored, _ = await self._api.patch(
@@ -139,21 +162,25 @@ class LocalClient:
         resource_version: str | None = None,
         grace: int | None = None,
     ) -> None:
+        self._require("delete", resource, namespace, name)
         options = DeleteOptions(grace=grace, propagation=propagation, uid=uid, resource_version=resource_version)
         await self._api.delete(self._user, resource, namespace, name, options)
 
     async def delete_collection(
         self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> None:
+        self._require("deletecollection", resource, namespace)
         options = ListOptions(namespace, _labels(labels), _fields(fields))
         await self._api.delete_collection(self._user, resource, options)
 
     async def get_subresource(self, resource: Resource, name: str, namespace: str, subresource: str) -> Obj:
+        self._require("get", resource, namespace, name, subresource)
         return (await self._api.get(self._user, resource, namespace, name, subresource=subresource)).obj
 
     async def create_subresource(
         self, resource: Resource, name: str, namespace: str, subresource: str, body: Obj
     ) -> Obj:
+        self._require("create", resource, namespace, name, subresource)
         options = WriteOptions(manager=DEFAULT_MANAGER)
         return await self._api.post(self._user, resource, namespace, name, subresource, body, options)
 
@@ -171,6 +198,7 @@ class LocalClient:
     ) -> AsyncIterator[bytes]:
         if self._streams is None:
             raise ServiceUnavailable("this cluster runs no pods, so there are no logs")
+        self._require("get", PODS, namespace, name, "log")
         pod = await self.get(PODS, name, namespace)
         since = None if since_seconds is None else self._now() - since_seconds
         options = LogOptions(follow, previous, timestamps, tail_lines, since)
@@ -185,6 +213,12 @@ class LocalClient:
             if document is not None:
                 return document
         raise ApiError(f"{method} {path} is only served over HTTP", code=404, reason="NotFound")
+
+    def _require(
+        self, verb: str, resource: Resource, namespace: str = "", name: str = "", subresource: str = ""
+    ) -> None:
+        if self._permissions is not None:
+            self._permissions.require(verb, resource, namespace, name, subresource)
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from corral.core.remembering import LONGEST
 from corral.server.paths import RequestInfo
 
 Key = tuple[str, str, str, str, str, int]
@@ -19,8 +22,18 @@ class RequestMetrics:
         counts = self._counts
         if key in counts:
             counts[key] += 1
-        elif len(counts) < 5000 and code != 404:  # paths that do not exist must not fill memory
+        elif len(counts) < 5000 and code != 404 and sum(map(len, key[:5])) <= LONGEST:  # words that callers make up
             counts[key] = 1
+
+    def take(self) -> list[tuple[Key, int]]:
+        """What was counted since the last time, for whoever adds it to his."""
+        counts, self._counts = self._counts, {}
+        return list(counts.items())
+
+    def add(self, counted: Iterable[tuple[Key, int]]) -> None:
+        """What another process has counted."""
+        for key, count in counted:
+            self._counts[key] = self._counts.get(key, 0) + count
 
     def render(self) -> str:
         lines = [

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ParamSpec, TypeVar
 
 from corral.core import errors
 from corral.core.admission import UserInfo
@@ -35,14 +36,18 @@ from corral.server.methods import check_method, not_allowed, not_served
 from corral.server.paths import RequestInfo
 from corral.server.pods.remote_pods import JoinedWatch, RemotePodsApi
 from corral.server.served_resources import Served
-from corral.server.verbs.options import Listing, Warnings, WriteOptions
+from corral.server.verbs.options import Listing, Warnings, WatchOptions, WriteOptions
 from corral.server.verbs.watch import Watch
 from corral.store import Compacted, Event, ObjectKey, Stored
 
 PODS = "pods"
 PORTION = 64 * 1024
 SLOW_READER_S = 60.0
+JOINED, ENCODED = 512, 16
+"""How much cheaper than decoding a body of its size it is to join a list of stored bytes, and to encode one."""
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Subhandler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
 
 
@@ -65,9 +70,9 @@ class Call:
     warnings: Warnings
 
     def write_options(self, kind: str, *, apply: bool = False) -> WriteOptions:
-        return parameters.write_options(
-            self.request.query, kind, default_manager(self.request), self.warnings, apply=apply
-        )
+        manager = default_manager(self.request)
+        found = parameters.write_options(self.request.query, kind, manager, self.warnings, apply=apply)
+        return found._replace(size=len(self.request.body))
 
     @property
     def include(self) -> str:
@@ -122,7 +127,7 @@ class Resources:
         if post is not None and request.method == "POST" and info.named:
             options = parameters.write_options(request.query, "CreateOptions", default_manager(request), warnings)
             posted = posted_resource(served, info.subresource)
-            body = read_object(request, posted, options)
+            body = await self._read(user, request, read_object, request, posted, options)
             check_posted(served, posted, body)
             done = await post(user, info.namespace, info.name, body, options)
             return plain(done, 201, warning_headers(list(warnings.messages)))
@@ -140,6 +145,16 @@ class Resources:
             if answer is None:
                 raise
             return answer
+
+    async def read_query(self, request: Request, owner: str) -> None:
+        """Take the query apart, a long one beside the event loop."""
+        await self._api.steps.read(owner, len(request.target), getattr, request, "query")
+
+    async def _read(
+        self, user: UserInfo, request: Request, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Read a body, or what is asked for; what is long beside the event loop."""
+        return await self._api.steps.read(user.name, len(request.body) + len(request.target), read, *args, **kwargs)
 
     def _remote_pods_of(self, served: Served) -> RemotePodsApi | None:
         """What runs elsewhere is pods; other kinds have nothing there."""
@@ -189,7 +204,8 @@ class Resources:
         info, served = call.info, call.served
         options = call.write_options("UpdateOptions")
         typed = served.kind.builtin or info.subresource == "scale"
-        obj = read_object(call.request, updated_resource(served, info.subresource), options, typed=typed)
+        resource = updated_resource(served, info.subresource)
+        obj = await self._read(call.user, call.request, read_object, call.request, resource, options, typed=typed)
         stored, created = await self._api.update(
             call.user, served.resource, info.namespace, info.name, obj, options, subresource=info.subresource
         )
@@ -207,14 +223,15 @@ class Resources:
                 + ", ".join(accepted)
             )
         options = call.write_options("PatchOptions", apply=kind == "apply")
-        patch = read_patch(request.body, kind)
+        patch = await self._read(call.user, request, read_patch, request.body, kind)
         stored, created = await self._api.patch(
             call.user, served.resource, info.namespace, info.name, kind, patch, options, subresource=info.subresource
         )
         return self._answer(call, stored, 201 if created else 200)
 
     async def _delete(self, call: Call) -> Answer:
-        options = parameters.delete_options(call.request.query, read_options(call.request), call.warnings)
+        sent = await self._read(call.user, call.request, read_options, call.request)
+        options = parameters.delete_options(call.request.query, sent, call.warnings)
         left = await self._api.delete(call.user, call.served.resource, call.info.namespace, call.info.name, options)
         return plain(left, 200, call.warned)
 
@@ -231,30 +248,36 @@ class Resources:
             return await self._delete_collection(call)
         if info.verb == "watch":
             return await self._watch(call)
-        options = parameters.list_options(request.query, info.namespace)
+        options = await self._read(call.user, request, parameters.list_options, request.query, info.namespace)
         listing = await self._api.list(call.user, served.resource, options)
         remote_pods = self._remote_pods_of(served)
         if remote_pods is not None:
             listing = await remote_pods.list(served, options, listing)
-        answer = self._views.list(listing, served, call.wanted, call.include)
+        plainly = call.wanted.media == negotiation.JSON and not call.wanted.view
+        size = sum(stored.encoded_size() for stored in listing.items) // (JOINED if plainly else ENCODED)
+        answer = await self._api.steps.read(
+            call.user.name, size, self._views.list, listing, served, call.wanted, call.include
+        )
         answer.headers = call.warned
         return answer
 
     async def _post(self, call: Call) -> Answer:
         info, served = call.info, call.served
         options = call.write_options("CreateOptions")
-        obj = read_object(call.request, served.resource, options, typed=served.kind.builtin)
+        request, typed = call.request, served.kind.builtin
+        obj = await self._read(call.user, request, read_object, request, served.resource, options, typed=typed)
         review = self._reviews.get(served.kind.group_resource)
         if review is not None:
-            check_types(served.resource, obj)
+            await self._read(call.user, request, check_types, served.resource, obj)
             return plain(await review(call.user, info.namespace, obj), 201)
         stored = await self._api.create(call.user, served.resource, info.namespace, obj, options)
         return self._answer(call, stored, 201)
 
     async def _delete_collection(self, call: Call) -> Answer:
         query = call.request.query
-        selection = parameters.list_options(query, call.info.namespace)
-        options = parameters.delete_options(query, read_options(call.request), call.warnings)
+        selection = await self._read(call.user, call.request, parameters.list_options, query, call.info.namespace)
+        sent = await self._read(call.user, call.request, read_options, call.request)
+        options = parameters.delete_options(query, sent, call.warnings)
         gone = await self._api.delete_collection(call.user, call.served.resource, selection, options)
         listing = Listing(list(gone), str(self._api.store.revision))
         answer = self._views.list(listing, call.served, negotiation.PLAIN, "")
@@ -263,7 +286,8 @@ class Resources:
 
     async def _watch(self, call: Call) -> Answer:
         query, served, wanted, include = call.request.query, call.served, call.wanted, call.include
-        options = parameters.watch_options(query, call.info.namespace, _watched_fields(query, call.info))
+        options = await self._read(call.user, call.request, _watch_options, query, call.info)
+        await self._turns.begin(self._api.store.count(served.bucket))
         if options.timeout is None:
             options = replace(options, timeout=self._api.random.uniform(1800.0, 3600.0))
         remote_pods = self._remote_pods_of(served)
@@ -286,7 +310,7 @@ class Resources:
     async def _read_extra(
         self, extra: ExtraApi, request: Request, info: RequestInfo, user: UserInfo, served: Served
     ) -> Answer:
-        labels = parameters.label_selector(request.query)
+        labels = await self._read(user, request, parameters.label_selector, request.query)
         asked = ExtraRequest(
             served.kind,
             served.version.name,
@@ -363,6 +387,10 @@ def _expired_stream(error: ApiError) -> Stream:
         await writer.write(error_frame(error))
 
     return Stream(produce)
+
+
+def _watch_options(query: Query, info: RequestInfo) -> WatchOptions:
+    return parameters.watch_options(query, info.namespace, _watched_fields(query, info))
 
 
 def _watched_fields(query: Query, info: RequestInfo) -> FieldSelector | None:

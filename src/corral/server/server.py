@@ -14,7 +14,7 @@ import base64
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -25,9 +25,10 @@ from corral.core.server_limits import Limits
 from corral.core.streams import PodStreams
 from corral.kinds.machinery.virtual_resources import ExtraApi
 from corral.server.access import rbac_defaults
-from corral.server.access.audit import AuditLog, AuditOptions
+from corral.server.access.audit import AuditFile, AuditLog, AuditOptions
 from corral.server.access.authentication import ADMIN, Authenticator, load_tokens
-from corral.server.access.authorization import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Authorizer
+from corral.server.access.authorization import Authorizer
+from corral.server.access.bootstrap import ensure_role
 from corral.server.access.certificate_signing import CertificateRequests
 from corral.server.access.certificate_signing import Signer as CertificateSigner
 from corral.server.access.certificates import load_authority, load_pair, write_private
@@ -44,22 +45,17 @@ from corral.server.content.openapi import OpenApi
 from corral.server.content.representations import Views
 from corral.server.extension.aggregation import Aggregation
 from corral.server.extension.conversion_webhooks import ConversionCalls
+from corral.server.extension.egress import Egress
 from corral.server.extension.outcalls import Caller
-from corral.server.gc_tuning import give_back_memory
-from corral.server.http.choosing import PROTOCOLS, Choosing
-from corral.server.http.shared import Shared
+from corral.server.http.listener import Listener, server_context
 from corral.server.non_resource_paths import ENDPOINT_PATHS, Endpoints
-from corral.server.pods.proxy import Egress, Proxying
+from corral.server.pods.proxy import Proxying
 from corral.server.pods.remote_pods import RemotePodsApi
 from corral.server.pods.streaming import PodStreaming
 from corral.server.request_metrics import RequestMetrics
 from corral.server.resources import Resources
 from corral.store import ObjectKey
 
-SWEEP_S = 1.0
-STOP_GRACE_S = 5.0
-HANDSHAKE_S = 10.0
-BURST = 100
 _NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 
 
@@ -81,9 +77,10 @@ class ApiServer:
         audit: Path | None = None,
         audit_options: AuditOptions = AuditOptions(),  # noqa: B008  # frozen
         limits: Limits = Limits(),  # noqa: B008  # frozen
+        webhook_networks: Sequence[str] = (),
     ) -> None:
         self.api = api
-        self._limits = limits
+        self.limits = limits
         self.name = name
         self.host = host
         self.port = port
@@ -91,13 +88,19 @@ class ApiServer:
         self.streams = streams
         self.remote_pods: RemotePodSource | None = None
         """Pods of other clusters to show beside the own ones; set before the start."""
+        self.answered_here: set[str] = set()
+        """Names of Services whose webhooks need not be asked, because plug-ins of this server do their work."""
         self.pod_networks: Sequence[str] | None = None
         """The networks of the pods and Services that live on this machine; set before the start where they do."""
+        self.webhook_networks = webhook_networks
+        """Those of this machine where webhooks and aggregated APIs may be called, too."""
         self.extras = list(extras)
         self._more_metrics = metrics
         self._audit_path = audit
         self._audit_options = audit_options
-        self._audit: AuditLog | None = None
+        self._audit_file: AuditFile | None = None
+        self.audited: Callable[[bytes], None] | None = None
+        """Takes each line of the audit log, if there is one; where the file is another process', set before the start."""
         directory = state / "pki" if state is not None else None
         now = api.clock.now()
         self.authority = load_authority(directory, f"{name}-ca", now)
@@ -110,7 +113,7 @@ class ApiServer:
         self.requests = RequestMetrics()
         # An authority of its own: whoever trusts it takes the caller's word for who is asking.
         self._front_proxy = load_authority(directory, f"{name}-front-proxy-ca", now, "front-proxy-ca")
-        self._caller = Caller(self._front_proxy.issue_client("front-proxy-client", (), now))
+        self._caller = Caller(self._addresses, self._front_proxy.issue_client("front-proxy-client", (), now))
         self.aggregation = Aggregation(api.store, api.clock, self._caller)
         self._signer = CertificateSigner(api.store, self.authority, api.clock)
         conditions = Conditions(self._namespace)
@@ -119,97 +122,63 @@ class ApiServer:
             CertificateRequests(self.authorizer),
             RbacGuard(self.authorizer),
             Policies(api.store, api.registry, conditions),
-            Webhooks(api.store, api.serving, api.random, conditions, self._caller),
+            Webhooks(api.store, api.serving, api.random, conditions, self._caller, self.answered_here),
         ]
         api.serving.ask = ConversionCalls(api.store, api.random, self._caller).ask
         api.posts["serviceaccounts", "token"] = self.reviews.request_token
         api.root_ca = self.authority.certificate.decode()
-        self._server: asyncio.Server | None = None
+        self.listener = Listener(limits, api.clock.now)
         self._background: list[asyncio.Task[None]] = []
-        self._shared: Shared | None = None
 
     def _namespace(self, name: str) -> Obj | None:
         stored = self.api.store.get(ObjectKey("namespaces", "", name))
         return stored.obj if stored is not None else None
+
+    async def _addresses(self, host: str) -> Sequence[str]:
+        return await Egress(self.pod_networks, self.webhook_networks).addresses(host)
 
     # life
 
     async def start(self) -> None:
         """Listen. `port` is the real one afterwards."""
         await self.bootstrap()
-        listener = socket.create_server((self.host, self.port), backlog=2048, reuse_port=False)
-        self.port = listener.getsockname()[1]
+        self.port = self.listener.bind(self.host, self.port)
         if self._audit_path is not None:
-            self._audit = AuditLog(self._audit_path, self._audit_options, self.api.clock.timestamp, self.api.random.uid)
-        shared = self._shared = Shared(self.application(), self._limits)
-        shared.audit_prefix = self.api.random.uid()[:24]
-        shared.date = formatdate(self.api.clock.now(), usegmt=True)
+            self._audit_file = AuditFile(self._audit_path, self._audit_options)
+            self.audited = self._audit_file.append
+        await self.listener.serve(self.application(), self._context(), self.api.random.uid()[:24])
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Choosing(shared), sock=listener, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_S
-        )
         self._background = [
-            loop.create_task(self._sweep(shared), name="connection-sweeper"),
             loop.create_task(self.aggregation.run(), name="aggregated-apis"),
             loop.create_task(self._signer.run(), name="certificate-signer"),
         ]
 
+    async def serve_handed(self, made: Callable[..., App]) -> None:
+        """Serve connections that somebody else accepts and hands over, by an application of another make; what a cluster needs
+        one of runs elsewhere."""
+        await self.listener.serve(self.application(made), self._context(), self.api.random.uid()[:24])
+
     async def stop(self) -> None:
         """Accept nothing new, let running requests finish for a moment, then close."""
-        if self._server is None or self._shared is None:
+        if not self._background:
             return
-        self._shared.closing = True
-        self._server.close()
-        for connection in list(self._shared.connections):
-            connection.drain()
-        await self._wait_for_requests(self._shared)
-        for connection in list(self._shared.connections):
-            connection.transport.abort()
+        await self.listener.stop()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self._background = []
         self._caller.close()
-        self._server = None
-        if self._audit is not None:
-            self._audit.close()
-
-    async def _wait_for_requests(self, shared: Shared) -> None:
-        running = [waited for each in shared.connections if (waited := each.unfinished()) is not None]
-        if running:
-            await asyncio.wait(running, timeout=STOP_GRACE_S)
-
-    async def _sweep(self, shared: Shared) -> None:
-        """Keep the Date header current and close connections nobody uses."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            shared.date = formatdate(self.api.clock.now(), usegmt=True)
-            now = loop.time()
-            for connection in list(shared.connections):
-                connection.sweep(now)
-            if shared.closed >= BURST:
-                shared.closed = 0
-                give_back_memory()
+        if self._audit_file is not None:
+            self._audit_file.close()
 
     async def bootstrap(self) -> None:
         """The roles and bindings every cluster has; what somebody changed is left alone."""
-        store = self.api.store
-        for resource, objects in (
-            (CLUSTER_ROLES, rbac_defaults.cluster_roles()),
-            (CLUSTER_ROLE_BINDINGS, rbac_defaults.cluster_role_bindings()),
-        ):
-            for obj in objects:
-                key = ObjectKey(resource, "", obj["metadata"]["name"])
-                if store.head(key) is None:
-                    await store.put(key, self._with_system_metadata(obj), expected=0)
-
-    def _with_system_metadata(self, obj: Obj) -> Obj:
-        created = {"uid": self.api.random.uid(), "creationTimestamp": self.api.clock.timestamp()}
-        return {**obj, "metadata": {**obj["metadata"], **created}}
+        for obj in (*rbac_defaults.cluster_roles(), *rbac_defaults.cluster_role_bindings()):
+            await ensure_role(self.api, obj)
 
     # parts
 
-    def application(self) -> App:
+    def application(self, made: Callable[..., App] | None = None) -> App:
         """The application over this server's parts."""
         api = self.api
         extra_kinds = [kind for extra in self.extras for kind in extra.kinds]
@@ -226,23 +195,22 @@ class ApiServer:
             self.authenticator.signer,
             self.url,
             lambda: self._paths(discovery),
-            lambda: self._shared is not None and not self._shared.closing,
+            lambda: self.listener.is_serving,
             lambda: api.store.trouble,
             self._metrics,
         )
-        return App(
-            store=api.store,
+        return (made or partial(App, store=api.store))(
             resources=Resources(api, views, self.reviews.by_resource, special, self.extras, remote_pods),
             discovery=discovery,
-            openapi=OpenApi(api.registry, discovery),
+            openapi=OpenApi(api.registry, discovery, api.aside),
             endpoints=endpoints,
             authenticator=self.authenticator,
             authorizer=self.authorizer,
             metrics=self.requests,
             timestamp=api.clock.timestamp,
             fallback=self.aggregation.answer,
-            limits=self._limits,
-            audit=self._audit,
+            limits=self.limits,
+            audit=self._audit(),
             virtual=frozenset(
                 [
                     *((kind.group, kind.plural) for kind in extra_kinds),
@@ -250,6 +218,16 @@ class ApiServer:
                 ]
             ),
         )
+
+    def _audit(self) -> AuditLog | None:
+        if self.audited is None:
+            return None
+        return AuditLog(self.audited, self._audit_options, self.api.clock.timestamp, self.api.random.uid)
+
+    @property
+    def audit_options(self) -> AuditOptions | None:
+        """What is audited, where anything is."""
+        return self._audit_options if self._audit_path is not None else None
 
     def _paths(self, discovery: Discovery) -> list[str]:
         versions = discovery.group_versions()
@@ -264,11 +242,8 @@ class ApiServer:
         return [name for name in dict.fromkeys(names) if name not in ("", "0.0.0.0", "::")]
 
     def _context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.verify_mode = ssl.CERT_OPTIONAL
+        context = server_context()
         context.load_verify_locations(cadata=self.authority.certificate.decode())
-        context.set_alpn_protocols(list(PROTOCOLS))
         load_pair(context, self._serving)
         return context
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from corral.clusters import identities
+from corral.clusters.enforced_identities import EnforcedIdentities
 from corral.clusters.operators import set_up_operators
 from corral.configuration.dispatch import dispatch_settings
 from corral.configuration.job_kinds import jobs_to_dispatch
+from corral.configuration.queueing import QueueingConfig, load_config
 from corral.controllers.dispatch import set_up_dispatch
 from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.workers.clusters import Connect
@@ -27,6 +30,7 @@ from corral.node.simulated import SimulatedRuntime
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
+from corral.server.access.authorization import Authorizer
 from corral.server.api import Api
 from corral.server.lifecycle import set_up_lifecycle
 from corral.server.local import LocalClient
@@ -34,6 +38,10 @@ from corral.simulate.keys import repeatable_keys
 from corral.store import Store
 
 STANDARD_NAMESPACES = ("default", "kube-system", "kueue-system")
+
+
+def _queueing_config(document: Obj) -> QueueingConfig:
+    return load_config(document) if document else QueueingConfig()
 
 
 class SimulatedCluster:
@@ -73,27 +81,32 @@ class SimulatedCluster:
         self.manager = Manager(
             self.client, self.clock, self.random, private_key=repeatable_keys(self.random.fork("keys"))
         )
+        held = EnforcedIdentities(self.api, Authorizer(self.store), self.manager)
+        self.manager.identities = held
         set_up_lifecycle(self.api, self.manager)
-        self.api.chain.plugins.extend(set_up_queueing(self.manager, self._configuration))
+        queueing = self.manager.of(identities.queueing(_queueing_config(self._configuration)))
+        self.api.chain.plugins.extend(set_up_queueing(queueing, self._configuration))
         if self._operators:
             self.api.chain.plugins.extend(set_up_operators(self.manager))
         if self._connect is not None:
             settings = dispatch_settings(self._configuration)
             self.answers = WorkerAnswers()
             known = jobs_to_dispatch(self._configuration)
-            self._remotes = set_up_dispatch(self.manager, settings, self._connect, known, answers=self.answers)
-        Fence(self.manager)
+            dispatcher = self.manager.of(identities.dispatch(settings, known))
+            self._remotes = set_up_dispatch(dispatcher, settings, self._connect, known, answers=self.answers)
+        Fence(queueing)
         for register in self._extra:
             register(self.manager)
         if self._nodes:
             await self._start_nodes()
         for namespace in STANDARD_NAMESPACES:
             await self._ensure_namespace(namespace)
+        await held.grant()
         await self.manager.start()
 
     async def _start_nodes(self) -> None:
-        self._agent = NodeAgent(self.manager, self._nodes, SimulatedRuntime(self.clock))
-        Scheduler(self.manager)
+        self._agent = NodeAgent(self.manager.of(identities.NODE_AGENT), self._nodes, SimulatedRuntime(self.clock))
+        Scheduler(self.manager.of(identities.SCHEDULER))
         await self._agent.open()
 
     async def _ensure_namespace(self, name: str) -> None:

@@ -92,7 +92,7 @@ class LinkClient(ClientWrapper):
         self._name = name
         self._closed = False
 
-    async def _carry(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _carry(self, resource: Resource | None, call: Callable[[], Awaitable[T]]) -> T:
         state = self._state
         state.calls += 1
         state.on_call()

@@ -4,7 +4,7 @@ Every write gets the next revision, is journalled, and becomes visible to reader
 journal has it. Bytes are the primary form of an object; the decoded form is a bounded cache beside them.
 """
 
-from corral.store.errors import Compacted, Stale, StoreError, TooLarge
+from corral.store.errors import Compacted, Homeless, Stale, StoreError, TooLarge
 from corral.store.journal import Journal, MemoryJournal
 from corral.store.sqlite import SqliteJournal
 from corral.store.store import Page, Retention, Store
@@ -12,6 +12,6 @@ from corral.store.stored import Event, ObjectKey, Stored
 from corral.store.watch import StoreWatch
 
 __all__ = [
-    "Compacted", "Event", "Journal", "MemoryJournal", "ObjectKey", "Page", "Retention", "SqliteJournal", "Stale", "Store",
+    "Compacted", "Event", "Homeless", "Journal", "MemoryJournal", "ObjectKey", "Page", "Retention", "SqliteJournal", "Stale", "Store",
     "StoreError", "StoreWatch", "Stored", "TooLarge",
 ]  # fmt: skip

@@ -63,10 +63,38 @@ class Bucket:
             return len(partition.names) if partition is not None else 0
         return sum(len(partition.names) for partition in self.partitions.values())
 
+    def count_after(self, namespace: str, after: tuple[str, str] | None) -> int:
+        """How many objects `scan` would give, without going through them."""
+        if after is None:
+            return self.count(namespace)
+        count = 0
+        for space in self._spaces(namespace, after):
+            partition = self.partitions.get(space)
+            if partition is not None:
+                names = partition.names
+                count += len(names) - (bisect_right(names, after[1]) if space == after[0] else 0)
+        return count
+
     def load(self, event: Event) -> None:
-        """Take in a journalled change at start, when nobody watches."""
-        self._change(event)
+        """Take in a journalled change at start, when nobody watches; names are put in order by `loaded`."""
+        stored = event.stored
+        _, namespace, name = stored.key
+        partition = self.partitions.get(namespace)
+        if partition is None:
+            partition = self.partitions[namespace] = Partition()
+        if event.type == "DELETED":
+            partition.items.pop(name, None)
+        else:
+            partition.items[name] = stored
         self.events.append(event)
+
+    def loaded(self) -> None:
+        """All of the journal was taken in."""
+        if self.events:
+            self.revision = self.events[-1].revision
+        self.partitions = {namespace: partition for namespace, partition in self.partitions.items() if partition.items}
+        for partition in self.partitions.values():
+            partition.names = sorted(partition.items)
 
     def publish(self, event: Event) -> None:
         """Make a change visible and wake the watches it concerns."""

@@ -2,7 +2,8 @@
 
 The file has one key a line, its id and the key in base64; the last one seals, all of them open. A sealed value names its key
 and is bound to the row it was written to, so that no row can be put in the place of another. What was written before there
-was a key is JSON, opens as it is, and is sealed when it is written next.
+was a key is JSON, opens as it is, and is sealed when it is written next. Where there is a provider, a service that keeps a key of its
+own elsewhere, the file has the keys as the provider has wrapped them, and is worth nothing without it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -37,9 +38,21 @@ SEALED: Final = frozenset(
 _MARK: Final = b"\x00sealed1\x00"  # JSON never starts like this
 _ID_BYTES: Final = 4
 _KEY_BYTES: Final = 32
+_WRAPPED: Final = "wrapped:"
+_NAME_IT: Final = (
+    "name the one it was written with (encryptionProvider in fleet.yaml, --encryption-provider of a command)"
+)
 _NONCE_BYTES: Final = 12
 _HEAD: Final = len(_MARK) + _ID_BYTES + _NONCE_BYTES
 _WAY_OUT: Final = "put back the file that was there when the state was written; a backup of the fleet has it"
+
+
+class Wraps(Protocol):
+    """Keeps keys safe with a key of its own."""
+
+    def wrap(self, key: bytes) -> bytes: ...
+
+    def unwrap(self, wrapped: bytes) -> bytes: ...
 
 
 def is_sealed(value: bytes) -> bool:
@@ -49,17 +62,32 @@ def is_sealed(value: bytes) -> bool:
 class KeyFile:
     """The keys at `path`; a first one is made by `ensure`. `random_bytes` makes keys and nonces."""
 
-    def __init__(self, path: Path, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, path: Path, random_bytes: Callable[[int], bytes], provider: Wraps | None = None) -> None:
         self.path = path
         self._random_bytes = random_bytes
-        self._keys = _read(path)  # by id, the one that seals last
+        self._provider = provider
+        self._lines = _read(path)  # by id, the one that seals last
+        self._keys = {name: self._unwrapped(line) for name, line in self._lines.items()}
         self._ciphers = {name: AESGCM(key) for name, key in self._keys.items()}
         self._current = next(reversed(self._keys), b"")
 
+    def _unwrapped(self, line: str) -> bytes:
+        if not line.startswith(_WRAPPED):
+            return base64.b64decode(line)
+        if self._provider is None:
+            raise StoreError(f"the keys in {self.path} are wrapped by an encryption provider; {_NAME_IT}")
+        key = self._provider.unwrap(base64.b64decode(line.removeprefix(_WRAPPED)))
+        if len(key) != _KEY_BYTES:
+            raise StoreError(f"the encryption provider does not give back the keys in {self.path}; {_NAME_IT}")
+        return key
+
     def ensure(self) -> None:
-        """Have a key to seal with. Only for a state that has been read: a key made beside rows of a lost one hides the loss."""
+        """Have a key to seal with, and none in the file that a provider should have wrapped. Only for a state that has been read: a key
+        made beside rows of a lost one hides the loss."""
         if not self._keys:
             self.add()
+        elif self._provider is not None and not all(line.startswith(_WRAPPED) for line in self._lines.values()):
+            self._write(self._keys)
 
     def add(self) -> None:
         """Make a key that seals from now on. Earlier ones stay, so that every copy of the state opens with a later file."""
@@ -67,9 +95,19 @@ class KeyFile:
         while name in self._keys:
             name = self._random_bytes(_ID_BYTES)
         keys = {**self._keys, name: self._random_bytes(_KEY_BYTES)}
-        _write(self.path, keys)
+        self._write(keys)
         self._keys, self._current = keys, name
         self._ciphers[name] = AESGCM(keys[name])
+
+    def _write(self, keys: dict[bytes, bytes]) -> None:
+        known = self._lines
+        self._lines = {name: known.get(name, "") for name in keys}
+        for name, key in keys.items():
+            if self._provider is None:
+                self._lines[name] = base64.b64encode(key).decode()
+            elif not self._lines[name].startswith(_WRAPPED):
+                self._lines[name] = _WRAPPED + base64.b64encode(self._provider.wrap(key)).decode()
+        _write(self.path, self._lines)
 
     def seal(self, key: ObjectKey, revision: int, raw: bytes) -> bytes:
         """The value of a row that may be written."""
@@ -99,7 +137,8 @@ def _row_name(key: ObjectKey, revision: int) -> bytes:
     return json.dumps([*key, revision]).encode()
 
 
-def _read(path: Path) -> dict[bytes, bytes]:
+def _read(path: Path) -> dict[bytes, str]:
+    """What the file says of each key, by its id."""
     try:
         lines = path.read_text("ascii").splitlines()
     except FileNotFoundError:
@@ -108,24 +147,24 @@ def _read(path: Path) -> dict[bytes, bytes]:
         raise StoreError(f"cannot read the encryption keys in {path}: {error}; {_WAY_OUT}") from error
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
-    keys = {}
+    keys: dict[bytes, str] = {}
     for number, line in enumerate(lines, 1):
         try:
             name, encoded = line.split()
-            key_id, key = bytes.fromhex(name), base64.b64decode(encoded, validate=True)
+            key_id, key = bytes.fromhex(name), base64.b64decode(encoded.removeprefix(_WRAPPED), validate=True)
         except (ValueError, binascii.Error):
-            key_id, key = b"", b""
-        if len(key_id) != _ID_BYTES or len(key) != _KEY_BYTES:
+            key_id, key, encoded = b"", b"", ""
+        if len(key_id) != _ID_BYTES or (len(key) != _KEY_BYTES and not (key and encoded.startswith(_WRAPPED))):
             raise StoreError(f"line {number} of {path} is not an id and a key of 256 bits in base64; {_WAY_OUT}")
-        keys[key_id] = key
+        keys[key_id] = encoded
     if not keys:
         raise StoreError(f"{path} has no key; {_WAY_OUT}")
     return keys
 
 
-def _write(path: Path, keys: dict[bytes, bytes]) -> None:
+def _write(path: Path, keys: dict[bytes, str]) -> None:
     """Whole or not at all, and on disk before anything is sealed with it."""
-    text = "".join(f"{name.hex()} {base64.b64encode(key).decode()}\n" for name, key in keys.items())
+    text = "".join(f"{name.hex()} {line}\n" for name, line in keys.items())
     part = path.with_name(f"{path.name}.new")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

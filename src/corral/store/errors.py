@@ -22,6 +22,10 @@ class Stale(StoreError):
         self.current = current
 
 
+class Homeless(StoreError):
+    """What an object was to be created in is gone."""
+
+
 class TooLarge(StoreError):
     """An object has more bytes than the store takes."""
 

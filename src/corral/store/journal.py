@@ -12,14 +12,15 @@ from corral.store.stored import ObjectKey, Stored
 
 
 class JournalWrite:
-    """One write on its way to the journal; `done` resolves when it is kept."""
+    """One write on its way to the journal; `done` resolves when it is kept. `origin` says who outside this process waits for it."""
 
-    __slots__ = ("deleted", "done", "previous", "stored")
+    __slots__ = ("deleted", "done", "origin", "previous", "stored")
 
-    def __init__(self, stored: Stored, previous: Stored | None, deleted: bool):
+    def __init__(self, stored: Stored, previous: Stored | None, deleted: bool, origin: object = None):
         self.stored = stored
         self.previous = previous
         self.deleted = deleted
+        self.origin = origin
         self.done: asyncio.Future[None] | None = None
 
 

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from corral.core.meta import Obj
 from corral.store.bucket import Bucket, Match
-from corral.store.errors import Compacted, Stale, StoreError, TooLarge
+from corral.store.errors import Compacted, Homeless, Stale, StoreError, TooLarge
 from corral.store.journal import Journal, JournalWrite, MemoryJournal
 from corral.store.stored import DecodedCache, Event, ObjectKey, Stored
 from corral.store.waking import Waking
@@ -41,6 +41,28 @@ class Page(NamedTuple):
     revision: int
     last: tuple[str, str] | None
     remaining: int
+
+
+class Draft(NamedTuple):
+    """A write that another process has prepared: everything but its revision, which goes between `head` and `tail`."""
+
+    key: ObjectKey
+    expected: int | None
+    head: bytes
+    tail: bytes
+    deleted: bool = False
+    inside: tuple[ObjectKey, int] | None = None
+    """What has to be as its writer saw it, such as its namespace: the key and the revision."""
+
+
+class Follower(Protocol):
+    """Who is told what becomes of all writes."""
+
+    def kept(self, writes: Sequence[JournalWrite]) -> None: ...
+
+    def lost(self, writes: Sequence[JournalWrite], why: str) -> None: ...
+
+    def forgotten(self, revision: int) -> None: ...
 
 
 class Store:
@@ -69,6 +91,7 @@ class Store:
         self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._weigh: Callable[[Stored], int] = _nominal if self._journal.immediate else _measured
         self._observers: list[Callable[[Event], None]] = []
+        self._followers: list[Follower] = []
         self._superseded = 0  # bytes of old versions that history holds
         self._trimmed = now()
         self._compacted = self._assigned = self._journal.floor()
@@ -154,8 +177,8 @@ class Store:
         if match is not None:
             # How many match further on is never told, so one is enough to know.
             following = sum(1 for _ in islice(found, 1))
-        elif after is None and revision is None:
-            following = bucket.count(namespace) - len(items)
+        elif revision is None or revision >= bucket.revision:
+            following = bucket.count_after(namespace, after) - len(items)
         else:
             following = sum(1 for _ in found)
         last = items[-1].key[1:] if following else None
@@ -182,6 +205,10 @@ class Store:
         """Call `observer` with every change of any resource as it becomes visible. It must neither write nor fail."""
         self._observers.append(observer)
 
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` of everything that is kept, group by group, before anybody who waits for it; and of what was lost."""
+        self._followers.append(follower)
+
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def put(self, key: ObjectKey, obj: Obj, expected: int | None = None) -> Stored:
@@ -191,8 +218,7 @@ class Store:
         revision = self._assigned + 1
         metadata = {**obj["metadata"], "resourceVersion": str(revision)}
         stored = Stored(key, revision, obj={**obj, "metadata": metadata}, cache=self._cache)
-        if self._limit and stored.encoded_size() > self._limit:
-            raise TooLarge(f"{key} has more than {self._limit} bytes")
+        self._check_size(stored)
         self._assigned = revision
         await self._append(JournalWrite(stored, previous, deleted=False))
         return stored
@@ -208,6 +234,23 @@ class Store:
         stored = Stored(key, revision, obj={**final, "metadata": metadata}, cache=self._cache)
         await self._append(JournalWrite(stored, previous, deleted=True))
         return stored
+
+    def commit(self, draft: Draft, origin: object) -> None:
+        """Take in a write that another process has prepared. Followers are told, by its `origin`, when it is kept or lost."""
+        key = draft.key
+        previous = self._expect(key, draft.expected)
+        if draft.deleted and previous is None:
+            raise Stale(key, draft.expected or 0, None)
+        if draft.inside is not None:
+            inside, seen = draft.inside
+            home = self.head(inside)
+            if home is None or home.revision != seen:
+                raise Homeless(f"{key} cannot be created: {inside} has changed")
+        revision = self._assigned + 1
+        stored = Stored(key, revision, raw=b"%b%d%b" % (draft.head, revision, draft.tail), cache=self._cache)
+        self._check_size(stored)
+        self._assigned = revision
+        self._enqueue(JournalWrite(stored, previous, draft.deleted, origin))
 
     async def settled(self) -> None:
         """Return when everything written so far is visible."""
@@ -227,6 +270,8 @@ class Store:
             return
         self._compacted = revision
         self._journal.forget(self._forget(revision), revision)
+        for follower in self._followers:
+            follower.forgotten(revision)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -242,31 +287,42 @@ class Store:
             raise Stale(key, expected, current)
         return current
 
+    def _check_size(self, stored: Stored) -> None:
+        if self._limit and stored.encoded_size() > self._limit:
+            raise TooLarge(f"{stored.key} has more than {self._limit} bytes")
+
     async def _append(self, write: JournalWrite) -> None:
+        if not self._journal.immediate:
+            write.done = asyncio.get_running_loop().create_future()
+        self._enqueue(write)
+        if write.done is not None:
+            await write.done
+
+    def _enqueue(self, write: JournalWrite) -> None:
         if self._journal.immediate:
             self._journal.append(write)
             return
         write.stored.encoded_size()  # encoded here, so that the journal's thread only moves bytes
-        write.done = asyncio.get_running_loop().create_future()
         self._journal.append(write)
         self._pending[write.stored.key] = write
         self._unkept.append(write)
-        await write.done
 
     def _publish(self, writes: Sequence[JournalWrite]) -> None:
         """The journal has these: show them, in order."""
         self._trouble = ""
-        pending = self._pending
+        pending, unkept = self._pending, self._unkept
         for write in writes:
             stored = write.stored
             self._show(write)
-            if write.done is not None:
-                self._unkept.popleft()
+            if unkept and unkept[0] is write:
+                unkept.popleft()
                 if pending.get(stored.key) is write:
                     del pending[stored.key]
-                if not write.done.done():
+                if write.done is not None and not write.done.done():
                     write.done.set_result(None)
         self._revision = writes[-1].stored.revision
+        for follower in self._followers:
+            follower.kept(writes)
         if self._barriers:
             self._pass_barriers(self._revision)
         self._trim()
@@ -291,12 +347,14 @@ class Store:
     def _lose(self, error: Exception) -> None:
         """The journal failed: nothing pending was kept, and nothing that builds on it may be."""
         self._trouble = f"the journal could not keep the write: {error}"
-        lost, self._unkept = self._unkept, deque()
+        lost, self._unkept = list(self._unkept), deque()
         self._pending.clear()
         for write in lost:
             if write.done is not None and not write.done.done():
                 write.done.set_exception(StoreError(self._trouble))
                 write.done.exception()  # a caller that went away leaves nobody to look at it
+        for follower in self._followers:
+            follower.lost(lost, self._trouble)
         self._pass_barriers(self._assigned)
 
     def _trim(self) -> None:
@@ -327,16 +385,16 @@ class Store:
 
     def _load(self) -> list[int]:
         """Rebuild state and history; return versions that an interrupted compaction left behind."""
-        current: dict[ObjectKey, Stored] = {}
-        for row in self._journal.load():
-            stored = Stored(row.key, row.revision, raw=row.raw, cache=self._cache)
-            previous = current.pop(row.key, None)
-            self._assigned = max(self._assigned, row.revision)
-            if not row.deleted:
-                current[row.key] = stored
+        for revision, key, deleted, raw in self._journal.load():
+            stored = Stored(key, revision, raw=raw, cache=self._cache)
+            bucket = self._bucket(key.resource)
+            previous = bucket.get(key.namespace, key.name)
+            self._assigned = max(self._assigned, revision)
             if previous is not None:
                 self._superseded += self._weigh(previous)
-            self._bucket(row.key.resource).load(Event(_event_type(previous, row.deleted), stored, previous))
+            bucket.load(Event(_event_type(previous, deleted), stored, previous))
+        for bucket in self._buckets.values():
+            bucket.loaded()
         if self._assigned:
             self._marks.append((self._now(), self._assigned))
         return self._forget(self._compacted)

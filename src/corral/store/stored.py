@@ -1,7 +1,8 @@
 """One version of one object, as bytes first and decoded on demand; and the event that made it.
 
 A stored version never changes. Its canonical JSON is encoded once and shared by every reader and watcher; the decoded
-object is shared too, so nobody may mutate it, and it is dropped again when the cache of decoded objects is full.
+object is shared too, so nobody may mutate it, and it is dropped again when the cache of decoded objects is full. Another thread
+may do that at any moment, after it has kept the bytes: who wants either looks for the decoded form first, once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from corral.core.meta import Obj
+from corral.store.decoding import Decoding
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict).decode
@@ -46,12 +48,13 @@ _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
 class DecodedCache:
-    """Bounds how many decoded objects are kept: first decoded, first dropped."""
+    """Bounds how many decoded objects are kept: first decoded, first dropped. What it decodes shares what is equal."""
 
-    __slots__ = ("_kept", "limit")
+    __slots__ = ("_kept", "decode", "limit")
 
     def __init__(self, limit: int):
         self.limit = limit
+        self.decode = Decoding().decode
         self._kept: deque[Stored] = deque()
 
     def keep(self, stored: Stored) -> None:
@@ -88,9 +91,9 @@ class Stored:
     @property
     def raw(self) -> bytes:
         """The canonical JSON, encoded at most once."""
-        raw = self._raw
+        obj, raw = self._obj, self._raw
         if raw is None:
-            raw = self._raw = _encode(self._obj)
+            raw = self._raw = _encode(obj)
         return raw
 
     @property
@@ -99,9 +102,12 @@ class Stored:
         obj = self._obj
         if obj is None:
             assert self._raw is not None
-            obj = self._obj = _decode(self._raw)
-            if self._cache is not None:
-                self._cache.keep(self)
+            cache = self._cache
+            if cache is None:
+                obj = self._obj = _decode(self._raw)
+            else:
+                obj = self._obj = cache.decode(self._raw)
+                cache.keep(self)
         return obj
 
     @property
@@ -116,14 +122,27 @@ class Stored:
     def owners(self) -> tuple[str, ...]:
         """The uids of the owners, without decoding the whole object."""
         if self._owners is None:
-            self._read_metadata()
+            if self._obj is None and self._raw is not None and b'"ownerReferences"' not in self._raw:
+                self._owners = ()  # as most have none
+            else:
+                self._read_metadata()
         assert self._owners is not None
         return self._owners
 
+    @property
+    def may_be_ending(self) -> bool:
+        """Whether the object can be one that is being deleted, without decoding it."""
+        obj = self._obj
+        if obj is not None:
+            return bool((obj.get("metadata") or {}).get("deletionTimestamp"))
+        assert self._raw is not None
+        return b'"deletionTimestamp"' in self._raw
+
     def is_in(self, api_version: str) -> bool:
         """Whether the object is in this version, without decoding it where its bytes start with the version."""
-        if self._obj is not None:
-            return bool(self._obj.get("apiVersion") == api_version)
+        obj = self._obj
+        if obj is not None:
+            return bool(obj.get("apiVersion") == api_version)
         assert self._raw is not None
         opening = b'{"apiVersion":"%b"' % api_version.encode()
         return self._raw.startswith(opening) or self.obj.get("apiVersion") == api_version
@@ -131,24 +150,27 @@ class Stored:
     @property
     def generation(self) -> int:
         """The generation, without decoding the whole object."""
-        if self._obj is not None:
-            return int(self._obj["metadata"].get("generation") or 0)
+        obj = self._obj
+        if obj is not None:
+            return int(obj["metadata"].get("generation") or 0)
         assert self._raw is not None
         return _decode_envelope(self._raw).metadata.generation
 
     def encoded_size(self) -> int:
         """Bytes of the canonical form; kept for later where bytes are the primary form."""
-        if self._raw is not None:
-            return len(self._raw)
-        encoded = _encode(self._obj)
+        obj, raw = self._obj, self._raw
+        if raw is not None:
+            return len(raw)
+        encoded = _encode(obj)
         if self._cache is not None:
             self._raw = encoded
         return len(encoded)
 
     def drop_decoded(self) -> None:
         """Forget the decoded form; called by the cache."""
+        obj = self._obj
         if self._raw is None:
-            self._raw = _encode(self._obj)
+            self._raw = _encode(obj)
         self._obj = None
 
     def set_aside(self) -> None:
@@ -157,8 +179,9 @@ class Stored:
             self.drop_decoded()
 
     def _read_metadata(self) -> None:
-        if self._obj is not None:
-            metadata = self._obj.get("metadata") or {}
+        obj = self._obj
+        if obj is not None:
+            metadata = obj.get("metadata") or {}
             self._labels = metadata.get("labels") or _NO_LABELS
             self._owners = tuple([ref.get("uid", "") for ref in metadata.get("ownerReferences") or ()])
         else:

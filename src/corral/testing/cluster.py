@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from corral.clusters.enforced_identities import EnforcedIdentities
 from corral.core.admission import AdmissionPlugin
 from corral.core.errors import AlreadyExists
 from corral.jobs.framework.served_kinds import full_registry
@@ -25,6 +26,7 @@ from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
 from corral.runtime.virtual import settle
+from corral.server.access.authorization import Authorizer
 from corral.server.api import Api
 from corral.server.local import LocalClient
 from corral.simulate.keys import repeatable_keys
@@ -62,6 +64,8 @@ class VirtualCluster:
         self.manager = Manager(
             self.client, self.clock, self.random, private_key=repeatable_keys(self.random.fork("keys"))
         )
+        self._identities = EnforcedIdentities(self.api, Authorizer(self.store), self.manager)
+        self.manager.identities = self._identities
         self._set_up = set_up
         self._lifecycle = lifecycle
         self._namespaces = namespaces
@@ -78,6 +82,7 @@ class VirtualCluster:
             set_up_lifecycle(self.api, self.manager)
         for register in self._set_up:
             register(self.manager)
+        await self._identities.grant()
         await self.manager.start()
         return self
 

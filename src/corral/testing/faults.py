@@ -157,6 +157,8 @@ class _Run:
         """On each worker, the pods that run, by uid, and the jobs they belong to."""
         self.bystanders: dict[str, str] = {}
         self.lost_disk: set[str] = set()
+        self.removed: set[str] = set()
+        """Workers that somebody has removed and not added again yet."""
         self.local_jobs = 0
         self.tasks: list[asyncio.Task[None]] = []
         self.story.lines.append(
@@ -304,18 +306,19 @@ class _Run:
     async def _remove(self, fault: Fault) -> None:
         """Somebody removes a worker and adds it again later."""
         name = fault.cluster
+        if name in self.removed:
+            return
+        self.removed.add(name)
         is_orderly = fault.kind == "remove the worker"
-        try:
-            if is_orderly:
-                await self._configure([worker for worker in self.workers if worker != name])
-            await self.manager_back.wait()
-            await self.fleet.manager.client.delete(MULTI_KUEUE_CLUSTERS, name)
-            await self.fleet.manager.client.delete(SECRETS, f"{name}-secret", "kueue-system")
-        except NotFound:
-            return  # it is removed already
+        if is_orderly:
+            await self._configure([worker for worker in self.workers if worker != name])
+        await self.manager_back.wait()
+        await self.fleet.manager.client.delete(MULTI_KUEUE_CLUSTERS, name)
+        await self.fleet.manager.client.delete(SECRETS, f"{name}-secret", "kueue-system")
         await asyncio.sleep(fault.seconds)
         await self.manager_back.wait()
         await self.fleet.introduce_worker(name)
+        self.removed.discard(name)
         if is_orderly:
             await self._configure(self.workers)
 
@@ -349,7 +352,10 @@ class _Run:
         if not self.manager_up:
             return
         data = {"kubeconfig": kubeconfig_data(fault.cluster, token=f"token-{fault.at:.0f}")}
-        await self.fleet.manager.client.patch(SECRETS, f"{fault.cluster}-secret", "kueue-system", {"data": data})
+        try:
+            await self.fleet.manager.client.patch(SECRETS, f"{fault.cluster}-secret", "kueue-system", {"data": data})
+        except NotFound:
+            return  # the worker is removed, its credentials with it
 
     async def _heal(self) -> None:
         for link in self.fleet.links.values():

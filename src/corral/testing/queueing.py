@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from corral.core.budget import Cpu
 from corral.core.conditions import condition, set_condition
 from corral.core.meta import Key, Obj, key_of, status_of, with_status
 from corral.core.timestamps import format_time
@@ -190,8 +191,10 @@ def make_topology(name: str, *levels: str) -> Obj:
 class QueueingWorld:
     """Objects and a queueing state, advanced by hand: the controller of tests."""
 
-    def __init__(self, settings: QueueingSettings | None = None, *objects: Obj) -> None:
+    def __init__(self, settings: QueueingSettings | None = None, *, cpu: Cpu | None = None) -> None:
         self.state = QueueingState(settings)
+        if cpu is not None:
+            self.state.charge(cpu)
         self.workloads: dict[Key, Obj] = {}
         self.now = EPOCH
         self._version = 0

@@ -12,10 +12,13 @@ from typing import Final
 
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
-from corral.core.meta import Obj, generation_of, status_of, with_status
+from corral.core.meta import Obj, generation_of, status_of, uid_of, with_status
 from corral.core.timestamps import parse_time
 from corral.kinds.kueue import names
 from corral.workload import workload as wl
+from corral.workload.podsets import DEFAULT_NAME
+
+SLICE_REPLACED: Final = "WorkloadSliceReplaced"
 
 
 def with_condition(workload: Obj, kind: str, status: bool, reason: str, message: str, now: str) -> Obj:
@@ -256,7 +259,7 @@ def is_on_hold(workload: Obj) -> bool:
 
 def is_preempting(workload: Obj) -> bool:
     """Whether a waiting Workload was told last that its victims are about to leave."""
-    return not wl.has_quota(workload) and conditions.is_true(workload, names.PREEMPTING)
+    return conditions.is_true(workload, names.PREEMPTING) and not wl.has_quota(workload)
 
 
 # The end
@@ -264,6 +267,15 @@ def is_preempting(workload: Obj) -> bool:
 
 def finish(workload: Obj, reason: str, message: str, now: str) -> Obj:
     return with_condition(workload, names.FINISHED, True, reason, message, now)
+
+
+def replaced(workload: Obj, successor: Obj, now: str) -> Obj:
+    """The end of a slice that a larger one takes over from."""
+    return finish(workload, SLICE_REPLACED, replaced_by(successor), now)
+
+
+def replaced_by(successor: Obj) -> str:
+    return f"Replaced to accommodate a workload (UID: {uid_of(successor)}) due to workload slice aggregation"
 
 
 def deactivation_target(workload: Obj, reason: str, message: str, now: str) -> Obj:
@@ -284,10 +296,17 @@ def retention_left(workload: Obj, keep: float | None, now: float) -> float | Non
 
 
 def sync_reclaimable(workload: Obj, counts: Mapping[str, int], *, only_grows: bool) -> Obj:
-    """Per pod set, pods whose resources are free already. The same object when it says so already."""
+    """Per pod set, pods whose resources are free already. The same object when it says so already.
+
+    What an elastic job has given up by shrinking is free anyway: for such a pod set the number is found anew.
+    """
     held = {entry["name"]: int(entry["count"]) for entry in status_of(workload).get("reclaimablePods") or []}
+    sizes = {entry.get("name", DEFAULT_NAME): int(entry.get("count", 1)) for entry in wl.pod_sets_of(workload)}
+    counts = {name: min(count, sizes.get(name, count)) for name, count in counts.items()}
     if only_grows:
-        counts = {name: max(count, held.get(name, 0)) for name, count in {**held, **counts}.items()}
+        shrunk = wl.scaled_down(workload)
+        kept = {name: count for name, count in held.items() if name not in shrunk}
+        counts = {name: max(count, kept.get(name, 0)) for name, count in {**kept, **counts}.items()}
     if counts == held:
         return workload
     entries = [{"name": name, "count": count} for name, count in counts.items()]
@@ -310,8 +329,11 @@ ALL_READY = "All pods reached readiness and the workload is running"
 
 
 def sync_pods_ready(workload: Obj, ready: bool, now: str) -> Obj:
-    """The PodsReady condition for a job whose pods are, or are not, all ready. The same object when it says so already."""
+    """The PodsReady condition for a job whose pods are, or are not, all ready. The same object when it says so already, or when nothing
+    was decided about the Workload yet: that decision would be refused because of this one, which tells nobody anything."""
     held = conditions.find(workload, names.PODS_READY)
+    if held is None and conditions.find(workload, names.QUOTA_RESERVED) is None:
+        return workload
     reason, message = _readiness(held, ready, wl.is_admitted(workload))
     if held is not None and held.get("status") == ("True" if ready else "False") and held.get("reason") == reason:
         return workload

@@ -35,12 +35,15 @@ def _start_info(workload: Obj, pod_set: Obj, assignment: Obj, flavor: Flavors, q
             labels[names.LOCAL_QUEUE_NAME] = wl.queue_of(workload)
     if names.MULTIKUEUE_ORIGIN in labels_of(workload):
         labels[names.MULTIKUEUE_WORKER_POD] = "true"
+    annotations = {names.WORKLOAD: name_of(workload)}
+    if wl.is_elastic(workload):
+        annotations[names.WORKLOAD_SLICE_NAME] = wl.slice_name(workload)
     has_topology = bool(assignment.get("topologyAssignment"))
     info = PodSetInfo(
         name=name,
         count=int(assignment.get("count") or pod_set.get("count") or 0),
         labels={key: value for key, value in labels.items() if len(value) <= 63},
-        annotations={names.WORKLOAD: name_of(workload)},
+        annotations=annotations,
         scheduling_gates=({"name": names.TOPOLOGY_GATE},) if has_topology else (),
     )
     for flavor_name in dict.fromkeys((assignment.get("flavors") or {}).values()):

@@ -6,7 +6,9 @@ admission checks want in the pod template when the job starts, and what to put b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -18,6 +20,10 @@ from corral.kinds.kueue import names
 from corral.kinds.machinery import schemas
 
 DEFAULT_NAME = "main"
+MAX_SLICE_LAYERS = 3
+SLICE_LAYERS = "podsetSliceRequiredTopologyConstraints"
+_BOOLEANS = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])
+_SLICE_NAMES = (names.WORKLOAD, names.WORKLOAD_SLICE_NAME)
 
 
 class ConflictingUpdate(Exception):
@@ -110,9 +116,12 @@ def info_of_template(name: str, template: Obj, count: int = 0) -> PodSetInfo:
 
 
 def injected(template: Obj, info: PodSetInfo) -> Obj:
-    """The template with `info` merged in."""
-    merged = info_of_template(info.name, template).merged(info)
-    return _with_info(template, merged)
+    """The template with `info` merged in; raises ConflictingUpdate."""
+    own = info_of_template(info.name, template)
+    if names.WORKLOAD_SLICE_NAME in info.annotations:
+        # An elastic job may still carry the names of slices it ran under before.
+        own = replace(own, annotations={**own.annotations, **{name: info.annotations[name] for name in _SLICE_NAMES}})
+    return _with_info(template, own.merged(info))
 
 
 def restored(template: Obj, info: PodSetInfo, *, keep_labels: Iterable[str] = ()) -> Obj:
@@ -141,26 +150,55 @@ def _set_or_drop(part: Obj, **fields: Any) -> Obj:
 
 
 def topology_request(template: Obj, *, index_label: str = "", **more: Any) -> Obj | None:
-    """The topology request a pod template makes through its annotations."""
+    """The topology request a pod template makes through its annotations; what is wrong in them asks for nothing."""
     annotations = annotations_of(template)
     request: Obj = {}
     if names.PODSET_REQUIRED_TOPOLOGY in annotations:
         request["required"] = annotations[names.PODSET_REQUIRED_TOPOLOGY]
     elif names.PODSET_PREFERRED_TOPOLOGY in annotations:
         request["preferred"] = annotations[names.PODSET_PREFERRED_TOPOLOGY]
-    elif annotations.get(names.PODSET_UNCONSTRAINED_TOPOLOGY) == "true":
+    elif parsed_bool(annotations.get(names.PODSET_UNCONSTRAINED_TOPOLOGY, "")):
         request["unconstrained"] = True
+    if names.PODSET_GROUP_NAME in annotations and request.keys() & {"required", "preferred"}:
+        request["podSetGroupName"] = annotations[names.PODSET_GROUP_NAME]
     if index_label:
         request["podIndexLabel"] = index_label
     request.update(more)
-    if names.PODSET_GROUP_NAME in annotations:
-        request["podSetGroupName"] = annotations[names.PODSET_GROUP_NAME]
-    if names.PODSET_SLICE_REQUIRED_TOPOLOGY in annotations:
-        request["podSetSliceRequiredTopology"] = annotations[names.PODSET_SLICE_REQUIRED_TOPOLOGY]
-        size = annotations.get(names.PODSET_SLICE_SIZE, "")
-        if size.isdigit():
-            request["podSetSliceSize"] = int(size)
+    request.update(_slices(annotations))
     return request or None
+
+
+def _slices(annotations: Mapping[str, str]) -> Obj:
+    with suppress(ValueError):
+        if layers := slice_layers(annotations.get(names.PODSET_SLICE_LAYERS, "[]")):
+            return {SLICE_LAYERS: [{"topology": topology, "size": size} for topology, size in layers]}
+    if names.PODSET_SLICE_REQUIRED_TOPOLOGY not in annotations:
+        return {}
+    size = annotations.get(names.PODSET_SLICE_SIZE, "")
+    request: Obj = {"podSetSliceRequiredTopology": annotations[names.PODSET_SLICE_REQUIRED_TOPOLOGY]}
+    return {**request, "podSetSliceSize": int(size)} if size.isdigit() else request
+
+
+def slice_layers(text: str) -> list[tuple[str, int]]:
+    """Level and size of nested slices, outermost first, as an annotation has them. Raises ValueError."""
+    entries = json.loads(text)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError("it is not a list of objects")
+    layers = [(entry.get("topology", ""), entry.get("size", 0)) for entry in entries]
+    if not all(isinstance(topology, str) and type(size) is int for topology, size in layers):
+        raise ValueError("topology is a string and size a whole number")
+    return layers
+
+
+def without_slice_layers(pod_set: PodSet) -> PodSet:
+    """The pod set where slices in several layers are not to be placed."""
+    request = {name: value for name, value in (pod_set.topology_request or {}).items() if name != SLICE_LAYERS}
+    return replace(pod_set, topology_request=request or None)
+
+
+def parsed_bool(text: str) -> bool | None:
+    """A boolean in any of the spellings an annotation may have; None if it is none of them."""
+    return text in ("1", "t", "T", "TRUE", "true", "True") if text in _BOOLEANS else None
 
 
 INJECTED_LABELS = frozenset(

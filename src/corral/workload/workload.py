@@ -15,6 +15,7 @@ from corral.core.meta import (
     annotations_of,
     controller_of,
     labels_of,
+    name_of,
     namespace_of,
     owner_ref,
     spec_of,
@@ -77,9 +78,9 @@ def new_workload(
     return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": metadata, "spec": spec}
 
 
-def copied_annotations(job: Obj) -> dict[str, str]:
-    """Annotations of a job that its Workload carries too."""
-    wanted = (names.ADMISSION_GATED_BY,)
+def copied_annotations(job: Obj, keys: Iterable[str] = ()) -> dict[str, str]:
+    """Annotations of a job that its Workload carries too: those that mean something to queueing, and `keys`."""
+    wanted = (names.ADMISSION_GATED_BY, *keys)
     return {
         name: value
         for name, value in annotations_of(job).items()
@@ -151,6 +152,21 @@ def check_states_of(workload: Obj) -> list[Obj]:
 
 def is_elastic(obj: Obj) -> bool:
     return annotations_of(obj).get(names.ELASTIC_JOB) == "true"
+
+
+def slice_name(workload: Obj) -> str:
+    """The name of the first of the slices an elastic job has had: its pods go by it, whichever slice they run under."""
+    return annotations_of(workload).get(names.WORKLOAD_SLICE_NAME) or name_of(workload)
+
+
+def scaled_down(workload: Obj) -> frozenset[str]:
+    """The pod sets of an elastic workload that are smaller now than what they were admitted with."""
+    if not is_elastic(workload):
+        return frozenset()
+    sizes = {entry.get("name", "main"): int(entry.get("count", 1)) for entry in pod_sets_of(workload)}
+    assigned = admission_of(workload).get("podSetAssignments") or []
+    granted = {entry.get("name", "main"): int(entry.get("count") or 0) for entry in assigned}
+    return frozenset(name for name, count in granted.items() if count > sizes.get(name, 0))
 
 
 def is_single_pod(workload: Obj) -> bool:

@@ -1,4 +1,4 @@
-"""Every kind of job goes to a worker and runs there under its copy of the Workload."""
+"""Every kind of job goes to a worker, runs there under its copy of the Workload, and goes from there with its original."""
 
 from __future__ import annotations
 
@@ -62,5 +62,10 @@ def test_it_runs_on_one_worker_under_its_copy(row: Row) -> None:
             assert path is None or get_in(there, path) != names.MULTIKUEUE_CONTROLLER
             others = [one for one in fleet.workers.values() if one is not worker]
             assert [one.name for one in others if (await one.client.list(WORKLOADS)).items] == []
+            name = name_of(row.job)
+            await fleet.manager.client.delete(row.adapter.resource, name, "default", propagation="Background")
+            await asyncio.sleep(60)
+            assert (await worker.client.list(row.adapter.resource)).items == []
+            assert (await worker.client.list(WORKLOADS)).items == []
 
     run_virtual(main)

@@ -9,7 +9,7 @@ import pytest
 from corral.core import conditions
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.timestamps import format_time
-from corral.decide.dispatch.workload_copy import ALONE_S, GATE, Opening, gated, next_opening, opened
+from corral.decide.dispatch.workload_copy import ALONE_S, GATE, SETTLE_S, Opening, gated, next_opening, opened
 from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from corral.runtime.virtual import run_virtual
@@ -34,7 +34,9 @@ def copy(*, blocked: float | None = None, open_since: float | None = None) -> Ob
     ("copies", "wanted"),
     [
         ({"w1": copy(), "w2": copy()}, Opening()),
-        ({"w1": copy(), "w2": copy(blocked=1)}, Opening("w2", ALONE_S)),
+        ({"w1": copy(), "w2": copy(blocked=5)}, Opening("w2", ALONE_S)),
+        ({"w1": copy(), "w2": copy(blocked=1)}, Opening(again_after=SETTLE_S - 1)),
+        ({"w2": copy(blocked=1)}, Opening("w2", ALONE_S)),
         ({"w1": copy(blocked=5), "w2": copy(blocked=9)}, Opening("w2", ALONE_S)),
         ({"w1": copy(blocked=9, open_since=100), "w2": copy(blocked=5)}, Opening(again_after=200.0)),
         ({"w1": copy(blocked=900, open_since=300), "w2": copy(blocked=5)}, Opening("w2", ALONE_S)),
@@ -43,6 +45,8 @@ def copy(*, blocked: float | None = None, open_since: float | None = None) -> Ob
     ids=[
         "nobody has to preempt",
         "one has to: it may",
+        "one has to, and another may be about to have room",
+        "there is no other",
         "the one that has waited longest comes first",
         "the first has not had its time",
         "the first has had its time: the second may",
@@ -82,6 +86,31 @@ async def _prepare(cluster: SimulatedCluster) -> None:
 async def _preempted(cluster: SimulatedCluster) -> bool:
     listed = (await cluster.client.list(WORKLOADS)).items
     return any(conditions.is_true(item, "Preempted") for item in listed if "local" in name_of(item))
+
+
+def test_one_job_preempts_once_where_all_jobs_are_the_managers() -> None:
+    """The manager makes room in its own queue, and a copy must not make room on another worker besides."""
+
+    async def main() -> None:
+        gates = {"featureGates": {"MultiKueueOrchestratedPreemption": True}}
+        async with SimulatedFleet(configuration=gates, worker_configuration=gates) as fleet:
+            await fleet.introduce()
+            await fleet.set_up_queues()
+            for cluster in fleet.clusters:
+                await _prepare(cluster)
+            for name in ("one", "two"):
+                await fleet.manager.client.create(JOBS, _job(name, "low"))
+            await asyncio.sleep(10)
+            await fleet.manager.client.create(JOBS, _job("urgent", "high"))
+            await asyncio.sleep(60)
+            held = {name_of(item).split("-")[1]: item for item in (await fleet.manager.client.list(WORKLOADS)).items}
+            running = {name for name, item in held.items() if conditions.is_true(item, "Admitted")}
+            assert "urgent" in running
+            assert len(running) == 2
+            (kept,) = running - {"urgent"}
+            assert conditions.find(held[kept], "Evicted") is None
+
+    run_virtual(main)
 
 
 def test_two_workers_are_not_both_preempted_for_one_job() -> None:

@@ -32,14 +32,16 @@ def configuration(
     }
 
 
-async def set_profile(fleet: SimulatedFleet, name: str, provider: str, namespace: str = "kueue-system") -> None:
+async def set_profile(
+    fleet: SimulatedFleet, name: str, provider: str, namespace: str = "kueue-system", cluster: Obj | None = None
+) -> None:
     client = fleet.manager.client
     made = await client.create(
         CLUSTER_PROFILES,
         {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterManager": {"name": "m"}}},
     )
-    cluster = {"server": "https://worker1"}
-    status = {"accessProviders": [{"name": provider, "cluster": cluster}]}
+    reached = {"server": "https://worker1"} if cluster is None else cluster
+    status = {"accessProviders": [{"name": provider, "cluster": reached}]}
     await client.update(CLUSTER_PROFILES, {**made, "status": status}, subresource="status")
 
 
@@ -77,6 +79,26 @@ def test_a_worker_is_reached_through_its_profile(name: str) -> None:
     on_fleet(test, configuration(name=name))
 
 
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ({"server": ""}, "kubeconfig: cluster 'p' has no server"),
+        ({"server": "https://under_score"}, "untrusted server endpoint"),
+        ({"server": "http://worker1"}, "the server is reached without TLS, which shows its credentials: "),
+    ],
+    ids=["no server", "no host", "no TLS"],
+)
+def test_a_profile_whose_cluster_cannot_be_reached_safely_is_told(cluster: Obj, said: str) -> None:
+    async def test(fleet: SimulatedFleet) -> None:
+        await set_profile(fleet, "p", "corporate", cluster=cluster)
+        await refer(fleet, "p")
+        reason, message = await active(fleet)
+        assert reason == "BadRestConfig"
+        assert message.startswith(f"load client config failed: {said}")
+
+    on_fleet(test, configuration())
+
+
 @pytest.mark.parametrize("providers", [(), ("other",)], ids=["nothing configured", "none that fits"])
 def test_a_missing_profile_is_told_before_anything_about_providers(providers: tuple[str, ...]) -> None:
     async def test(fleet: SimulatedFleet) -> None:
@@ -111,7 +133,7 @@ def test_a_profile_that_comes_goes_and_comes_again_is_followed() -> None:
     ("settings", "wanted"),
     [
         (configuration(gate=False), ("MultiKueueClusterProfileFeatureDisabled", "MultiKueueClusterProfile feature gate is disabled")),
-        (configuration(providers=()), ("BadClusterProfile", "no access providers are configured")),
+        (configuration(providers=()), ("BadClusterProfile", "no access provider configured")),
         (configuration(providers=("other",)), ("BadClusterProfile", 'no configured access provider fits ClusterProfile "p"')),
     ],
     ids=["switched off", "nothing configured", "none that fits"],

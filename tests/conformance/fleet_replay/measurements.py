@@ -15,7 +15,8 @@ from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.fleet import CLUSTER_RESOURCE_PLACEMENTS, RESOURCE_PLACEMENTS
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES
 from corral.runtime.virtual import run_virtual
-from fleet_replay.world import World
+from fleet_replay.mode import Mode
+from fleet_replay.world import Circumstances, World
 
 WITHIN_S = 120.0
 _RESOURCES = "resources.kubernetes-fleet.io/"
@@ -31,7 +32,7 @@ _PICK_ONE: Obj = {
 _POD = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
 
 
-def measure(recording: dict[str, Any]) -> list[str]:
+def measure(recording: dict[str, Any], mode: Mode) -> list[str]:
     """The differences between recorded measurements and a run of them."""
     found = []
     measured = False
@@ -42,17 +43,17 @@ def measure(recording: dict[str, Any]) -> list[str]:
                 continue
             measured = True
             if what == "tenConfigMaps":
-                found += [problem for one in told if (problem := run_virtual(lambda one=one: _order(one)))]
+                found += [problem for one in told if (problem := run_virtual(lambda one=one: _order(one, mode)))]
             elif what in ("burstJobs", "burstConfigMaps"):
-                found += run_virtual(lambda what=what, told=told: _burst(what, told))
+                found += run_virtual(lambda what=what, told=told: _burst(what, told, mode))
             else:
                 found.append(f"what was measured as {what} is not known here")
     return found if measured else ["nothing was recorded: there are neither objects nor measurements"]
 
 
-async def _order(seconds: dict[str, float]) -> str:
+async def _order(seconds: dict[str, float], mode: Mode) -> str:
     """Place a namespace with ten ConfigMaps everywhere; conditions come True in the recorded order."""
-    world = World()
+    world = World(Circumstances(), mode)
     await world.start()
     try:
         client, began = world.hub.client, world.hub.clock.now()
@@ -81,9 +82,9 @@ async def _order(seconds: dict[str, float]) -> str:
     return ""
 
 
-async def _burst(what: str, told: dict[str, Any]) -> list[str]:
+async def _burst(what: str, told: dict[str, Any], mode: Mode) -> list[str]:
     """Create many placements at once; all become available, on the recorded clusters."""
-    world = World()
+    world = World(Circumstances(), mode)
     await world.start()
     try:
         count = int(told["created"])

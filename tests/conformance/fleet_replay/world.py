@@ -11,7 +11,6 @@ from typing import NamedTuple
 from corral.client.protocol import Client
 from corral.clusters.operators import set_up_operators
 from corral.configuration.member import MemberSettings
-from corral.configuration.placement import PlacementSettings
 from corral.controllers.member import set_up_member
 from corral.controllers.member.discovery import in_registry
 from corral.controllers.placement import set_up_placement
@@ -29,6 +28,7 @@ from corral.node.scheduler import Scheduler
 from corral.node.simulated import SimulatedRuntime
 from corral.runtime.controller import Manager
 from corral.testing.cluster import VirtualCluster
+from fleet_replay.mode import UPSTREAM, Mode
 
 HUB = "hub"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -98,10 +98,11 @@ def registry_with(queue_versions: tuple[str, ...]) -> Registry:
 class Member:
     """One member: its cluster, its nodes, and an agent that can be killed and started."""
 
-    def __init__(self, name: str, hub: VirtualCluster, circumstances: Circumstances) -> None:
+    def __init__(self, name: str, hub: VirtualCluster, circumstances: Circumstances, settings: MemberSettings) -> None:
         self.name = name
         self.size = MEMBERS.get(name, OTHER_MEMBER)
         self._hub = hub
+        self.settings = settings
         registry = registry_with(circumstances.queue_versions)
         self.cluster = VirtualCluster([set_up_operators], name=name, registry=registry, namespaces=NAMESPACES_AT_FIRST)
         self._runtime = SimulatedRuntime(self.cluster.clock, run_s=circumstances.run_s)
@@ -121,8 +122,7 @@ class Member:
     async def start_agent(self, settings: MemberSettings | None = None) -> None:
         manager = Manager(self.cluster.client, self.cluster.clock, self.cluster.random)
         hub: Client = self._hub.client
-        settings = settings or MemberSettings.upstream()
-        set_up_member(manager, hub, self.name, settings, in_registry(self.cluster.api.registry))
+        set_up_member(manager, hub, self.name, settings or self.settings, in_registry(self.cluster.api.registry))
         await manager.start()
         self._agent = manager
 
@@ -141,13 +141,17 @@ class Member:
 class World:
     """The hub, the members and what was seen of them."""
 
-    def __init__(self, circumstances: Circumstances = Circumstances()) -> None:  # noqa: B008 (a constant)
-        self._circumstances = circumstances
+    def __init__(self, circumstances: Circumstances, mode: Mode) -> None:
+        self._circumstances, self.mode = circumstances, mode
         registry = registry_with(circumstances.queue_versions)
         self.hub = VirtualCluster(
             [set_up_operators, self._set_up], name=HUB, registry=registry, namespaces=NAMESPACES_AT_FIRST
         )
-        self.members = {name: Member(name, self.hub, circumstances) for name in circumstances.members}
+        self.members = {
+            # One that still says what a provider of the past had said is upstream's.
+            name: Member(name, self.hub, circumstances, (UPSTREAM if name in circumstances.collected else mode).member)
+            for name in circumstances.members
+        }
         self.seen: list[Seen] = []
         self._observers: list[Manager] = []
         self._watched: set[tuple[str, str, str]] = set()
@@ -155,7 +159,7 @@ class World:
         self.began = 0.0
 
     def _set_up(self, manager: Manager) -> None:
-        plugins = set_up_placement(manager, PlacementSettings.upstream())
+        plugins = set_up_placement(manager, self.mode.placement)
         if self._circumstances.webhooks:
             self.hub.api.chain.plugins.extend(plugins)
 
@@ -178,8 +182,9 @@ class World:
                 if all(is_true(one, "Joined") for one in found):
                     break
         for name in self._circumstances.collected:
-            await self._change_agent(name, replace(MemberSettings.upstream(), collect_namespaces=True))
-            await self._change_agent(name, MemberSettings.upstream())
+            settings = self.members[name].settings
+            await self._change_agent(name, replace(settings, collect_namespaces=True))
+            await self._change_agent(name, settings)
         for name in self._circumstances.away:
             await self.members[name].kill_agent()
         self.began = self.hub.clock.now()

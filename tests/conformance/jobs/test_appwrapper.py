@@ -268,7 +268,7 @@ def test_app_wrapper_is_refused(body: Obj, text: str) -> None:
 
 def test_nobody_wraps_what_he_may_not_create() -> None:
     def only_jobs(cluster: Any) -> list[Any]:
-        def may_create(user: UserInfo, wrapped: Obj, namespace: str) -> bool:
+        async def may_create(user: UserInfo, wrapped: Obj, namespace: str) -> bool:
             return namespace == "default" and (user.name != "ann" or wrapped["kind"] == "Job")
 
         return operator_plugins(OperatorContext(cluster.manager, may_create=may_create))

@@ -57,6 +57,24 @@ def test_groups_of_leader_and_workers() -> None:
         assert (ready["status"]["replicas"], ready["status"]["readyReplicas"]) == (2, 2)
         assert conditions.is_true(ready, "Available")
         assert conditions.is_false(ready, "Progressing")
+        # What a condition says of its reason stays with it when it turns.
+        assert (conditions.find(ready, "Progressing") or {})["reason"] == "GroupsProgressing"
+        await stage.client.delete(PODS, "lw-0", "default")
+        await stage.pass_time(1)
+        down = await stage.get(LEADER_WORKER_SETS, "lw")
+        available = conditions.find(down, "Available") or {}
+        assert (available["status"], available["reason"]) == ("False", "AllGroupsReady")
+
+    play(controllers, script, plugins=plugins)
+
+
+def test_what_is_said_as_an_empty_text_is_filled_in_as_if_nothing_were_said() -> None:
+    async def script(stage: Stage) -> None:
+        made = await stage.create(
+            LEADER_WORKER_SETS, lws(spec={"rolloutStrategy": {"type": ""}}, size=2, restartPolicy="")
+        )
+        assert made["spec"]["rolloutStrategy"]["type"] == "RollingUpdate"
+        assert made["spec"]["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
 
     play(controllers, script, plugins=plugins)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 from tests.conformance.jobs.operator_stage import Stage, play, summary
 from tests.conformance.jobs.test_mpi import WORKERS, controllers, job, launcher_pods
 
-from corral.core.meta import Obj
+from corral.core.meta import Obj, annotations_of
 from corral.jobs.batch_job.kind import JOBS
+from corral.jobs.framework.registry import adapter
 from corral.jobs.mpijob.kind import MPI_JOBS
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from corral.kinds.kueue import names
 
 # 63: failures
 
@@ -164,3 +167,18 @@ def test_discovery_follows_scaling() -> None:
         assert await found() == "#!/bin/sh\n" + "".join(map(line.format, range(3)))
 
     play(controllers, script)
+
+
+@pytest.mark.parametrize(
+    ("working", "grouped", "expected"),
+    [(True, False, "1"), (True, True, None), (False, False, None)],
+    ids=["a launcher that works", "one placed with its workers", "a launcher that only launches"],
+)
+def test_workers_are_counted_from_one_beside(*, working: bool, grouped: bool, expected: str | None) -> None:
+    body = copy.deepcopy(job(runLauncherAsWorker=working))
+    specs = body["spec"]["mpiReplicaSpecs"]
+    if grouped:
+        specs["Launcher"]["template"].setdefault("metadata", {})["annotations"] = {names.PODSET_GROUP_NAME: "g"}
+    prepared = adapter("kubeflow.org/mpijob").prepared(body)
+    marks = annotations_of(prepared["spec"]["mpiReplicaSpecs"]["Worker"]["template"])
+    assert marks.get(names.POD_INDEX_OFFSET) == expected

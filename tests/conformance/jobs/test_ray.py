@@ -16,8 +16,13 @@ from corral.jobs.ray.cluster_plan import RaySettings
 from corral.jobs.ray.dashboard import DashboardError
 from corral.jobs.ray.job_children import submit_command
 from corral.jobs.ray.kind import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
-from corral.jobs.ray.operator import ray_controllers
+from corral.jobs.ray.operator import chosen_settings, ray_controllers
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
+from corral.kinds.kubernetes.pods.simulated import is_simulated
+
+BOMB = "a0: &a0 {k: 1, l: 2}\n" + "".join(
+    f"a{n}: &a{n}\n  <<: [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
 
 
 def controllers(cluster: Any) -> list[Any]:
@@ -275,6 +280,8 @@ def test_job_is_suspended_and_starts_over(running: bool) -> None:
         ),
         ({"submissionMode": "PigeonMode"}, "invalid submissionMode PigeonMode"),
         ({"runtimeEnvYAML": "{"}, "failed to unmarshal RuntimeEnvYAML"),
+        ({"runtimeEnvYAML": "[" * 100_000}, "failed to unmarshal RuntimeEnvYAML"),
+        ({"runtimeEnvYAML": BOMB}, "failed to unmarshal RuntimeEnvYAML"),
         ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds must be a positive integer"),
         ({"preRunningDeadlineSeconds": 0}, "preRunningDeadlineSeconds must be a positive integer"),
         ({"backoffLimit": -1}, "backoffLimit must be a positive integer"),
@@ -719,5 +726,62 @@ def test_a_cluster_that_is_larger_than_it_can_start_at_once_grows_in_steps() -> 
     async def script(stage: Stage) -> None:
         await stage.create(RAY_CLUSTERS, ray_cluster(workers=1200))
         assert len(await stage.pods()) == 1201
+
+    play(controllers, script)
+
+
+def without_ray(cluster: Any) -> list[Any]:
+    settings = chosen_settings(None, installed=False, real_pods=True)
+    return [JobController(cluster.manager), *ray_controllers(cluster.manager, settings)]
+
+
+def test_a_job_whose_pods_would_need_ray_fails_where_it_is_not_installed() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_JOBS, ray_job())
+        await stage.run()
+        status = (await stage.get(RAY_JOBS, "rj"))["status"]
+        assert (status["jobDeploymentStatus"], status["jobStatus"]) == ("Failed", "FAILED")
+        assert status["reason"] == "RayNotInstalled"
+        assert "pip install ray" in status["message"]
+        assert "ray: false" in status["message"]
+        assert await stage.names(PODS) == []
+
+    play(without_ray, script)
+
+
+def test_a_cluster_whose_pods_would_need_ray_is_failed_and_says_why() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_CLUSTERS, ray_cluster())
+        await stage.run()
+        status = (await stage.get(RAY_CLUSTERS, "rc"))["status"]
+        assert (status["state"], "Ray is not installed" in status["reason"]) == ("failed", True)
+        assert await stage.names(PODS) == []
+
+    play(without_ray, script)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "installed", "real_pods", "outcome"),
+    [
+        (None, True, True, "real"),
+        (None, False, True, "missing"),
+        (None, False, False, "stands in"),
+        (False, True, True, "stands in"),
+        (False, False, True, "stands in"),
+        (True, False, True, "real"),
+    ],
+)
+def test_stand_ins_for_ray_are_a_choice(wanted: bool | None, installed: bool, real_pods: bool, outcome: str) -> None:
+    chosen = chosen_settings(wanted, installed, real_pods=real_pods)
+    assert ("missing" if chosen.missing else "real" if chosen.real else "stands in") == outcome
+
+
+def test_pods_that_stand_in_for_ray_say_so() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.create(RAY_CLUSTERS, ray_cluster())
+        await stage.run()
+        pods = (await stage.client.list(PODS, "default")).items
+        assert pods
+        assert all(is_simulated(pod) for pod in pods)
 
     play(controllers, script)

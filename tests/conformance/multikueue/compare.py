@@ -162,6 +162,8 @@ def _may_be_new(wanted: Expectation, aspect: Aspect, values: list[str], actual: 
         return True  # Corral's own
     if aspect.what.startswith("status.") and _ends(values) == ABSENT:
         return True
+    if aspect.what == "reclaimablePods" and aspect.cluster == MANAGER:
+        return True  # each side samples the remote job, so whether it sees a count that grows is chance
     if aspect.name.startswith("trainjob-") and values == ["OnFailure"]:
         return True  # runtimes have the defaults of JobSets here already
     if aspect.what == "condition Created" and aspect.cluster == MANAGER:

@@ -6,7 +6,7 @@ Each rule looks for a situation, never for a scenario, and is a row of `docs/dif
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from multikueue.facts import Obj, State, masked
@@ -36,6 +36,8 @@ class Expectation:
     """StatefulSets, whose status comes back here, and their Workloads, which upstream takes a finalizer off at once."""
     served: frozenset[str] = frozenset()
     """Workloads of Deployments' pods, which are asked for one after the other here, to stay together."""
+    ends: tuple[State, ...] = ()
+    """The last states of objects whose story is told otherwise here, but ends alike."""
 
 
 def expectation(recorded: list[State], steps: list[Obj]) -> Expectation:
@@ -51,6 +53,7 @@ def expectation(recorded: list[State], steps: list[Obj]) -> Expectation:
         run_twice,
         served=frozenset(_served(states)),
         stateful=frozenset(_stateful(states)),
+        ends=tuple(_ends_of_lost_kinds(states, lost_kind)),
     )
 
 
@@ -123,6 +126,12 @@ def _managed_workloads(states: list[State]) -> Iterator[tuple[State, dict[str, _
                 workloads.pop(name, None)
             else:
                 _follow(workloads.setdefault(name, _Life(MANAGER, "Workload", name, state.t)), state)
+
+
+def without_lives(states: list[State], dropped: Callable[[_Life], bool]) -> list[State]:
+    """The log without some objects from their creation to their deletion."""
+    gone = {index for life in _lives(states) if dropped(life) for index in life.states}
+    return [state for index, state in enumerate(states) if index not in gone]
 
 
 # No copies are made before an eviction is over
@@ -276,13 +285,21 @@ def _clusters_losing_kind(steps: list[Obj]) -> Iterator[str]:
 
 
 def _without_lost_kinds(states: list[State], clusters: frozenset[str]) -> list[State]:
-    if not clusters:
-        return states
-    return [
-        state
-        for state in states
-        if not (state.kind == "MultiKueueCluster" and _name(state) in clusters) and state.kind != "AdmissionCheck"
-    ]
+    return [state for state in states if not _tells_of_lost_kinds(state, clusters)]
+
+
+def _tells_of_lost_kinds(state: State, clusters: frozenset[str]) -> bool:
+    return bool(clusters) and (
+        (state.kind == "MultiKueueCluster" and _name(state) in clusters) or state.kind == "AdmissionCheck"
+    )
+
+
+def _ends_of_lost_kinds(states: list[State], clusters: frozenset[str]) -> Iterator[State]:
+    """What is said of a worker once it has every kind: then upstream has it back."""
+    last = {(state.kind, _name(state)): state for state in states if _tells_of_lost_kinds(state, clusters)}
+    told = [entry for state in last.values() for entry in (state.object.get("status") or {}).get("conditions") or []]
+    if all(entry["status"] == "True" and entry["reason"] == "Active" for entry in told):
+        yield from last.values()
 
 
 # Pods of a Deployment stay together

@@ -12,6 +12,7 @@ from corral.jobs.framework.registry import dispatched_adapters, known_frameworks
 from multikueue.answers import AT_ONCE, LATER, Answer, other_answers
 from multikueue.corrected import Expectation, expectation
 from multikueue.facts import Obj, State
+from multikueue.mode import UPSTREAM, Mode
 from multikueue.objects import whole
 from multikueue.pace import LIMIT_S, Pace
 from multikueue.steps import perform
@@ -72,14 +73,13 @@ def frameworks(recording: Obj) -> list[str]:
     return list(dict.fromkeys([*FRAMEWORKS, *more]))
 
 
-async def play(recording: Obj) -> Run:
+async def play(recording: Obj, mode: Mode = UPSTREAM) -> Run:
     """One run of a recording."""
-    # Upstream collects news from workers for a second before it acts on them; states in between show only then.
     kinds = {entry["kind"] for entry in recording["log"]}
     configuration = {
         "integrations": {"frameworks": frameworks(recording)},
         **(recording.get("managerConfiguration") or {}),
-        "corral": {"remoteEventBatch": "1s"},
+        **mode.configuration,
     }
     names = cluster_names(recording)
     world = World(names, configuration, kubeconfigs(recording, names), sorted(kinds))
@@ -121,7 +121,7 @@ async def _steps(world: World, recording: Obj, run: Run) -> None:
         problem = await perform(world, step, recording)
         if problem is not None:
             run.answers.append(Answer("response", problem))
-            return
+            continue
         run.answers += await other_answers(world, step, AT_ONCE)
         following = steps[position + 1]["t"] if position + 1 < len(steps) else last
         run.answers += await _read(world, step, max(pace.at(following), pace.at(step["t"]) + LIMIT_S))

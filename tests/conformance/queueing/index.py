@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,19 +63,19 @@ class Claims:
     reasons: dict[str, str]
 
 
-def collect() -> list[str]:
+def collect(folders: Iterable[str] = FOLDERS) -> list[str]:
     """Ids of the tests that may show a scenario, as pytest names them."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly", *FOLDERS]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly", *folders]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return sorted(line.removeprefix("tests/") for line in found if "::" in line)
 
 
-def read_list(text: str) -> list[Chapter]:
+def read_list(text: str, numbers: Container[str] = CHAPTERS) -> list[Chapter]:
     chapters: list[Chapter] = []
     wanted = False
     for line in text.splitlines():
         if heading := re.match(r"### (9\.\d+) (.*)", line):
-            wanted = heading[1] in CHAPTERS
+            wanted = heading[1] in numbers
             if wanted:
                 chapters.append(Chapter(re.sub(r" \(numbers in .*\)", "", heading[2])))
         elif wanted and (scenario := re.match(r" *- ([A-Z]{3}-\d+) (.*)", line)):
@@ -141,7 +141,7 @@ def missing(named: Iterable[str], tests: Iterable[str]) -> list[str]:
 
 def render(chapters: list[Chapter], found: dict[str, str], reasons: dict[str, str]) -> Iterator[str]:
     yield "# Upstream's scenarios and our tests\n"
-    yield "Written by `index.py` from test ids and `scenarios.toml`; numbers are those of the scenario list. Paths are below `tests/`.\n"
+    yield "Written from test ids and `scenarios.toml`; numbers are those of the scenario list. Paths are below `tests/`.\n"
     yield "| chapter | scenarios | tested | not applicable | open |\n|---|---|---|---|---|"
     totals = [0, 0, 0, 0]
     for chapter in chapters:
@@ -170,14 +170,17 @@ def _chapter(chapter: Chapter, found: dict[str, str], reasons: dict[str, str]) -
         yield f"- open: {', '.join(still)}"
 
 
-def main(path: str) -> None:
-    chapters = read_list(Path(path).read_text())
-    claims = read_claims((HERE / "scenarios.toml").read_text())
-    tests = collect()
+def write(chapters: list[Chapter], tests: list[str], claims: Claims, output: Path) -> None:
+    """The index of some chapters; nothing is written when it would name a test that does not exist."""
     found = match(chapters, claims, tests)
     if lost := missing(found.values(), tests):
         sys.exit("no such tests:\n" + "\n".join(lost))
-    OUTPUT.write_text("\n".join(render(chapters, found, claims.reasons)) + "\n")
+    output.write_text("\n".join(render(chapters, found, claims.reasons)) + "\n")
+
+
+def main(path: str) -> None:
+    claims = read_claims((HERE / "scenarios.toml").read_text())
+    write(read_list(Path(path).read_text()), collect(), claims, OUTPUT)
 
 
 if __name__ == "__main__":

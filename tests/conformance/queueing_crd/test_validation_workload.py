@@ -21,7 +21,7 @@ from validation import (
     workload,
 )
 
-from corral.core.admission import CONTROLLERS
+from corral.core.admission import SERVER
 from corral.core.errors import Invalid
 from corral.core.meta import Obj
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, WORKLOADS, names
@@ -588,11 +588,11 @@ def test_warnings(name: str) -> None:
         async with make_cluster() as cluster:
             api, options = cluster.api, WriteOptions(warn=warnings.append)
             resource, obj = sliced(required="rack", subGroupCount=first)
-            stored = await api.create(CONTROLLERS, resource, "default", obj, options)
+            stored = await api.create(SERVER, resource, "default", obj, options)
             if then is not None:
                 _, changed = sliced(required="rack", subGroupCount=then)
                 changed = {**stored.obj, "spec": {**stored.obj["spec"], "podSets": changed["spec"]["podSets"]}}
-                stored, _ = await api.update(CONTROLLERS, resource, "default", "x", changed, options)
+                stored, _ = await api.update(SERVER, resource, "default", "x", changed, options)
             return int(stored.obj["spec"]["podSets"][0]["topologyRequest"]["subGroupCount"])
 
     assert run_virtual(main) == (first if then is None else then)

@@ -19,7 +19,6 @@ from corral.testing.faults import KINDS, MEMBERSHIP_FAULTS, run_with_faults
 
 CHUNK = 5
 SEEDS = 100
-SOAK_SEEDS = 2000
 FENCED = tuple(kind for kind in KINDS if kind not in ("crash without disk", "delete copy", "delete remote job"))
 """With fencing no job may ever run twice, so these are left out: they make a worker forget what it runs."""
 
@@ -31,7 +30,7 @@ def test_jobs_survive_random_faults(first: int) -> None:
         assert not story.broken, str(story)
 
 
-@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 20)
+@only_soaking("seeds of dispatch faults", first=SEEDS)
 def test_jobs_survive_many_random_faults(seeds: range, tally: Tally) -> None:
     for seed in seeds:
         if seed % 4 == 3:
@@ -53,6 +52,16 @@ def test_with_fencing_no_job_ever_runs_twice(first: int) -> None:
 def test_jobs_survive_workers_that_are_removed_and_added_again(first: int) -> None:
     for seed in range(first, first + CHUNK):
         story = run_with_faults(seed, kinds=(*MEMBERSHIP_FAULTS, *MEMBERSHIP_FAULTS, *KINDS))
+        assert not story.broken, str(story)
+
+
+BY_HAND = (*MEMBERSHIP_FAULTS, "rotate credentials", "take out of the config", "deactivate", "manager crash")
+
+
+@pytest.mark.parametrize("first", range(0, 10, CHUNK))
+def test_a_plan_does_not_fail_because_of_what_its_own_steps_have_removed(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        story = run_with_faults(seed, kinds=BY_HAND)
         assert not story.broken, str(story)
 
 

@@ -9,9 +9,12 @@ from tests.dispatching import Script, run_on_fleet
 
 from corral.core import conditions
 from corral.core.errors import NotFound
-from corral.core.meta import Obj, labels_of, status_of, uid_of
+from corral.core.meta import Obj, labels_of, spec_of, status_of, uid_of
+from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
-from corral.kinds.kueue import WORKLOADS, names
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS, names
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import SimulatedFleet
 
@@ -36,7 +39,7 @@ def train_job(kind: str) -> Obj:
 
 def on_fleet(test: Script, *, propagate: bool) -> None:
     configuration = {
-        "integrations": {"frameworks": ["trainer.kubeflow.org/trainjob"]},
+        "integrations": {"frameworks": ["batch/job", "trainer.kubeflow.org/trainjob"]},
         "multiKueue": {"gcInterval": "15s"},
         "corral": {"propagateDependencies": propagate},
     }
@@ -90,5 +93,77 @@ def test_without_the_option_nothing_is_sent() -> None:
         for worker in fleet.workers.values():
             with pytest.raises(NotFound):
                 await worker.client.get(CLUSTER_TRAINING_RUNTIMES, "plain")
+
+    on_fleet(check, propagate=False)
+
+
+def plain_job() -> Obj:
+    labels = {names.QUEUE_NAME: "team-queue", names.PRIORITY_CLASS: "urgent"}
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    pod: Obj = {"restartPolicy": "Never", "priorityClassName": "important", "containers": [container]}
+    template = {"metadata": {"annotations": {"corral.dev/run-seconds": "5"}}, "spec": pod}
+    return {"metadata": {"name": "j", "namespace": "team", "labels": labels}, "spec": {"template": template}}
+
+
+async def set_up_a_team(manager: SimulatedCluster) -> None:
+    await manager.client.create(NAMESPACES, {"metadata": {"name": "team", "labels": {"team": "a"}}})
+    queue: Obj = {"metadata": {"name": "team-queue", "namespace": "team"}, "spec": {"clusterQueue": "cluster-queue"}}
+    await manager.client.create(LOCAL_QUEUES, queue)
+    await manager.client.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 100})
+    await manager.client.create(PRIORITY_CLASSES, {"metadata": {"name": "important"}, "value": 10})
+
+
+def test_namespace_queue_and_priority_classes_of_a_job_reach_its_workers() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await set_up_a_team(fleet.manager)
+        await fleet.manager.client.create(JOBS, {**plain_job(), "spec": {**plain_job()["spec"], "suspend": True}})
+        await asyncio.sleep(60)
+        assert conditions.is_true(await fleet.manager.client.get(JOBS, "j", "team"), "Complete")
+        for worker in fleet.workers.values():
+            sent = await worker.client.get(NAMESPACES, "team")
+            assert labels_of(sent).items() >= {"team": "a", PROPAGATED: "multikueue"}.items()
+            for resource, name, namespace in (
+                (LOCAL_QUEUES, "team-queue", "team"),
+                (WORKLOAD_PRIORITY_CLASSES, "urgent", ""),
+                (PRIORITY_CLASSES, "important", ""),
+            ):
+                assert labels_of(await worker.client.get(resource, name, namespace))[PROPAGATED] == "multikueue"
+
+    on_fleet(check, propagate=True)
+
+
+def test_a_queue_leads_to_the_only_one_a_worker_has_where_that_has_another_name() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await set_up_a_team(fleet.manager)
+        flavor = {"name": "default-flavor", "resources": [{"name": "cpu", "nominalQuota": "4"}]}
+        spec = {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}],
+            "admissionChecksStrategy": {"admissionChecks": [{"name": "multikueue"}]},
+        }
+        await fleet.manager.client.create(CLUSTER_QUEUES, {"metadata": {"name": "team-a"}, "spec": spec})
+        queue: Obj = {"metadata": {"name": "of-team-a", "namespace": "team"}, "spec": {"clusterQueue": "team-a"}}
+        await fleet.manager.client.create(LOCAL_QUEUES, queue)
+        job = plain_job()
+        job["metadata"]["labels"][names.QUEUE_NAME] = "of-team-a"
+        await fleet.manager.client.create(JOBS, job)
+        await asyncio.sleep(60)
+        assert conditions.is_true(await fleet.manager.client.get(JOBS, "j", "team"), "Complete")
+        for worker in fleet.workers.values():
+            assert (
+                spec_of(await worker.client.get(LOCAL_QUEUES, "of-team-a", "team"))["clusterQueue"] == "cluster-queue"
+            )
+
+    on_fleet(check, propagate=True)
+
+
+def test_without_the_option_the_manager_says_that_the_namespace_is_missing() -> None:
+    async def check(fleet: SimulatedFleet) -> None:
+        await set_up_a_team(fleet.manager)
+        await fleet.manager.client.create(JOBS, {**plain_job(), "spec": {**plain_job()["spec"], "suspend": True}})
+        await asyncio.sleep(20)
+        (workload,) = (await fleet.manager.client.list(WORKLOADS)).items
+        (state,) = status_of(workload)["admissionChecks"]
+        assert 'namespaces "team" not found' in state["message"]
 
     on_fleet(check, propagate=False)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from corral.client.limits import ANSWER_S
 from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch import set_up_remote_pods
 from corral.controllers.dispatch.remote_pods.index import IDLE_S, RemotePods
@@ -23,6 +24,7 @@ from corral.jobs.jobset.kind import JOB_SETS
 from corral.jobs.jobset.simulated import job_set
 from corral.jobs.kubeflow.kind import PYTORCH_JOBS
 from corral.jobs.kubeflow.simulated import pytorch_job
+from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.virtual import run_virtual
@@ -33,9 +35,9 @@ LONG = 100_000
 Script = Callable[[SimulatedFleet, RemotePods], Awaitable[None]]
 
 
-def on_fleet(test: Script) -> None:
+def on_fleet(test: Script, *frameworks: str) -> None:
     configuration = {
-        "integrations": {"frameworks": [kind.framework for kind in simulated_kinds()]},
+        "integrations": {"frameworks": [*(kind.framework for kind in simulated_kinds()), *frameworks]},
         "multiKueue": {"workerLostTimeout": "60s", "gcInterval": "15s"},
     }
 
@@ -168,7 +170,7 @@ def test_a_worker_that_does_not_answer_is_waited_for_once() -> None:
             (shown,) = await pods.list()
             assert labels_of(shown)[CLUSTER_LABEL] == "worker1"
             took.append(loop.time() - started)
-        assert took == [pytest.approx(5.0), 0.0, 0.0]
+        assert took == [pytest.approx(ANSWER_S), 0.0, 0.0]
 
     on_fleet(check)
 
@@ -201,3 +203,22 @@ def test_the_pods_of_a_finished_job_of_any_kind_are_kept(kind: SimulatedKind) ->
             assert [owner["uid"] for owner in owner_references_of(pod)] == [uid_of(made)]
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("is_set", [True, False], ids=["StatefulSet", "Job"])
+def test_only_sets_have_pods_of_their_own_on_the_manager_to_stand_for_those_that_run(is_set: bool) -> None:
+    labels = {"app": "db"}
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    metadata = {"name": "a", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "user-queue"}}
+    spec = {"serviceName": "db", "replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+
+    async def check(fleet: SimulatedFleet, pods: RemotePods) -> None:
+        made: Obj = {"metadata": metadata, "spec": spec} if is_set else batch_job("a", 1, LONG)
+        await fleet.manager.client.create(STATEFUL_SETS if is_set else JOBS, made)
+        await asyncio.sleep(20)
+        shown = await pods.list("default")
+        assert len(shown) == (2 if is_set else 1)
+        assert {pods.has_stand_ins(pod) for pod in shown} == {is_set}
+
+    on_fleet(check, "pod", "statefulset")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from corral.configuration.document import ConfigurationError, read_configuration
 from corral.configuration.job_kinds import JobKindError, described_kinds, jobs_to_dispatch
 from corral.configuration.queueing import load_config
 from corral.core import conditions
-from corral.core.meta import Obj, owner_ref, spec_of, status_of
+from corral.core.meta import Obj, name_of, owner_ref, spec_of, status_of
 from corral.core.resource import Resource
 from corral.jobs.framework.described import described_job
 from corral.jobs.framework.roles import worker_rules
@@ -57,6 +58,9 @@ DEFINITION: Obj = {
         ],
     },
 }
+
+
+ORIGIN = {names.MULTIKUEUE_ORIGIN: "multikueue"}
 
 
 def template(cpu: str) -> Obj:
@@ -118,8 +122,14 @@ def test_it_is_queued_dispatched_mirrored_and_finished() -> None:
     run_virtual(main)
 
 
-def test_a_kind_that_somebody_else_queues_is_dispatched_all_the_same() -> None:
-    external = {"multiKueue": {"externalFrameworks": [{"name": "Render.v1.studio.example.com"}]}}
+def queued_by_others(
+    script: Callable[[SimulatedFleet], Awaitable[None]], stated: Any = names.MULTIKUEUE_CONTROLLER, **gates: bool
+) -> None:
+    """Play `script` where somebody else has made a Workload for a job that names its manager as `stated`."""
+    external = {
+        "multiKueue": {"externalFrameworks": [{"name": "Render.v1.studio.example.com"}]},
+        "featureGates": gates,
+    }
 
     async def main() -> None:
         async with SimulatedFleet(configuration=external, worker_configuration=CONFIGURATION) as fleet:
@@ -130,7 +140,7 @@ def test_a_kind_that_somebody_else_queues_is_dispatched_all_the_same() -> None:
             await asyncio.sleep(30)
             manager = fleet.manager.client
             job = render()
-            job["spec"] |= {"paused": True, "managedBy": names.MULTIKUEUE_CONTROLLER}
+            job["spec"] |= {"paused": True} | ({} if stated is None else {"managedBy": stated})
             made = await manager.create(RENDERS, job)
             (kind,) = described_kinds(CONFIGURATION)
             pod_sets = described_job(kind).pod_sets(made, lambda resource, key: None)
@@ -140,14 +150,67 @@ def test_a_kind_that_somebody_else_queues_is_dispatched_all_the_same() -> None:
             }
             await manager.create(WORKLOADS, workload)
             await asyncio.sleep(30)
-            worker = status_of(await manager.get(WORKLOADS, "film", "default"))["clusterName"]
-            await report(fleet, worker, {"phase": "Rendering"})
-            assert status_of(await manager.get(RENDERS, "film", "default")) == {"phase": "Rendering"}
-            await report(fleet, worker, {"phase": "Done", "summary": "24 frames"})
-            assert status_of(await manager.get(RENDERS, "film", "default"))["summary"] == "24 frames"
-            assert conditions.is_true(await manager.get(WORKLOADS, "film", "default"), "Finished")
+            await script(fleet)
 
     run_virtual(main)
+
+
+def test_a_kind_that_somebody_else_queues_is_dispatched_all_the_same() -> None:
+    async def script(fleet: SimulatedFleet) -> None:
+        manager = fleet.manager.client
+        worker = status_of(await manager.get(WORKLOADS, "film", "default"))["clusterName"]
+        await report(fleet, worker, {"phase": "Rendering"})
+        assert status_of(await manager.get(RENDERS, "film", "default")) == {"phase": "Rendering"}
+        await report(fleet, worker, {"phase": "Done", "summary": "24 frames"})
+        assert status_of(await manager.get(RENDERS, "film", "default"))["summary"] == "24 frames"
+        assert conditions.is_true(await manager.get(WORKLOADS, "film", "default"), "Finished")
+
+    queued_by_others(script)
+
+
+async def check_of(fleet: SimulatedFleet) -> tuple[str, str]:
+    workload = await fleet.manager.client.get(WORKLOADS, "film", "default")
+    (state,) = status_of(workload)["admissionChecks"]
+    for worker in fleet.workers.values():
+        assert (await worker.client.list(RENDERS)).items == (await worker.client.list(WORKLOADS)).items == []
+    return state["state"], state["message"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "shown"),
+    [("other-controller", "other-controller"), (None, ""), ("not-a-string", "not-a-string"), (7, "7")],
+    ids=["somebody else's", "nobody's", "unknown", "not a text"],
+)
+def test_a_job_of_such_a_kind_that_names_another_manager_is_rejected(stated: Any, shown: str) -> None:
+    async def script(fleet: SimulatedFleet) -> None:
+        expected = f'Expecting spec.managedBy to be "{names.MULTIKUEUE_CONTROLLER}" not "{shown}"'
+        said = f'The owner is not managed by Kueue: {expected}, Previously: "Pending"'
+        assert await check_of(fleet) == ("Rejected", said)
+
+    queued_by_others(script, stated)
+
+
+def test_such_a_kind_is_not_dispatched_while_its_gate_is_closed() -> None:
+    async def script(fleet: SimulatedFleet) -> None:
+        said = 'No multikueue adapter found for owner kind "studio.example.com/v1, Kind=Render", Previously: "Pending"'
+        assert await check_of(fleet) == ("Rejected", said)
+
+    queued_by_others(script, MultiKueueAdaptersForCustomJobs=False)
+
+
+def test_a_job_on_a_worker_that_names_no_workload_disturbs_nobody() -> None:
+    async def script(fleet: SimulatedFleet) -> None:
+        manager = fleet.manager.client
+        chosen = status_of(await manager.get(WORKLOADS, "film", "default"))["clusterName"]
+        stray = render() | {"metadata": {"name": "stray", "namespace": "default", "labels": ORIGIN}}
+        worker = fleet.workers[chosen].client
+        await worker.create(RENDERS, {**stray, "spec": {**stray["spec"], "paused": True}})
+        await asyncio.sleep(30)
+        assert {name_of(one) for one in (await worker.list(RENDERS)).items} == {"film", "stray"}
+        await report(fleet, chosen, {"phase": "Done", "summary": "24 frames"})
+        assert conditions.is_true(await manager.get(WORKLOADS, "film", "default"), "Finished")
+
+    queued_by_others(script)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from corral.core.conditions import find
 from corral.core.errors import NotFound
 from corral.core.meta import Obj
 from corral.kinds.kubernetes.coordination import LEASES
-from corral.kinds.kubernetes.core.kinds import EVENTS, NAMESPACES, NODES, PODS
+from corral.kinds.kubernetes.core.kinds import EVENTS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from corral.kinds.kubernetes.scheduling import PRIORITY_CLASSES
 from corral.node.agent import NodeAgent
 from corral.node.node import NodeSpec
@@ -340,5 +340,25 @@ def test_no_execute_taint_sends_pods_away() -> None:
         with pytest.raises(NotFound):
             await world.get("patient")
         assert await world.phase("stays") == "Running"
+
+    simulate(scenario)
+
+
+def test_a_pod_whose_claim_does_not_exist_stays_pending_until_it_does() -> None:
+    async def scenario(world: World) -> None:
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+        await world.create("needy", volumes=volumes)
+        await world.create("plain")
+        await world.advance(1)
+        assert [await world.phase(name) for name in ("needy", "plain")] == ["Pending", "Running"]
+        condition = find(await world.get("needy"), "PodScheduled") or {}
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert 'persistentvolumeclaim "data" not found' in condition["message"]
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        await world.client.create(
+            PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data", "namespace": "default"}, "spec": claim}
+        )
+        await world.advance(1)
+        assert await world.phase("needy") == "Running"
 
     simulate(scenario)

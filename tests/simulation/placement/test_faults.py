@@ -17,7 +17,6 @@ from corral.runtime.random import Random
 from .hub import Hub, on_hub
 
 SEEDS = 6
-SOAK_SEEDS = 1000
 
 MEMBERS = tuple(f"m{number}" for number in range(6))
 
@@ -56,7 +55,7 @@ def test_never_more_than_the_budget_is_down_and_everything_converges(seed: int) 
     roll_out(seed)
 
 
-@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 20)
+@only_soaking("seeds of placement faults on a hub", first=SEEDS)
 def test_never_more_than_the_budget_is_down_for_many_seeds(seeds: range, tally: Tally) -> None:
     for seed in seeds:
         roll_out(seed)

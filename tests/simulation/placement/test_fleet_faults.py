@@ -20,7 +20,6 @@ from corral.simulate.cluster import SimulatedCluster
 from .fleet import PlacementFleet, on_fleet
 
 SEEDS = 4
-SOAK_SEEDS = 400
 FAULTS = ("cut", "hung", "lose_replies", "refused")
 
 
@@ -50,7 +49,7 @@ def test_after_any_faults_every_member_has_the_latest_and_the_placement_says_so(
     suffer(seed)
 
 
-@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 10)
+@only_soaking("seeds of placement faults on a fleet", first=SEEDS)
 def test_after_very_many_faults_every_member_has_the_latest(seeds: range, tally: Tally) -> None:
     for seed in seeds:
         suffer(seed)

@@ -22,7 +22,6 @@ from corral.simulate.cluster import SimulatedCluster
 from .fleet import PlacementFleet, on_fleet
 
 SEEDS = 6
-SOAK_SEEDS = 400
 
 LINK_FAULTS = ("cut", "hung", "lose_replies", "lose_requests", "lose_events", "refused")
 LIFE = {"corral.dev/run-seconds": "1000000", "corral.dev/start-seconds": "2"}
@@ -277,7 +276,7 @@ def test_a_fleet_lives_through_everything_at_once(seed: int) -> None:
     live(seed)
 
 
-@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 10)
+@only_soaking("lives of a fleet with placements", first=SEEDS)
 def test_a_fleet_lives_many_lives(seeds: range, tally: Tally) -> None:
     for seed in seeds:
         live(seed)

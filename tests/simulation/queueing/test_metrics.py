@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from corral.configuration.metric_labels import UNTRACKED
 from corral.configuration.queueing import QueueingConfig, load_config
 from corral.core.resource import Resource
-from corral.kinds.kueue import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
+from corral.kinds.kueue import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
 from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 
@@ -215,7 +216,17 @@ def test_everything_counted_and_timed_for_a_queue_goes_with_it() -> None:
             await world.client.delete(CLUSTER_QUEUES, "cq")
             await settle(world)
             assert shown(world, cluster_queue="cq") == set()
-            assert shown(world, name="lq") == {"kueue_local_queue_pending_workloads"}
+            left = shown(world, name="lq")
+            assert "kueue_local_queue_admitted_workloads_total" in left
+            assert {name for name in left if not name.endswith(("_total", "_bucket", "_sum", "_count"))} == {
+                "kueue_local_queue_pending_workloads",
+                "kueue_local_queue_finished_workloads",
+                "kueue_local_queue_status",
+            }
+            assert scrape(world, "kueue_local_queue_status", active="False") == {("lq", "default"): 1}
+            for status in ("active", "inadmissible"):
+                waiting = scrape(world, "kueue_local_queue_pending_workloads", status=status)
+                assert waiting == {("lq", "default"): 0}
             assert shown(world, cohort="all") == set()
             await fill(world, cluster_queue(), job("b"))
             await settle(world)
@@ -223,6 +234,32 @@ def test_everything_counted_and_timed_for_a_queue_goes_with_it() -> None:
             await world.client.delete(LOCAL_QUEUES, "lq", "default")
             await settle(world)
             assert shown(world, name="lq") == set()
+
+    run_virtual(main)
+
+
+def test_the_last_share_of_a_queue_stays_while_a_local_queue_points_at_it() -> None:
+    async def main() -> None:
+        async with World(load_config({"fairSharing": {}})) as world:
+            await fill(world, flavor(), cluster_queue(cohortName="all"), local_queue())
+            await settle(world)
+            await world.client.delete(CLUSTER_QUEUES, "cq")
+            await settle(world)
+            assert shown(world, cluster_queue="cq") == {"kueue_cluster_queue_weighted_share"}
+            await world.client.delete(LOCAL_QUEUES, "lq", "default")
+            await settle(world)
+            assert shown(world, cluster_queue="cq") == set()
+
+    run_virtual(main)
+
+
+def test_a_metric_without_a_series_is_not_spoken_of() -> None:
+    async def main() -> None:
+        async with World() as world:
+            await settle(world)
+            text = world.manager.metrics.exposition().decode()
+            assert "kueue_build_info" in text
+            assert "kueue_admission_cycle_preemption_skips" not in text
 
     run_virtual(main)
 
@@ -242,5 +279,96 @@ def test_only_selected_local_queues_have_metrics() -> None:
             await world.client.patch(LOCAL_QUEUES, "lq", "default", {"metadata": {"labels": {"shown": "no"}}})
             await settle(world)
             assert shown(world, name="lq") == set()
+
+    run_virtual(main)
+
+
+def test_a_workload_that_never_had_quota_is_evicted_and_finished_without_a_series_of_no_queue() -> None:
+    async def main() -> None:
+        async with World() as world:
+            await fill(world, flavor(), cluster_queue(cpu="2"), local_queue())
+            await fill(world, job("too-big", cpu="3"))
+            await world.settle()
+            (workload,) = (await world.client.list(WORKLOADS, "default")).items
+            await world.client.patch(
+                WORKLOADS, workload["metadata"]["name"], "default", {"spec": {"active": False}}, kind="merge"
+            )
+            await world.settle()
+            await world.finish_job("too-big")
+            await settle(world)
+            assert 'cluster_queue=""' not in world.manager.metrics.exposition().decode()
+
+    run_virtual(main)
+
+
+LABELLED = {
+    "featureGates": {"CustomMetricLabels": True},
+    "metrics": {
+        "enableClusterQueueResources": True,
+        "customLabels": [
+            {"name": "team"},
+            {"name": "site", "sourceKind": "LocalQueue", "sourceAnnotationKey": "example.com/site"},
+            {"name": "owner", "sourceKind": "Cohort"},
+            {"name": "tier", "sourceKind": "Workload", "sourceLabelKey": "x/tier", "trackedValues": ["gold", "iron"]},
+        ],
+    },
+}
+
+
+def test_metrics_carry_labels_of_their_own_objects() -> None:
+    async def main() -> None:
+        async with World(load_config(LABELLED)) as world:
+            await fill(world, cohort("all"), flavor(), cluster_queue(cohortName="all"), local_queue())
+            await world.client.patch(COHORTS, "all", "", {"metadata": {"labels": {"owner": "us"}}})
+            await world.client.patch(CLUSTER_QUEUES, "cq", "", {"metadata": {"labels": {"team": "red"}}})
+            site = {"metadata": {"annotations": {"example.com/site": "north"}}}
+            await world.client.patch(LOCAL_QUEUES, "lq", "default", site)
+            await settle(world)
+            await fill(world, job("a", labels={"x/tier": "gold"}), job("b", labels={"x/tier": "wood"}))
+            await settle(world)
+            seen = shown(world, cluster_queue="cq") - shown(world, name="lq")
+            assert seen <= shown(world, custom_team="red")
+            assert {"kueue_admitted_workloads_total", "kueue_cluster_queue_nominal_quota"} <= seen
+            assert shown(world, name="lq") <= shown(world, custom_site="north")
+            assert shown(world, custom_owner="us") == shown(world, cohort="all") - seen
+            assert scrape(world, "kueue_workload_creation_latency_seconds_count") == {("north", "batch/job"): 2}
+            active = scrape(world, "kueue_admitted_active_workloads", cluster_queue="cq", custom_team="red")
+            assert active == {("gold",): 1, (UNTRACKED,): 1}
+
+    run_virtual(main)
+
+
+def test_gauges_follow_the_labels_of_their_objects_and_counters_go_on_under_them() -> None:
+    async def main() -> None:
+        async with World(load_config(LABELLED)) as world:
+            await fill(world, flavor(), cluster_queue(cpu="9"), local_queue(), job("a"), job("big", cpu="10"))
+            await settle(world)
+            await world.client.patch(CLUSTER_QUEUES, "cq", "", {"metadata": {"labels": {"team": "red"}}})
+            await settle(world)
+            await fill(world, job("b"))
+            await settle(world)
+            pending = ("kueue_pending_workloads", {"cluster_queue": "cq", "status": "inadmissible"})
+            assert scrape(world, pending[0], **pending[1]) == {("red",): 1}
+            counted = scrape(world, "kueue_admitted_workloads_total", cluster_queue="cq")
+            assert counted == {("", ""): 1, ("red", ""): 1}
+            await world.client.delete(JOBS, "big", "default", propagation="Background")
+            await world.client.delete(LOCAL_QUEUES, "lq", "default")
+            for name in ("a", "b"):
+                await world.client.delete(JOBS, name, "default", propagation="Background")
+            await world.client.delete(CLUSTER_QUEUES, "cq")
+            await settle(world)
+            assert shown(world, cluster_queue="cq") == set()
+
+    run_virtual(main)
+
+
+def test_workloads_carry_what_their_metrics_are_told_apart_by() -> None:
+    async def main() -> None:
+        async with World(load_config(LABELLED)) as world:
+            await fill(world, flavor(), cluster_queue(), local_queue(), job("a", labels={"x/tier": "gold", "y": "z"}))
+            await settle(world)
+            labels = (await world.workload_of("a"))["metadata"]["labels"]
+            assert labels.get("x/tier") == "gold"
+            assert "y" not in labels
 
     run_virtual(main)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from corral.configuration.queueing import load_config
 from corral.core.errors import Forbidden, NotFound
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS, names
+from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS, names
 from corral.runtime.virtual import run_virtual
 
-from .world import PODS, World, cluster_queue, condition, fill, flavor, local_queue
+from .world import JOBS, PODS, World, cluster_queue, condition, fill, flavor, job, local_queue
 
 
 def pod(
@@ -152,6 +153,18 @@ def test_excess_pods_of_a_group_are_deleted() -> None:
     run(scenario)
 
 
+def test_a_pod_beyond_a_group_that_is_done_is_deleted() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="1"))
+        await set_phase(world, "a", "Succeeded")
+        await fill(world, pod("b", group="g", total="1"))
+        with pytest.raises(NotFound):
+            await get(world, "b")
+        assert ("ExcessPodDeleted", "Excess pod deleted") in await world.events_of("b")
+
+    run(scenario)
+
+
 def test_an_evicted_pod_is_deleted_and_gives_its_quota_back() -> None:
     async def scenario(world: World) -> None:
         await fill(world, pod("p", cpu="4"))
@@ -283,3 +296,170 @@ def test_deleting_the_workload_of_an_evicted_group_lets_its_pods_go() -> None:
         assert await world.workloads() == []
 
     run(scenario)
+
+
+@pytest.mark.parametrize("parent", ["OtherController", "statefulset", "deployment"])
+def test_a_pod_held_by_its_maker_is_queued_once_it_is_given_a_group(parent: str) -> None:
+    async def scenario(world: World) -> None:
+        held = {names.POD_SUSPENDING_PARENT: parent}
+        created = await world.client.create(*pod("p", queue="", **held))
+        assert gates(created) == [names.ADMISSION_GATE, names.TOPOLOGY_GATE]
+        assert names.ROLE_HASH in created["metadata"]["annotations"]
+        assert names.MANAGED not in created["metadata"]["labels"]
+        assert "finalizers" not in created["metadata"]
+        await world.settle()
+        assert gates(await get(world, "p")) == [names.ADMISSION_GATE, names.TOPOLOGY_GATE]
+        metadata = (await get(world, "p"))["metadata"]
+        labels = {names.POD_GROUP_NAME: "g", names.QUEUE_NAME: "lq", names.MANAGED: "true"}
+        annotations = {**metadata["annotations"], names.POD_GROUP_TOTAL_COUNT: "1"}
+        grouped = {**created, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+        await world.client.update(PODS, grouped)
+        await world.settle()
+        assert gates(await get(world, "p")) == []
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert condition(workload, "Admitted") == ("True", "Admitted", "The workload is admitted")
+        await set_phase(world, "p", "Succeeded")
+        workload = await world.client.get(WORKLOADS, "g", "default")
+        assert (condition(workload, "Finished") or ())[:2] == ("True", "Succeeded")
+
+    run(scenario)
+
+
+def test_a_pod_cannot_leave_its_group() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, pod("a", group="g", total="2"))
+        found = await get(world, "a")
+        for labels in ({names.POD_GROUP_NAME: "other"}, {}):
+            moved = {**found["metadata"], "labels": {names.MANAGED: "true", names.QUEUE_NAME: "lq", **labels}}
+            with pytest.raises(Forbidden, match="field is immutable"):
+                await world.client.update(PODS, {**found, "metadata": moved})
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_jobs_and_pods_that_name_no_priority_get_the_default_class_while_its_gate_is_open(opened: bool) -> None:
+    config = load_config(
+        {
+            "featureGates": {"WorkloadPriorityClassDefaulting": opened},
+            "integrations": {"frameworks": ["batch/job", "pod"]},
+        }
+    )
+
+    async def main() -> None:
+        async with World(config) as world:
+            await fill(world, flavor(), cluster_queue(), local_queue())
+            before = await world.client.create(*pod("before"))
+            assert names.PRIORITY_CLASS not in before["metadata"]["labels"]
+            for name, value in (("default", 100), ("own", 7)):
+                await world.client.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+            await fill(world, job("j"), pod("p"))
+            resource, named = pod("named")
+            named["metadata"]["labels"][names.PRIORITY_CLASS] = "own"
+            await world.client.create(resource, named)
+            await world.settle()
+            for kind, name in ((JOBS, "j"), (PODS, "p")):
+                found = await world.client.get(kind, name, "default")
+                assert found["metadata"]["labels"].get(names.PRIORITY_CLASS) == ("default" if opened else None)
+                assert (await world.workload_of(name))["spec"]["priority"] == (100 if opened else 0)
+            assert (await world.workload_of("named"))["spec"]["priority"] == 7
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("other", ["red", "blue"])
+def test_a_label_to_copy_may_be_on_any_pod_of_a_group_and_must_not_differ(other: str) -> None:
+    config = load_config({"integrations": {"frameworks": ["pod"], "labelKeysToCopy": ["team"]}})
+
+    async def main() -> None:
+        async with World(config) as world:
+            await fill(world, flavor(), cluster_queue(), local_queue())
+            for name, team in (("a", None), ("b", "red"), ("c", other)):
+                resource, made = pod(name, group="g", total="3")
+                made["metadata"]["labels"] |= {"team": team} if team else {}
+                await world.client.create(resource, made)
+            await world.settle()
+            found = await world.workloads()
+            assert [workload["metadata"]["labels"]["team"] for workload in found] == (["red"] if other == "red" else [])
+
+    run_virtual(main)
+
+
+CUSTOM = {
+    "featureGates": {"CustomMetricLabels": True},
+    "integrations": {"frameworks": ["pod"], "labelKeysToCopy": ["integration"]},
+    "metrics": {
+        "customLabels": [
+            {"name": "l", "sourceLabelKey": "custom", "sourceKind": "Workload", "trackedValues": ["v"]},
+            {"name": "a", "sourceAnnotationKey": "note", "sourceKind": "Workload", "trackedValues": ["v"]},
+        ]
+    },
+}
+
+
+async def labelled(world: World, name: str, labels: Obj, **annotations: str) -> None:
+    resource, obj = pod(name, group="g", total="2", **annotations)
+    obj["metadata"]["labels"].update(labels)
+    await fill(world, (resource, obj))
+
+
+def test_the_workload_of_a_group_carries_what_any_of_its_pods_says() -> None:
+    async def main() -> None:
+        async with World(load_config(CUSTOM)) as world:
+            await fill(world, flavor(), cluster_queue(), local_queue())
+            await labelled(world, "a", {"other": "1"}, note="n", elsewhere="2")
+            await labelled(world, "b", {"integration": "i", "custom": "c", "other": "3"}, note="n")
+            held = (await world.client.get(WORKLOADS, "g", "default"))["metadata"]
+            assert (held["labels"]["integration"], held["labels"]["custom"]) == ("i", "c")
+            assert held["annotations"]["note"] == "n"
+            assert "other" not in held["labels"]
+            assert "elsewhere" not in held["annotations"]
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("what", ["label", "annotation"])
+def test_a_group_whose_pods_disagree_on_what_is_copied_waits_and_is_told(what: str) -> None:
+    async def main() -> None:
+        async with World(load_config(CUSTOM)) as world:
+            await fill(world, flavor(), cluster_queue(), local_queue())
+            for name in ("a", "b"):
+                if what == "label":
+                    await labelled(world, name, {"integration": name})
+                else:
+                    await labelled(world, name, {}, note=name)
+            with pytest.raises(NotFound):
+                await world.client.get(WORKLOADS, "g", "default")
+            told = [message for _, message in await world.events_of("a")]
+            assert any(f"pods have different {what} values" in message for message in told)
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_group_named_after_the_workload_of_another_job_leaves_it_alone(checked: bool) -> None:
+    switches = {"PodIntegrationValidateGroupOwner": checked}
+
+    async def main() -> None:
+        async with World(
+            load_config({"featureGates": switches, "integrations": {"frameworks": ["pod", "batch/job"]}})
+        ) as world:
+            await fill(world, flavor(), cluster_queue(), local_queue(), job("owner"))
+            workload = await world.workload_of("owner")
+            name = workload["metadata"]["name"]
+            await fill(world, pod("a", group=name, total="1"))
+            told = f'A Workload named "{name}" already exists but is not a pod group workload; this pod group cannot be admitted'
+            assert (("WorkloadNameConflict", told) in await world.events_of("a")) is checked
+            if not checked:
+                return
+            found = await world.client.get(WORKLOADS, name, "default")
+            assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Job"]
+            assert gates(await get(world, "a")) != []
+            await world.client.delete(JOBS, "owner", "default", propagation="Background")
+            await world.advance(20)
+            assert (await world.client.get(WORKLOADS, name, "default"))["metadata"]["annotations"][
+                names.IS_GROUP_WORKLOAD
+            ]
+            assert gates(await get(world, "a")) == []
+
+    run_virtual(main)

@@ -29,7 +29,6 @@ from corral.workload import workload as wl
 from .world import JOBS, flavor, job, local_queue
 
 SEEDS = 4
-SOAK_SEEDS = 400
 
 KINDS = (WORKLOADS, CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES)
 QUEUES = {"a": "team", "b": "team", "c": "root", "d": ""}
@@ -375,7 +374,7 @@ def test_quota_holds_and_everything_ends(seed: int, configuration: Obj) -> None:
     assert reservations > 20, "a life in which little happens shows little"
 
 
-@only_soaking(SEEDS, SEEDS + SOAK_SEEDS, 10)
+@only_soaking("lives of a cluster with queues", first=SEEDS)
 def test_quota_holds_in_many_lives(seeds: range, tally: Tally) -> None:
     for seed in seeds:
         problems, _ = run_virtual(lambda seed=seed: live(seed, FAIR if seed % 2 else {}))  # type: ignore[misc]

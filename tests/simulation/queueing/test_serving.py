@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
 
+from corral.core.errors import ApiError
 from corral.core.meta import Obj
 from corral.core.resource import Resource
 from corral.jobs.leader_worker_set.kind import LEADER_WORKER_SETS
+from corral.jobs.leader_worker_set.queued_set import component_workload
 from corral.kinds.kubernetes.core.kinds import EVENTS
-from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOADS
+from corral.kinds.kueue import CLUSTER_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS, names
 from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
@@ -118,6 +121,68 @@ def test_replicas_of_a_leader_worker_set_are_admitted_one_by_one() -> None:
     run_virtual(main)
 
 
+def leader_worker_set(replicas: int, size: int, **spec: Any) -> Obj:
+    obj = serving("model", replicas)
+    template = obj["spec"]["template"]
+    obj["spec"] = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": template}, **spec}
+    return obj
+
+
+def test_a_queue_on_the_pods_of_a_leader_worker_set_is_that_of_the_set() -> None:
+    async def main() -> None:
+        cluster = await start(cpu="3")
+        obj = leader_worker_set(1, 3)
+        obj["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"] = {names.QUEUE_NAME: "elsewhere"}
+        await cluster.client.create(LEADER_WORKER_SETS, obj)
+        await asyncio.sleep(30)
+        assert await phases(cluster) == ["Running"] * 3
+        assert len((await cluster.client.list(WORKLOADS)).items) == 1
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(("leader", "grouped"), [(True, False), (True, True), (False, False)])
+def test_workers_beside_a_leader_of_its_own_are_counted_from_one(*, leader: bool, grouped: bool) -> None:
+    async def main() -> None:
+        cluster = await start(cpu="3")
+        obj = leader_worker_set(1, 2)
+        group = obj["spec"]["leaderWorkerTemplate"]
+        if grouped:
+            group["workerTemplate"]["metadata"]["annotations"] = {names.PODSET_GROUP_NAME: "g"}
+        if leader:
+            group["leaderTemplate"] = copy.deepcopy(group["workerTemplate"])
+        made = (await cluster.client.create(LEADER_WORKER_SETS, obj))["spec"]["leaderWorkerTemplate"]
+        offset = made["workerTemplate"]["metadata"].get("annotations", {}).get(names.POD_INDEX_OFFSET)
+        assert offset == ("1" if leader and not grouped else None)
+        assert names.POD_INDEX_OFFSET not in made.get("leaderTemplate", {}).get("metadata", {}).get("annotations", {})
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+def test_surplus_groups_of_a_rollout_are_queued_while_it_lasts() -> None:
+    async def main() -> None:
+        cluster = await start(cpu="6")
+        rolling = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 2, "maxSurge": 2}}
+        await cluster.client.create(LEADER_WORKER_SETS, leader_worker_set(4, 1, rolloutStrategy=rolling))
+        await asyncio.sleep(30)
+        assert await phases(cluster) == ["Running"] * 4
+        held = copy.deepcopy(await cluster.client.get(LEADER_WORKER_SETS, "model", "default"))
+        held["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = "pause:2"
+        await cluster.client.update(LEADER_WORKER_SETS, held)
+        await asyncio.sleep(120)
+        told = {event["message"] for event in (await cluster.client.list(EVENTS)).items}
+        assert any(component_workload(held, 5) in message for message in told), told
+        held = await cluster.client.get(LEADER_WORKER_SETS, "model", "default")
+        assert (held["status"]["updatedReplicas"], held["status"]["readyReplicas"]) == (4, 4)
+        assert await phases(cluster) == ["Running"] * 4
+        assert len((await cluster.client.list(WORKLOADS)).items) == 4
+        await cluster.stop()
+
+    run_virtual(main)
+
+
 def test_of_very_many_replicas_of_a_leader_worker_set_the_first_are_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each replica is a Workload: a million of them would be a million Workloads."""
     monkeypatch.setattr("corral.jobs.leader_worker_set.queued_set.MOST", 20)
@@ -190,6 +255,26 @@ def test_pods_of_a_set_carry_its_queue_and_follow_it(resource: Resource) -> None
 
 
 @pytest.mark.parametrize("resource", [STATEFUL_SETS, LEADER_WORKER_SETS], ids=lambda resource: resource.kind)
+def test_a_workload_follows_the_priority_class_of_its_set(resource: Resource) -> None:
+    async def main() -> None:
+        cluster = await start(cpu="1")
+        for name, value in (("low", 1), ("high", 9)):
+            await cluster.client.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+        obj = serving("model", 1) if resource is STATEFUL_SETS else leader_worker_set(1, 1)
+        obj["metadata"]["labels"][names.PRIORITY_CLASS] = "low"
+        await cluster.client.create(resource, obj)
+        await asyncio.sleep(5)
+        higher = {"metadata": {"labels": {names.PRIORITY_CLASS: "high"}}}
+        await cluster.client.patch(resource, "model", "default", higher)
+        await asyncio.sleep(5)
+        (workload,) = (await cluster.client.list(WORKLOADS)).items
+        assert (workload["spec"]["priority"], workload["spec"]["priorityClassRef"]["name"]) == (9, "high")
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("resource", [STATEFUL_SETS, LEADER_WORKER_SETS], ids=lambda resource: resource.kind)
 def test_a_set_without_a_queue_waits_as_a_whole_where_every_job_is_queued(resource: Resource) -> None:
     async def main() -> None:
         frameworks = ["pod", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"]
@@ -210,6 +295,31 @@ def test_a_set_without_a_queue_waits_as_a_whole_where_every_job_is_queued(resour
         await cluster.client.patch(resource, "db", "default", patch)
         await asyncio.sleep(20)
         assert await phases(cluster) == ["Running"]
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_groups_of_a_queued_leader_worker_set_keep_their_size(fixed: bool) -> None:
+    async def main() -> None:
+        frameworks = ["pod", "leaderworkerset.x-k8s.io/leaderworkerset"]
+        settings = {"featureGates": {"LWSImmutableGroupSize": fixed}, "integrations": {"frameworks": frameworks}}
+        cluster = await start(cpu="9", configuration=settings)
+        obj = serving("db", 1)
+        template = obj["spec"]["template"]
+        obj["spec"] = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+        await cluster.client.create(LEADER_WORKER_SETS, obj)
+        larger = {"spec": {"leaderWorkerTemplate": {"size": 3}}}
+        if fixed:
+            with pytest.raises(ApiError, match=r"spec.leaderWorkerTemplate.size: Invalid value: 3: field is immutable"):
+                await cluster.client.patch(LEADER_WORKER_SETS, "db", "default", larger)
+        else:
+            await cluster.client.patch(LEADER_WORKER_SETS, "db", "default", larger)
+        await cluster.client.patch(LEADER_WORKER_SETS, "db", "default", {"spec": {"replicas": 2}})
+        obj = {**obj, "metadata": {"name": "free", "namespace": "default"}}
+        await cluster.client.create(LEADER_WORKER_SETS, obj)
+        await cluster.client.patch(LEADER_WORKER_SETS, "free", "default", larger)
         await cluster.stop()
 
     run_virtual(main)

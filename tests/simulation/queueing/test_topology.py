@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
+
+import pytest
 
 from corral.core.meta import Obj, name_of
 from corral.core.resource import Resource
 from corral.kinds.kueue import TOPOLOGIES, WORKLOADS
+from corral.kinds.kueue.topology_assignment import domains_of
 from corral.node.node import NodeSpec
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
@@ -44,10 +48,10 @@ async def nodes_of(cluster: SimulatedCluster, prefix: str) -> list[str]:
     return sorted(pod["spec"].get("nodeName", "?") for pod in pods if name_of(pod).startswith(prefix))
 
 
-def run(scenario: Any) -> None:
+def run(scenario: Any, configuration: Obj | None = None) -> None:
     async def main() -> None:
         nodes = [node("n1", "r1"), node("n2", "r1"), node("n3", "r2"), node("n4", "r2")]
-        cluster = SimulatedCluster("tas", nodes=nodes)
+        cluster = SimulatedCluster("tas", nodes=nodes, configuration=configuration)
         await cluster.start()
         await set_up(cluster)
         await scenario(cluster)
@@ -92,3 +96,58 @@ def test_a_rack_that_is_full_sends_the_next_job_elsewhere_or_lets_it_wait() -> N
         assert 'topology "racks" allows to fit only 1 out of 2 pod(s)' in quota[2]
 
     run(scenario)
+
+
+LAYERS = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
+
+
+def test_slices_in_several_layers_lie_in_one_another() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        # One pod already sits on n1, so that its rack holds three: no room for four in two pairs.
+        await cluster.client.create(*placed_job("small", 1, **{"kueue.x-k8s.io/podset-required-topology": "rack"}))
+        await asyncio.sleep(3)
+        layers = [{"topology": "rack", "size": 4}, {"topology": "kubernetes.io/hostname", "size": 2}]
+        await cluster.client.create(*placed_job("j", 4, **{LAYERS: json.dumps(layers)}))
+        await asyncio.sleep(3)
+        (alone,) = await nodes_of(cluster, "small-")
+        other = ["n3", "n3", "n4", "n4"] if alone in ("n1", "n2") else ["n1", "n1", "n2", "n2"]
+        assert await nodes_of(cluster, "j-") == other
+
+    run(scenario)
+
+
+ELASTIC = {"kueue.x-k8s.io/elastic-job": "true"}
+KEEPS_PLACES = {"featureGates": {"ElasticJobsViaWorkloadSlices": True, "ElasticJobsViaWorkloadSlicesWithTAS": True}}
+
+
+async def current_hosts(cluster: SimulatedCluster) -> list[str]:
+    """Where the slice in force is placed, a host for each pod."""
+    found = (await cluster.client.list(WORKLOADS)).items
+    (live,) = [workload for workload in found if condition(workload, "Finished") is None]
+    (entry,) = live["status"]["admission"]["podSetAssignments"]
+    return [domain.values[-1] for domain in domains_of(entry["topologyAssignment"]) for _ in range(domain.pods)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "configuration"),
+    [((1, 2), {"featureGates": {"ElasticJobsViaWorkloadSlices": True}}), ((2, 3, 4, 2), KEEPS_PLACES)],
+    ids=["placed anew", "keeps its places"],
+)
+def test_pods_of_an_elastic_job_that_grows_are_placed(sizes: tuple[int, ...], configuration: Obj) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        resource, obj = job("j", parallelism=sizes[0], completions=100, cpu="2", annotations=ELASTIC)
+        loose = {"kueue.x-k8s.io/podset-unconstrained-topology": "true", "corral.dev/run-seconds": "forever"}
+        obj["spec"]["template"]["metadata"] = {"annotations": loose}
+        await cluster.client.create(resource, obj)
+        before: list[str] = []
+        for size in sizes:
+            await cluster.client.patch(JOBS, "j", "default", {"spec": {"parallelism": size}})
+            await asyncio.sleep(5)
+            after = await nodes_of(cluster, "j-")
+            assert (len(after), "?" in after) == (size, False)
+            assert set(before) <= set(after) or size < len(before)
+            if configuration is KEEPS_PLACES and size > len(before):
+                assert sorted(await current_hosts(cluster)) == after
+            before = after
+
+    run(scenario, configuration)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.main import main
+from corral.cli.main import COMMANDS, OTHER_WORDS, corral, main
 from corral.cli.options import kubeconfig_file
 from corral.cli.up import _last
+from corral.client import kubeconfig
+from corral.core.errors import Forbidden, Unauthorized
 from corral.fleet.folder import FleetFolder
 from corral.store.errors import StoreError
 from corral.store.sqlite import SqliteJournal
@@ -70,6 +72,18 @@ def test_a_misspelt_command_is_answered_with_those_there_are(
         main(words)
     assert ended.value.code == 2
     assert answer in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("word", "command"), OTHER_WORDS.items())
+def test_a_command_of_another_tool_is_answered_with_ours(
+    word: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert word not in COMMANDS
+    assert command.split()[0] in COMMANDS
+    with pytest.raises(SystemExit) as ended:
+        main([word])
+    assert ended.value.code == 2
+    assert f"No such command '{word}'. `corral {command}` does that." in capsys.readouterr().err
 
 
 def test_a_fleet_that_does_not_answer_is_one_to_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,17 +146,18 @@ def test_a_broken_store_is_named_with_what_to_do(tmp_path: Path) -> None:
         SqliteJournal(tmp_path / "store.db")
 
 
-@pytest.mark.parametrize("command", [["controllers", "run"], ["controllers", "member", "--name", "one"]])
+@pytest.mark.parametrize("roles", [[], ["--roles", "member", "--member-name", "one"]])
 @pytest.mark.parametrize(
     ("text", "fault"), [("a: [", "is not YAML"), ("integratoins: {}", "did you mean 'integrations'?")]
 )
 def test_controllers_over_another_cluster_read_their_configuration_first(
-    command: list[str], text: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    roles: list[str], text: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "kubeconfig").write_text("{}")
+    files = ["--config", str(tmp_path / "config.yaml"), "--kubeconfig", str(tmp_path / "kubeconfig")]
     with pytest.raises(SystemExit) as ended:
-        main([*command, "--config", str(tmp_path / "config.yaml"), "--kubeconfig", str(tmp_path / "kubeconfig")])
+        main(["controllers", "run", *roles, *files])
     assert ended.value.code == 1
     assert fault in capsys.readouterr().err
 
@@ -150,7 +165,10 @@ def test_controllers_over_another_cluster_read_their_configuration_first(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["request=1"], "the names are connections, strangers, requests, requestsEach, watchesEach"),
+        (
+            ["request=1"],
+            "the names are connections, strangers, connectionsEach, requests, requestsEach, watches, watchesEach",
+        ),
         (["requests"], "Expected `int`, got `str` - at `$.requests`"),
         (["requests=0"], "Expected `int` >= 1 - at `$.requests`"),
         (["requests=1", "requests=2"], "requests is given twice"),
@@ -165,3 +183,134 @@ def test_a_limit_that_is_none_is_refused_before_anything_starts(
     assert ended.value.code == 2
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("listed", [["/nonexistent/config"], ["/nonexistent/a", "/nonexistent/b"]])
+@pytest.mark.parametrize("command", [["queue", "list"], ["get", "jobs"], ["workload", "delete", "--all"], ["run", "x"]])
+def test_a_kubeconfig_that_is_not_there_never_means_another_fleet(
+    listed: list[str],
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(listed))
+    monkeypatch.setenv("CORRAL_HOME", str(tmp_path))
+    (tmp_path / "kubeconfig").write_text("{}")
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 1
+    assert f"KUBECONFIG names {', '.join(listed)}, which" in capsys.readouterr().err
+
+
+def test_of_several_kubeconfigs_one_that_is_there_is_used_whatever_the_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "b").write_text("current-context: b\n")
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "gone"), str(tmp_path / "b")]))
+    assert kubeconfig_file(None, "nobody") == tmp_path / "b"
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (Unauthorized("Unauthorized"), "the server does not accept this kubeconfig's credentials"),
+        (Forbidden('jobs is forbidden: User "x" cannot list'), "the ClusterRole kueue-batch-user-role"),
+        (
+            Forbidden('jobs.batch is forbidden: User "x" cannot list resource "jobs" in API group "batch"'),
+            "the ClusterRole kueue-batch-user-role",
+        ),
+        (
+            Forbidden(
+                'secrets is forbidden: User "x" cannot list resource "secrets" in API group "" in the namespace "d"'
+            ),
+            "; whoever runs the cluster can grant it\n",
+        ),
+    ],
+)
+def test_a_user_who_may_not_is_told_what_helps(
+    error: Exception, advice: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(corral, "main", refuse)
+    with pytest.raises(SystemExit) as ended:
+        main(["get", "jobs"])
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"Error: {error}")
+    assert advice in told
+
+
+def test_a_folder_that_was_removed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone, file = tmp_path / "gone", tmp_path / "kubeconfig"
+    gone.mkdir()
+    kubeconfig.write(kubeconfig.document_for("c", "http://127.0.0.1:9", b""), file)
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(SystemExit):
+        main(["run", "--kubeconfig", str(file), "train.py"])
+    assert capsys.readouterr().err == "Error: this folder is not there any more; change into another one\n"
+
+
+NOT_TEXT = b"\x80\x81\xfe\xff" * 500
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["simulate", "-f"],
+        ["up", "-f"],
+        ["controllers", "run", "--kubeconfig", "none", "--config"],
+        ["get", "jobs", "--kubeconfig"],
+        ["restore"],
+    ],
+)
+def test_a_file_that_is_no_text_is_a_sentence(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CORRAL_HOME", str(tmp_path / "home"))
+    (tmp_path / "noise").write_bytes(NOT_TEXT)
+    with pytest.raises(SystemExit) as ended:
+        main([*command, str(tmp_path / "noise")])
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert "noise" in told
+    assert "Traceback" not in told
+
+
+def test_a_credential_program_that_fails_is_named_with_its_last_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = "{command: sh, args: ['-c', 'echo log in first >&2; exit 3']}"
+    (tmp_path / "kubeconfig").write_text(
+        f"""
+        current-context: c
+        contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+        clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:9"}}}}]
+        users: [{{name: u, user: {{exec: {plugin}}}}}]
+        """
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(["get", "jobs", "--kubeconfig", str(tmp_path / "kubeconfig")])
+    assert ended.value.code == 1
+    assert "the credential program sh failed: exit code 3: log in first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("roles", "words"),
+    [
+        (["--roles", "queueing,boss"], "there is no role 'boss'; there are queueing, dispatch, hub, member, webhooks"),
+        (["--roles", "member"], "a member needs --member-name, the name its hub knows it by"),
+    ],
+)
+def test_roles_that_cannot_be_are_refused_with_a_sentence(
+    roles: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["controllers", "run", *roles])
+    assert ended.value.code == 2
+    assert words in " ".join(capsys.readouterr().err.split())

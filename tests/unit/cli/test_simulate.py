@@ -171,11 +171,27 @@ def test_nodes_may_be_described(tmp_path: Path) -> None:
     ("objects", "arguments", "complaint"),
     [
         pytest.param([flavor()], (), "the manifests have no jobs", id="no jobs"),
-        pytest.param([{"kind": "Job"}], (), "every object needs apiVersion and kind", id="no version"),
+        pytest.param([{"kind": "Job"}], (), "apiVersion is missing", id="no version"),
         pytest.param(
-            [job("a", 1, 1), {"apiVersion": "x.io/v1", "kind": "X"}], (), "there is no kind X in x.io/v1", id="unknown"
+            [job("a", 1, 1), {"apiVersion": "x.io/v1", "kind": "X", "metadata": {"name": "x"}}],
+            (),
+            "X x: there is no kind X in x.io/v1",
+            id="unknown",
         ),
-        pytest.param([job("A!", 1, 1)], (), "manifests.yaml: ", id="refused"),
+        pytest.param(
+            [flavor(), {**job("a", 1, 1), "kind": "Jobb"}],
+            (),
+            "document 2: Jobb a: there is no kind Jobb in batch/v1; did you mean Job?",
+            id="misspelt kind",
+        ),
+        pytest.param(
+            [job("a", 1, 1), {**job("b", 1, 1), "spec": {"paralelism": 2, **job("b", 1, 1)["spec"]}}],
+            (),
+            'document 2: Job b: Job in version "v1" cannot be handled as a Job: strict decoding error: unknown field "spec.paralelism"',
+            id="misspelt field",
+        ),
+        pytest.param([job("A!", 1, 1)], (), "manifests.yaml: Job A!: ", id="refused"),
+        pytest.param([job("a", 1, 1)], ("--live", "--workers", "2"), "--live takes the workers", id="live and workers"),
         pytest.param([job("a", 1, 1)], ("--until", "soon"), "write it as 90m or 24h", id="no duration"),
         pytest.param([job("a", 1, 1)], ("--cluster", "big"), "write it as NAME=cpu=8", id="no size"),
         pytest.param([job("a", 1, 1)], ("--cluster", "big=cpu=x"), "write it as RESOURCE=AMOUNT", id="no amount"),
@@ -195,3 +211,30 @@ def test_what_cannot_be_simulated_is_said_in_a_sentence(
     assert result.exit_code != 0
     assert complaint in result.output
     assert "Traceback" not in result.output
+
+
+def test_who_was_evicted_when_and_by_whom_is_listed(tmp_path: Path) -> None:
+    classes = {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 100}
+    queue = queues({"default-flavor": 4}, preemption={"withinClusterQueue": "LowerPriority"})
+    late = job("late", 4, 60, {"corral.dev/submit-after": "5m"}, **{"kueue.x-k8s.io/priority-class": "high"})
+    objects = [flavor(), classes, *queue, job("early", 4, 600), late]
+    (eviction,) = by_name(answer(tmp_path, objects))["early"]["evicted"]
+    assert 300 <= eviction["at"] < 310
+    assert eviction["reason"] == "InClusterQueue"
+    assert "to accommodate a workload (Job late)" in eviction["message"]
+    assert "(Job late)" in run(tmp_path, objects).stdout.partition("EVICTED AT")[2]
+
+
+def test_two_settings_are_compared_job_by_job(tmp_path: Path) -> None:
+    objects = [flavor(), *queues({"default-flavor": 2}), job("a", 2, 600), job("b", 2, 600)]
+    more = tmp_path / "more.yaml"
+    more.write_text(yaml.safe_dump_all(queues({"default-flavor": 4})[:1]))
+    found = answer(tmp_path, objects, "--compare", str(more))
+    given, then = by_name(found["asGiven"])["b"], by_name(found["compared"])["b"]
+    assert given["admitted"] >= 600
+    assert then["admitted"] < 10
+    told = run(tmp_path, objects, "--compare", str(more)).stdout
+    assert "ADMITTED THEN" in told
+    assert "\ncompared: 2 workloads in " in told
+    wider = answer(tmp_path, [job("a", 8, 60), job("b", 8, 60)], "--workers", "1", "--compare-workers", "2")
+    assert {entry["cluster"] for entry in wider["compared"]["jobs"]} == {"worker1", "worker2"}

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from corral.client.wire import CALLS, BrokenAnswer, Wire
+from corral.client.wire import BUFFER, CALLS, PASSED_ON, BrokenAnswer, Wire, passed_on
 
 
 class Script:
@@ -143,10 +143,24 @@ async def test_closing_ends_a_stream_in_use() -> None:
             await anext(stream)
 
 
-async def test_line_breaks_cannot_smuggle_headers() -> None:
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r"])
+async def test_line_breaks_cannot_smuggle_headers(end: str) -> None:
     wire = Wire("http://127.0.0.1:1", None)
+    for path, headers in ((f"/a{end}X: y", {}), ("/a", {"X": f"a{end}Y: b"}), ("/a", {f"X: a{end}Y": "b"})):
+        with pytest.raises(ValueError, match="line breaks"):
+            wire.request("GET", path, headers)
     with pytest.raises(ValueError, match="line breaks"):
-        wire.request("GET", "/a\r\nX: y", {})
+        wire.request(f"GET / HTTP/1.1{end}", "/a", {})
+
+
+async def test_what_is_passed_on_goes_as_the_bytes_that_came() -> None:
+    async with scripted(LENGTH) as (wire, script):
+        came = ("/zo\u00c3\u00ab?\u00ff".encode("latin-1"), "zo\u00c3\u00ab \u00ff".encode("latin-1"))
+        target, value = (passed_on(each.decode("latin-1")) for each in came)
+        async with wire.request("GET", target, {"X": value}) as exchange:
+            await exchange.read()
+        assert came[0] in script.asked[0]
+        assert b"X: " + came[1] in script.asked[0]
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
@@ -160,3 +174,25 @@ async def test_an_answer_larger_than_what_is_held_at_once_is_read_to_its_end(is_
         assert await read(wire, until=until) == (200, body)
         assert await read(wire) == (200, b"hello")
         assert script.connections == 1
+
+
+@pytest.mark.parametrize("buffer", [PASSED_ON, BUFFER])
+async def test_of_an_answer_that_nobody_takes_so_much_is_read(buffer: int) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(high=0)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+        except OSError:
+            pass
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    wire = Wire(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", None)
+    async with server, wire.request("GET", "/", {}, buffer=buffer) as exchange:
+        for _ in range(5000):
+            await asyncio.sleep(0)
+        assert buffer < exchange._size < buffer + (1 << 20)  # as much as one arrival has more
+    wire.close()

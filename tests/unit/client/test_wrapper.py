@@ -45,9 +45,9 @@ class Target:
 class Counting(ClientWrapper):
     carried = 0
 
-    async def _carry(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _carry(self, resource: Resource | None, call: Callable[[], Awaitable[T]]) -> T:
         self.carried += 1
-        return await super()._carry(call)
+        return await super()._carry(resource, call)
 
     def _there(self, resource: Resource, name: str) -> str:
         return f"{name}-there"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from corral.clusters.leader_run import run_while_leading
+from corral.clusters.leader_run import Contender, run_while_leading
 from corral.core.meta import Key, spec_of
 from corral.kinds.kubernetes.coordination import LEASES
 from corral.runtime.virtual import run_virtual
 from corral.testing import VirtualCluster
 
 LEASE = Key("default", "lease")
+
+
+def contender(cluster: VirtualCluster, identity: str) -> Contender:
+    return Contender(cluster.client, cluster.clock, identity)
 
 
 class Controllers:
@@ -30,9 +34,9 @@ def test_the_next_leads_soon_after_the_first_has_left() -> None:
     async def scenario() -> None:
         async with VirtualCluster() as cluster:
             first, second = Controllers(), Controllers()
-            leading = asyncio.ensure_future(run_while_leading(first, cluster.client, cluster.clock, LEASE, "first"))
+            leading = asyncio.ensure_future(run_while_leading(first, contender(cluster, "first"), LEASE))
             await cluster.clock.sleep(1)
-            waiting = asyncio.ensure_future(run_while_leading(second, cluster.client, cluster.clock, LEASE, "second"))
+            waiting = asyncio.ensure_future(run_while_leading(second, contender(cluster, "second"), LEASE))
             await cluster.clock.sleep(60)
             assert (first.runs, second.runs) == (True, False)
             leading.cancel()
@@ -55,7 +59,7 @@ def test_a_holder_nobody_hears_of_is_waited_for_as_long_as_its_lease() -> None:
             body = {"metadata": {"name": LEASE.name, "namespace": LEASE.namespace}, "spec": spec}
             await cluster.client.create(LEASES, body)
             subject = Controllers()
-            waiting = asyncio.ensure_future(run_while_leading(subject, cluster.client, cluster.clock, LEASE, "next"))
+            waiting = asyncio.ensure_future(run_while_leading(subject, contender(cluster, "next"), LEASE))
             await cluster.clock.sleep(13)
             assert not subject.runs
             await cluster.clock.sleep(5)

@@ -21,6 +21,17 @@ def test_an_empty_file_means_upstreams_defaults() -> None:
     assert dispatch_settings({}).worker_lost_timeout == 900
 
 
+def test_upstreams_pace_and_its_way_with_victims_can_be_asked_for() -> None:
+    shipped = load_config({}).settings()
+    assert (shipped.requeue_batch_s, shipped.waits_for_victims, shipped.victims_give_way) == (0, True, True)
+    asked = {"requeueBatch": "1s", "waitForVictims": False, "victimsGiveWay": False}
+    upstream = load_config({"corral": asked}).settings()
+    assert (upstream.requeue_batch_s, upstream.waits_for_victims, upstream.victims_give_way) == (1, False, False)
+    gate = {"featureGates": {"SchedulerLongRequeueInterval": True}}
+    assert load_config(gate).settings().requeue_batch_s == 10
+    assert load_config({**gate, "corral": {"requeueBatch": "2s"}}).settings().requeue_batch_s == 2
+
+
 def test_everything_that_can_be_said_is_read() -> None:
     config = load_config(
         {

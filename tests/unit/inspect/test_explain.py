@@ -43,7 +43,19 @@ ADMITTED = ("Admitted", "True", "Admitted", "")
     ("subject", "evidence", "headline"),
     [
         (workload(("Finished", "True", "Succeeded", "all done")), EVIDENCE, "Finished (Succeeded): all done"),
-        (workload(spec={"active": False}), EVIDENCE, "Deactivated: it was deactivated"),
+        (workload(spec={"active": False}), EVIDENCE, "Deactivated: somebody cancelled or stopped it"),
+        (
+            workload(("Evicted", "True", "Deactivated", "The workload is deactivated"), spec={"active": False}),
+            EVIDENCE,
+            "Deactivated: somebody cancelled or stopped it",
+        ),
+        (
+            workload(
+                ("Evicted", "True", "Deactivated", "exceeding the maximum execution time"), spec={"active": False}
+            ),
+            EVIDENCE,
+            "Deactivated: exceeding the maximum execution time",
+        ),
         (
             workload(RESERVED, ADMITTED, clusterName="w1", admission={"clusterQueue": "cq"}),
             EVIDENCE,
@@ -164,7 +176,8 @@ def test_preemptors_are_called_by_the_names_of_their_jobs() -> None:
 def test_a_job_without_managed_by_has_to_be_created_again() -> None:
     why = 'The owner is not managed by Kueue: Expecting spec.managedBy to be "kueue.x-k8s.io/multikueue" not ""'
     found = explain(workload(("Evicted", "True", "Deactivated", why), spec={"active": False}), EVIDENCE)
-    assert "create it again" in found.advice
+    assert "create it again with the managedBy named above" in found.advice
+    assert "with `corral controllers run` the manifest has to" in found.advice  # nothing there sets it
 
 
 TOO_LARGE_ANSWER = WorkerAnswer("w1", "can never give so much cpu", TOO_LARGE)
@@ -262,10 +275,18 @@ def test_an_inactive_check_says_why() -> None:
     check = {"metadata": {"name": "multikueue"}, "status": {"conditions": [active]}}
     found = explain(workload(), Evidence(LOCAL, inactive("references inactive AdmissionCheck(s)"), checks=[check]))
     assert found.facts == ("AdmissionCheck multikueue is not active: clusters w1 are not active",)
-    assert "admissioncheck multikueue" in found.advice
+    assert "admissioncheck/multikueue" in found.advice
 
 
 def test_the_eviction_is_told_once() -> None:
     why = "Evicted due to a check"
     found = explain(workload(("QuotaReserved", "False", "Pending", why), ("Evicted", "True", "", why)), EVIDENCE)
     assert not any("evicted before" in fact for fact in found.facts)
+
+
+def test_who_was_set_aside_by_a_controller_learns_why() -> None:
+    told = {"type": "SetAside", "status": "True", "message": "workload took 2 seconds of computing at a time"}
+    subject = {"metadata": {"name": "w"}, "spec": {"queueName": "lq"}, "status": {"conditions": [told]}}
+    assert "set aside: workload took 2 seconds of computing at a time" in explain(subject, Evidence()).facts
+    told["status"] = "False"
+    assert not any("set aside" in fact for fact in explain(subject, Evidence()).facts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,10 +41,39 @@ def test_resolve(image: str, command: list[str], args: list[str], want: tuple[st
 
 
 @pytest.mark.parametrize("args", [[], ["--epochs", "3"]])
-def test_image_nobody_knows_is_simulated_and_says_so(args: list[str]) -> None:
-    program = CATALOG.resolve("example.com/team/train:v1", [], args)
-    assert program.argv == ("sleep", "30")
-    assert "simulating it for 30s" in program.note
+def test_an_image_that_nobody_knows_and_has_no_command_cannot_be_pulled(args: list[str]) -> None:
+    with pytest.raises(
+        UnknownImageError, match=r"give the container a command, or the image an entry .*corral\.dev/simulate"
+    ):
+        CATALOG.resolve("example.com/team/train:v1", [], args)
+
+
+@pytest.mark.parametrize("args", [[], ["--epochs", "3"]])
+def test_an_image_that_nobody_knows_is_simulated_by_choice_and_says_so(args: list[str]) -> None:
+    program = replace(CATALOG, unknown="simulate").resolve("example.com/team/train:v1", [], args)
+    assert "sleep 30" in program.argv[-1]
+    assert "echo 'simulated for 30s: image" in program.argv[-1]
+    assert program.note.startswith("Simulated for 30s: image")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('[[image]]\nmatch = ["a"]\nentrypont = ["x"]\n', ", line 3: unknown key 'entrypont' in [[image]]; did you mean 'entrypoint'?"),
+        ("[defaults]\n\nsimulate = 3\n", ", line 3: unknown key 'simulate' in [defaults]; did you mean 'simulate_seconds'?"),
+        ("[default]\n", ", line 1: unknown key 'default' in the catalog; did you mean 'defaults'?"),
+        ('[defaults]\nunknown = "pretend"\n', ", line 2: unknown is 'pretend'; it is one of command, simulate, fail"),
+        ('[[image]]\nmatch = "a"\n', ", line 2: match of [[image]] is 'a'; it must be a list of texts"),
+        ('[[image]]\ncmd = ["a"]\n', ", line 2: an [[image]] needs match"),
+        ("[image]\n", ", line 1: image is a list of tables: write [[image]]"),
+        ('[defaults]\nsimulate_seconds = "long"\n', ", line 2: simulate_seconds of [defaults] is 'long'; it must be a number"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_key_of_a_catalog_is_refused_with_file_and_line(text: str, fault: str, tmp_path: Path) -> None:
+    own = tmp_path / "images.toml"
+    own.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(f"{own}{fault}")):
+        Catalog.load(own)
 
 
 def test_own_entries_come_first(tmp_path: Path) -> None:

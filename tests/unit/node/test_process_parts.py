@@ -12,7 +12,7 @@ import pytest
 
 from corral.node.environment import MissingError, NodeFacts, Sources
 from corral.node.images import Catalog
-from corral.node.process.allocation import Addresses, Devices, Exhausted
+from corral.node.process.allocation import Addresses, Exhausted
 from corral.node.process.compose import Setting, compose, rewrite_paths
 from corral.node.process.folder import Holding, PodFolder, RunId
 from corral.node.process.launch import Launch
@@ -33,17 +33,6 @@ def test_addresses_are_kept_given_back_and_reused_late() -> None:
     assert [addresses.take(name) for name in ("e", "f")] == ["127.64.0.14", "127.64.0.10"]
     with pytest.raises(Exhausted):
         addresses.take("g")
-
-
-def test_devices_belong_to_one_pod_at_a_time() -> None:
-    devices = Devices()
-    assert devices.take("n", "a", 2, range(3)) == (0, 1)
-    assert devices.take("n", "a", 2, range(3)) == (0, 1)
-    with pytest.raises(Exhausted):
-        devices.take("n", "b", 2, range(3))
-    assert devices.take("other", "b", 2, range(3)) == (0, 1)
-    devices.give_back("a")
-    assert devices.take("n", "c", 3, range(3)) == (0, 1, 2)
 
 
 def v4(address: str, port: int) -> bytes:
@@ -100,7 +89,7 @@ def test_run_ids() -> None:
 def test_folder_remembers_what_a_pod_holds(tmp_path: Path) -> None:
     folder = PodFolder(tmp_path / "uid")
     assert folder.load() is None
-    holding = Holding("ns", "p", "node1", "127.64.0.1", (0, 3))
+    holding = Holding("ns", "p", "node1", "127.64.0.1", ("GPU-a", "GPU-b"))
     folder.save(holding)
     assert folder.load() == holding
     for attempt in (0, 1, 10):
@@ -132,8 +121,7 @@ def setting(tmp_path: Path, pod: dict[str, Any], *, isolating: bool = True) -> S
         Sources(),
         NodeFacts("127.64.0.1", "127.0.0.1", "node1"),
         {"data": tmp_path / "data"},
-        (1, 2),
-        True,
+        {"c": {"CUDA_VISIBLE_DEVICES": "1,2"}},
         isolating,
         {"job-master-0": "127.64.0.7"},
     )

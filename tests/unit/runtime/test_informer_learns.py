@@ -96,3 +96,23 @@ def test_an_object_replaced_out_of_sight_goes_and_comes() -> None:
             assert seen == ["1", "gone", "2"]
 
     run_virtual(main)
+
+
+def test_a_write_that_is_expected_is_awaited_until_the_watch_has_brought_it_or_what_became_of_it() -> None:
+    async def main() -> None:
+        async with VirtualCluster() as cluster:
+            informer, seen = await following(cluster)
+            informer.expect(await cluster.client.create(CONFIG_MAPS, config("1")))
+            assert informer.awaits(KEY)
+            assert seen == []
+            await cluster.settle()
+            assert not informer.awaits(KEY)
+            held = informer.get(KEY)
+            assert held is not None
+            informer.expect(await cluster.client.update(CONFIG_MAPS, {**held, "data": {"v": "2"}}))
+            await cluster.client.delete(CONFIG_MAPS, KEY.name, KEY.namespace)
+            assert informer.awaits(KEY)
+            await cluster.advance(0.1)
+            assert not informer.awaits(KEY)
+
+    run_virtual(main)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from corral.store import Compacted, ObjectKey, Retention, SqliteJournal, Stale, Store, StoreError
+from corral.store import Compacted, ObjectKey, Retention, SqliteJournal, Stale, Store, Stored, StoreError
+from corral.store.bucket import Bucket
 
 
 class Time:
@@ -359,3 +360,42 @@ async def test_versions_that_were_dropped_are_gone_after_a_write(tmp_path: Path)
     connection = sqlite3.connect(tmp_path / "state.db")
     assert [row[0] for row in connection.execute("SELECT revision FROM log")] == [5, 6]
     connection.close()
+
+
+async def test_a_list_in_pages_looks_at_each_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, looked = Store(now=Time()), 0
+    for number in range(100):
+        await store.put(key(f"a{number:03}", namespace=f"ns{number % 3}"), thing(f"a{number:03}", f"ns{number % 3}"))
+    scan = Bucket.scan
+
+    def counted(*args: Any, **named: Any) -> Iterator[Stored]:
+        nonlocal looked
+        for stored in scan(*args, **named):
+            looked += 1
+            yield stored
+
+    monkeypatch.setattr(Bucket, "scan", counted)
+    page, remaining = store.page("configmaps", limit=7), []
+    revision = page.revision
+    while page.last is not None:
+        remaining.append(page.remaining)
+        page = store.page("configmaps", limit=7, after=page.last, revision=revision)
+    assert remaining == list(range(93, 0, -7))
+    assert looked == 100
+
+
+async def test_what_a_restart_brings_back_is_in_order_whatever_order_it_was_written_in(tmp_path: Path) -> None:
+    store = Store(SqliteJournal(tmp_path / "state.db"), now=Time())
+    for name in ("b", "a", "d", "c"):
+        await store.put(key(name), thing(name))
+    await store.put(key("only", "other"), thing("only", "other"))
+    await store.delete(key("d"))
+    await store.delete(key("only", "other"))
+    await store.close()
+    again = Store(SqliteJournal(tmp_path / "state.db"), now=Time())
+    assert [stored.key.name for stored in again.scan("configmaps")] == ["a", "b", "c"]
+    assert again.count("configmaps", "other") == 0
+    await again.put(key("bb"), thing("bb"))
+    await again.delete(key("a"))
+    assert [stored.key.name for stored in again.scan("configmaps")] == ["b", "bb", "c"]
+    await again.close()

@@ -8,7 +8,7 @@ import pytest
 
 from corral.core.meta import Obj
 from corral.kinds.kueue.topology_assignment import Domain, assignment_of
-from corral.workload.pod_domains import placements
+from corral.workload.pod_domains import first_ranks, placements
 
 HOST = "kubernetes.io/hostname"
 
@@ -16,6 +16,29 @@ HOST = "kubernetes.io/hostname"
 def pod(index: int, node: str = "") -> Obj:
     spec = {"nodeSelector": {HOST: node}} if node else {}
     return {"metadata": {"name": f"p{index}", "labels": {"index": str(index)}}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("counts", "group", "expected"),
+    [
+        pytest.param({"leader": 1, "worker": 3}, "g", {"leader": 0, "worker": 1}, id="a group, the smaller one first"),
+        pytest.param({"worker": 3, "leader": 1}, "g", {"leader": 0, "worker": 1}, id="a group in another order"),
+        pytest.param({"leader": 1, "worker": 3}, "", {"leader": 0, "worker": 0}, id="each by itself"),
+    ],
+)
+def test_pods_of_a_group_are_counted_through(counts: dict[str, int], group: str, expected: dict[str, int]) -> None:
+    admitted = [{"name": name, "count": count} for name, count in counts.items()]
+    requests = {name: {"podSetGroupName": group} for name in counts if group}
+    assert first_ranks(admitted, requests) == expected
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_pods_whose_first_are_elsewhere_are_placed_by_rank(*, annotated: bool) -> None:
+    marks = {"annotations": {"kueue.x-k8s.io/pod-index-offset": "1"}} if annotated else {}
+    pods = [{**each, "metadata": {**each["metadata"], **marks}} for each in (pod(3), pod(1), pod(2))]
+    assignment = assignment_of([HOST], [Domain((node,), 1) for node in ("n1", "n2", "n3")])
+    found = placements(assignment, {"podIndexLabel": "index"}, pods, pods, 0 if annotated else 1)
+    assert {name: selector[HOST] for name, selector in found.items()} == {"p1": "n1", "p2": "n2", "p3": "n3"}
 
 
 def placed(nodes: Sequence[tuple[str, int]], pods: Sequence[Obj]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from corral.clusters.kueue_installation.controller_pod import own_pods
-from corral.clusters.kueue_installation.objects import DEPLOYMENT_NAME, LABELS, LEASE_NAME
+from corral.clusters.kueue_installation.objects import DEPLOYMENT_NAME, LABELS, LEASE_NAME, restart_of
 from corral.core.errors import ApiError, NotFound
 from corral.core.meta import Obj, name_of, spec_of, uid_of
 from corral.kinds.kubernetes.coordination import LEASES
@@ -26,10 +26,11 @@ class OwnLease:
 
     name = "kueue-installation-lease"
 
-    def __init__(self, manager: Manager, namespace: str) -> None:
-        self._namespace = namespace
+    def __init__(self, manager: Manager, namespace: str, restart: str) -> None:
+        """`restart` is the one that started these controllers: the pods it made stand for them."""
+        self._namespace, self._restart = namespace, restart
         self._client, self._clock = manager.client, manager.clock
-        self._pods = manager.informer(PODS)
+        self._pods = manager.informer(PODS, namespace=namespace)
         manager.run_task(self._keep, "queueing lease")
 
     async def _keep(self) -> None:
@@ -50,7 +51,8 @@ class OwnLease:
         await self._client.update(LEASES, {**lease, "spec": self._spec(spec_of(lease))}, manager=self.name)
 
     def _spec(self, old: Obj) -> Obj:
-        holder = holder_of(own_pods(self._pods, self._namespace), str(old.get("holderIdentity") or ""))
+        pods = [pod for pod in own_pods(self._pods, self._namespace) if restart_of(pod) == self._restart]
+        holder = holder_of(pods, str(old.get("holderIdentity") or ""))
         return held_spec(old, holder, DURATION_S, self._clock.micro_timestamp())
 
 

@@ -6,23 +6,29 @@ from collections.abc import Iterable, Iterator
 
 import yaml
 
-from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of, uid_of
+from corral.core.meta import Obj, annotations_of, metadata_of, name_of, namespace_of, spec_of, status_of, uid_of
+from corral.core.patch.apply import STAND_IN
 from corral.core.resource import Resource
 from corral.jobs.framework.roles import user_rules
 from corral.kinds.kubernetes.apps.kinds import DEPLOYMENTS
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from corral.kinds.kubernetes.rbac import CLUSTER_ROLES
+from corral.node.endpoints import ANSWERED_BY_API
 
 DEPLOYMENT_NAME = "kueue-controller-manager"
 CONFIG_NAME = "kueue-manager-config"
 CONFIG_KEY = "controller_manager_config.yaml"
 WEBHOOK_SERVICE = "kueue-webhook-service"
 METRICS_SERVICE = "kueue-controller-manager-metrics-service"
+VISIBILITY_SERVICE = "kueue-visibility-server"
 LEASE_NAME = "c1f6bfd2.kueue.x-k8s.io"
 SCHEDULER_NAME = "corral.dev/in-process"
 """Asks for no node: the pods of the Deployment stand for what runs in the API server's own process."""
 LABELS = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "controller"}
 POD_LABELS = {**LABELS, "control-plane": "controller-manager"}
+
+MANAGER_NAME = "kueue-installation"
+RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 
 EDIT = ["create", "delete", "get", "list", "patch", "update", "watch"]
 VIEW = ["get", "list", "watch"]
@@ -32,27 +38,48 @@ def installed_objects(namespace: str, document: Obj) -> Iterator[tuple[Resource,
     """Everything but the endpoints and the Lease, in the order to create it."""
     yield NAMESPACES, {"metadata": {"name": namespace}}
     yield SERVICE_ACCOUNTS, {"metadata": _named(DEPLOYMENT_NAME, namespace)}
-    data = {CONFIG_KEY: yaml.safe_dump(document, sort_keys=False)}
-    yield CONFIG_MAPS, {"metadata": _named(CONFIG_NAME, namespace), "data": data}
+    yield CONFIG_MAPS, {"metadata": _named(CONFIG_NAME, namespace), "data": configuration_data(document)}
     yield DEPLOYMENTS, _deployment(namespace)
     yield SERVICES, _service(WEBHOOK_SERVICE, namespace, {"port": 443, "protocol": "TCP", "targetPort": 9443})
     yield (
         SERVICES,
         _service(METRICS_SERVICE, namespace, {"name": "https", "port": 8443, "protocol": "TCP", "targetPort": 8443}),
     )
+    yield (
+        SERVICES,
+        _service(VISIBILITY_SERVICE, namespace, {"name": "https", "port": 443, "protocol": "TCP", "targetPort": 8082}),
+    )
     for name, rules in roles().items():
         yield CLUSTER_ROLES, {"metadata": {"name": name, "labels": LABELS}, "rules": rules}
 
 
+def configuration_data(document: Obj) -> dict[str, str]:
+    """What the ConfigMap holds of a configuration."""
+    return {CONFIG_KEY: yaml.safe_dump(document, sort_keys=False)}
+
+
+def is_edited(config_map: Obj) -> bool:
+    """Whether somebody other than the installation has written a configuration into its ConfigMap."""
+    return any(
+        entry.get("manager") not in (STAND_IN, MANAGER_NAME) and "f:data" in (entry.get("fieldsV1") or {})
+        for entry in metadata_of(config_map).get("managedFields") or ()
+    )
+
+
+def restart_of(templated: Obj) -> str:
+    """Which restart of the Deployment a pod, or the Deployment's template, belongs to; empty before the first."""
+    return annotations_of(templated).get(RESTARTED_AT, "")
+
+
 def endpoint_slices(namespace: str, kubernetes: Obj, pods: Iterable[Obj]) -> Iterator[Obj]:
-    """Who answers for the two Services: the pods that stand for this API server, which admits and shows metrics itself.
+    """Who answers for the Services: the pods that stand for this API server, which admits, shows metrics and who waits itself.
 
     `kubernetes` is the Service of that name, whose port they answer at; `pods` are those that are ready.
     """
     port = int(spec_of(kubernetes)["ports"][0]["port"])
     endpoints = [_endpoint(pod) for pod in pods]
-    for service, port_name in ((WEBHOOK_SERVICE, ""), (METRICS_SERVICE, "https")):
-        labels = {**LABELS, "kubernetes.io/service-name": service}
+    for service, port_name in ((WEBHOOK_SERVICE, ""), (METRICS_SERVICE, "https"), (VISIBILITY_SERVICE, "https")):
+        labels = {**LABELS, "kubernetes.io/service-name": service, ANSWERED_BY_API: "true"}
         yield {
             "metadata": {"name": f"{service}-api", "namespace": namespace, "labels": labels},
             "addressType": "IPv4",

@@ -8,6 +8,7 @@ from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch.copies.garbage import CollectGarbage
 from corral.controllers.dispatch.copies.worker_answers import WorkerAnswers
 from corral.controllers.dispatch.metrics import DispatchMetrics
+from corral.controllers.dispatch.remote_pods.changes import History
 from corral.controllers.dispatch.remote_pods.index import RemotePods
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.admission_checks import MultiKueueChecks
@@ -17,6 +18,7 @@ from corral.controllers.dispatch.workers.remotes import Remotes
 from corral.controllers.dispatch.workloads import DispatchWorkloads
 from corral.decide.dispatch.model import LATE_BINDING
 from corral.jobs.framework.adapter import JobAdapter
+from corral.jobs.framework.registry import queued_set
 from corral.runtime.controller import Manager
 
 
@@ -36,7 +38,7 @@ def set_up_dispatch(
     remotes = Remotes()
     if not settings.enabled:
         return remotes
-    metrics = DispatchMetrics(manager.metrics)
+    metrics = manager.metrics.part(DispatchMetrics)  # the same after a restart
     workloads = DispatchWorkloads(manager, settings, remotes, adapters, metrics, kept, answers)
     kinds = [adapter.resource for adapter in adapters]
     followers = [workloads.queues_changed] if settings.dispatcher == LATE_BINDING else []
@@ -68,7 +70,12 @@ def set_up_remote_pods(
     adapters: Sequence[JobAdapter],
     revision: Callable[[], int],
     kept: KeptPods | None = None,
+    history: History | None = None,
 ) -> RemotePods:
-    """What an API server beside the manager needs to show and reach the pods of dispatched jobs."""
+    """What an API server beside the manager needs to show and reach the pods of dispatched jobs.
+
+    With a `history` that is used again, whoever follows changes goes on following after a restart of the controllers.
+    """
     kinds = [adapter.resource for adapter in adapters]
-    return RemotePods(manager, remotes, kinds, settings.origin, revision, kept)
+    gated = [adapter.resource for adapter in adapters if queued_set(adapter.framework) is not None]
+    return RemotePods(manager, remotes, kinds, settings.origin, revision, kept, settings.remote_pods, gated, history)

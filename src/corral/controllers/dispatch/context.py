@@ -14,14 +14,14 @@ from corral.controllers.dispatch.workers.admission_checks import config_name
 from corral.controllers.dispatch.workers.rejections import Refusals, WorkerRejection
 from corral.controllers.dispatch.workers.remotes import Remote, Remotes
 from corral.core.errors import ApiError
-from corral.core.meta import Key, Obj, key_of, spec_of, status_of, with_status
+from corral.core.meta import Key, Obj, key_of, resource_version_of, spec_of, status_of, with_status
 from corral.decide.dispatch import nominate
 from corral.decide.dispatch.machine import check_state
 from corral.decide.dispatch.reasons import WorkerAnswer
 from corral.jobs.framework.adapter import JobAdapter
 from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, MULTI_KUEUE_CONFIGS, WORKLOADS, names
 from corral.runtime.controller import Manager
-from corral.workload import statuses
+from corral.workload import lifecycle, statuses
 from corral.workload import workload as wl
 
 
@@ -56,6 +56,8 @@ class DispatchContext:
         self.possible_locations = PossibleLocations(manager.clock, remotes)
         self.recorder = manager.recorder.named("kueue-workload-controller")
         self.workloads = manager.informer(WORKLOADS)
+        self.is_quiet = False
+        """Whether what the cache takes in right now is a write of ours that asks for no other look."""
         self.checks = manager.informer(ADMISSION_CHECKS)
         self.configs = manager.informer(MULTI_KUEUE_CONFIGS)
         self.clusters = manager.informer(MULTI_KUEUE_CLUSTERS)
@@ -114,9 +116,17 @@ class DispatchContext:
         await self.set_check(workload, check, names.REJECTED, f'{why}, Previously: "{previous}"')
 
     async def set_check(
-        self, workload: Obj, check: str, state: str, message: str, *, alone: bool = True, **more: object
+        self,
+        workload: Obj,
+        check: str,
+        state: str,
+        message: str,
+        *,
+        alone: bool = True,
+        quietly: bool = False,
+        **more: object,
     ) -> Obj:
-        """Set the state of our check: `alone`, or with all else that was decided about the Workload."""
+        """Set the state of our check: `alone`, or with all else that was decided about the Workload; `quietly` as in `write`."""
         now = self.manager.clock.timestamp()
 
         def changed(entry: Obj) -> Obj:
@@ -132,17 +142,34 @@ class DispatchContext:
             return self._written(
                 await workload_status.apply_status(self.manager.client, new, names.MULTIKUEUE_CONTROLLER, part)
             )
-        return await self.write(new)
+        return await self.write(new, quietly=quietly)
 
-    async def write(self, workload: Obj) -> Obj:
-        """Store the status of a Workload, refused when it changed since it was read."""
+    async def set_condition(self, workload: Obj, kind: str, status: bool, reason: str, message: str) -> Obj:
+        """Set a condition that is ours alone."""
+        now = self.manager.clock.timestamp()
+        new = lifecycle.with_condition(workload, kind, status, reason, message, now)
+        if self.settings.merges:
+            return await self.write(new)
+        part = statuses.condition_part(new, kind)
+        return self._written(await workload_status.apply_status(self.manager.client, new, kind, part))
+
+    async def write(self, workload: Obj, *, quietly: bool = False) -> Obj:
+        """Store the status of a Workload, refused when it changed since it was read. `quietly`, when what follows from it is
+        done by who writes it: then it is no reason to look at the Workload again."""
         client = self.manager.client
         if self.settings.merges:
-            return self._written(
-                await client.update(WORKLOADS, workload, subresource="status", manager=names.QUEUEING_MANAGER)
-            )
-        return self._written(await workload_status.write_admission(client, workload))
+            written = await client.update(WORKLOADS, workload, subresource="status", manager=names.QUEUEING_MANAGER)
+        else:
+            written = await workload_status.write_admission(client, workload)
+        held = self.workloads.get(key_of(workload))
+        # What others wrote in between has not been looked at: then it is a reason.
+        is_ours = held is not None and resource_version_of(held) == resource_version_of(workload)
+        return self._written(written, quietly=quietly and is_ours)
 
-    def _written(self, workload: Obj) -> Obj:
-        self.workloads.learn(workload)
+    def _written(self, workload: Obj, *, quietly: bool = False) -> Obj:
+        self.is_quiet = quietly
+        try:
+            self.workloads.learn(workload)
+        finally:
+            self.is_quiet = False
         return workload

@@ -52,6 +52,7 @@ from corral.workload import workload as wl
 
 T = TypeVar("T")
 BY_CHECK = "admissionCheck"
+WAITING = "pendingAdmissionCheck"
 REBIND_DELAY_S = 0.05
 QUOTA_FIRST_S = 1.0
 WORKERS = 32  # most of a reconcile is waiting for answers of workers
@@ -86,10 +87,11 @@ class DispatchWorkloads:
         self._late = LateBinding(context)
         self._nominations = Nominations(context, self._runs, siblings, self._components, self._late)
         context.workloads.add_index(BY_CHECK, lambda obj: [state["name"] for state in wl.check_states_of(obj)])
+        context.workloads.add_index(WAITING, _waits_for)
         self.controller: Controller = manager.add(
             self,
             watches=[
-                Watch(WORKLOADS, when=workload_changed),
+                Watch(WORKLOADS, when=self._is_due),
                 Watch(WORKLOADS, map=siblings.keys, when=_cluster_changed),
                 Watch(WORKLOADS, map=self._components.keys, when=_matters_to_components),
                 Watch(ADMISSION_CHECKS, map=self._of_check),
@@ -104,6 +106,7 @@ class DispatchWorkloads:
 
     def wake(self, key: Key, is_progress: bool = False) -> None:
         """Something about this Workload changed on a worker."""
+        self._late.note(key)
         settings = self._context.settings
         self.controller.queue.add_after(key, max(settings.batch_s, settings.progress_s if is_progress else 0.0))
 
@@ -124,6 +127,9 @@ class DispatchWorkloads:
         """Take everything of ours from a worker that is removed."""
         await self._runs.leave(remote)
 
+    def _is_due(self, old: Obj | None, new: Obj | None) -> bool:
+        return not self._context.is_quiet and workload_changed(old, new)
+
     def _again(self, key: Key, is_failed: bool) -> None:
         """A worker that was late has answered."""
         (self.controller.queue.add_rate_limited if is_failed else self.controller.queue.add)(key)
@@ -132,10 +138,9 @@ class DispatchWorkloads:
         """A worker's queues have more or less room: whatever waits for a worker may be better off elsewhere."""
         for check in self._context.checks.list():
             if config_name(check):
-                for key in self._of_check(check):
-                    workload = self._context.workloads.get(key)
-                    if workload is not None and check_state(workload, name_of(check)).get("state") == names.PENDING:
-                        self.controller.queue.add_after(key, REBIND_DELAY_S)
+                for workload in self._context.workloads.by_index(WAITING, name_of(check)):
+                    if not self._late.stays(workload):
+                        self.controller.queue.add_after(key_of(workload), REBIND_DELAY_S)
 
     def _job_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
@@ -284,10 +289,9 @@ class DispatchWorkloads:
         A worker on which something is being done for the Workload right now has the last word when that is over.
         """
         key, possible_locations = key_of(workload), self._context.possible_locations
-        given = [remote for name in clusters if (remote := self._context.remotes.get(name)) is not None]
-        for remote in (*given, *self._unlisted(workload, clusters)):
-            if not remote.connected:
-                continue
+        involved = self._involved(key)
+        given = [remote for remote in involved if remote.connected and remote.name in clusters]
+        for remote in (*given, *self._unlisted(involved, workload, clusters)):
             if any(not is_shared(remote, job, key) for _, job in (*remote.jobs_of(key), *remote.ending(key))):
                 possible_locations.begin(key, remote.name)
             elif possible_locations.may_be(key, remote.name) and not self._context.worker_tasks.is_busy(
@@ -298,15 +302,21 @@ class DispatchWorkloads:
     def _view(self, workload: Obj, check: str, clusters: Sequence[str]) -> model.DispatchView:
         key, now = key_of(workload), self._context.manager.clock.now()
         settings, possible_locations = self._context.settings, self._context.possible_locations
+        involved = self._involved(key)
         strays = [
             remote.name
-            for remote in self._unlisted(workload, clusters)
+            for remote in self._unlisted(involved, workload, clusters)
             if remote.workload(key) is not None or possible_locations.may_be(key, remote.name)
         ]
+        shown = {str(status_of(workload).get("clusterName")), *(remote.name for remote in involved)}
         return model.DispatchView(
             workload,
             check,
-            {name: self._remote_view(name, key, now) for name in clusters},
+            {
+                name: self._remote_view(name, key, now)
+                for name in clusters
+                if name in shown or self._context.remotes.is_away(name)
+            },
             now,
             settings.worker_lost_timeout,
             strays,
@@ -323,27 +333,35 @@ class DispatchWorkloads:
         has_job = remote.connected and self._context.possible_locations.may_be(key, cluster)
         return model.RemoteView(remote.connected, copy, remote.lost_since, seen, has_job)
 
-    def _unlisted(self, workload: Obj, configured: Collection[str]) -> list[Remote]:
-        """Workers in reach to which the config does not give a Workload, and which may hold something of it still.
+    def _involved(self, key: Key) -> list[Remote]:
+        """The workers that hold something of a Workload or may be running its job: few, however many workers there are."""
+        remotes = self._context.remotes
+        holding = {remote.name: remote for remote in remotes.holding(key)}
+        for name in self._context.possible_locations.of(key):
+            if (remote := remotes.get(name)) is not None:
+                holding[name] = remote
+        return [holding[name] for name in sorted(holding)]
+
+    def _unlisted(self, involved: Iterable[Remote], workload: Obj, configured: Collection[str]) -> list[Remote]:
+        """Those of the workers involved that are in reach and to which the config does not give the Workload.
 
         A configured worker may be seen by a further name too: what it has is no stray, not even while the name that the
         Workload has it by is out of reach.
         """
+        unlisted = [remote for remote in involved if remote.connected and remote.name not in configured]
+        if not unlisted:
+            return []
         chosen = status_of(workload).get("clusterName")
         given = [remote for name in configured if (remote := self._context.remotes.get(name)) is not None]
         servers = {remote.server for remote in given if remote.connected or remote.name == chosen}
-        return [
-            remote
-            for remote in self._context.remotes.connected()
-            if remote.name not in configured and remote.server not in servers
-        ]
+        return [remote for remote in unlisted if remote.server not in servers]
 
     def _clusters(self, workload: Obj, check: str) -> list[str]:
         """The workers a check is about; without a config, those the Workload is on: it stays where it is meanwhile."""
         if self._context.has_config(check):
             return self._context.clusters_of(check, workload)
         key, chosen = key_of(workload), status_of(workload).get("clusterName")
-        holding = [remote.name for remote in self._context.remotes.connected() if remote.workload(key) is not None]
+        holding = [remote.name for remote in self._context.remotes.holding(key) if remote.workload(key) is not None]
         return self._context.distinct(sorted({*holding, *([str(chosen)] if chosen else [])}), workload)
 
     def _owner(self, workload: Obj) -> tuple[JobAdapter | None, Key | None]:
@@ -376,6 +394,11 @@ def _not_managed(adapter: JobAdapter, job: Obj) -> str:
         return ""
     stated = get_in(job, adapter.managed_by_path) or ""
     return f'Expecting spec.managedBy to be "{names.MULTIKUEUE_CONTROLLER}" not "{stated}"'
+
+
+def _waits_for(workload: Obj) -> list[str]:
+    """The checks that a Workload has yet to pass."""
+    return [state["name"] for state in wl.check_states_of(workload) if state.get("state") == names.PENDING]
 
 
 def _cluster_changed(old: Obj | None, new: Obj | None) -> bool:

@@ -24,7 +24,7 @@ from corral.decide.member.manifests import Manifest, hash_of, identity
 from corral.decide.member.outcome import Outcome
 from corral.decide.member.ownership import is_applied_work
 from corral.decide.member.queue import is_queued, progress, remembered, yields_to_queue
-from corral.jobs.framework.endings import ENDINGS
+from corral.jobs.framework.registry import ENDINGS
 from corral.kinds.fleet.names import SPEC_HASH
 from corral.kinds.kueue import WORKLOADS
 from corral.runtime.controller import Manager

@@ -1,13 +1,15 @@
 """The placement reconcilers, one small file each.
 
 `set_up_placement` adds all of them to a hub's manager: members join and leave, placements select and freeze, the
-scheduler picks clusters, rollouts release bindings, Works are written, statuses are summed up.
+scheduler picks clusters, rollouts release bindings, Works are written, statuses are summed up. `placement_plugins` are the
+admission rules of the hub's API, for whoever answers for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from corral.client.protocol import Client
 from corral.configuration.placement import PlacementSettings
 from corral.controllers.placement.admission import (
     EvictionAdmission,
@@ -64,16 +66,23 @@ def set_up_placement(
     EvictionController(manager)
     TemplateController(manager)
     ReportController(manager, catalog)
+    return placement_plugins(manager.client, catalog, settings, rights)
+
+
+def placement_plugins(
+    client: Client, catalog: Catalog, settings: PlacementSettings, rights: Rights | None = None
+) -> Sequence[AdmissionPlugin]:
+    """What admits placements, overrides and members; `catalog` knows which kinds the hub serves."""
     plugins: list[AdmissionPlugin] = [
         PlacementAdmission(catalog, strict=settings.strict_admission),
-        OverrideAdmission(manager.client),
+        OverrideAdmission(client),
         MemberAdmission(),
-        EvictionAdmission(manager.client),
+        EvictionAdmission(client),
     ]
     if rights is not None:
         plugins.append(PlacedRights(rights))
     if settings.coalesce_writes:
         plugins.append(PlacementAdoption())
     if settings.guard_rail:
-        plugins.append(GuardRail(manager.client, settings.allowed_users))
+        plugins.append(GuardRail(client, settings.allowed_users))
     return plugins if settings.admit_workloads else [*plugins, NoWorkloads()]

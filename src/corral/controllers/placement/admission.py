@@ -32,6 +32,16 @@ def refuse(webhook: str, text: str) -> Forbidden:
     return Forbidden(f'admission webhook "fleet.{webhook}.validating" denied the request: {text}')
 
 
+class Refuses:
+    """What plug-ins have in common that change nothing."""
+
+    def changes(self, request: AdmissionRequest) -> bool:
+        return False
+
+    async def mutate(self, request: AdmissionRequest) -> Obj | None:
+        return request.obj
+
+
 def _is_write(request: AdmissionRequest, group: str, *kinds: str) -> bool:
     return (
         request.operation in ("CREATE", "UPDATE")
@@ -92,7 +102,7 @@ class PlacementAdmission:
         return not self._strict or resource in await self._catalog.preferred()
 
 
-class OverrideAdmission:
+class OverrideAdmission(Refuses):
     """Overrides: what they may patch, and that no object is in two of them."""
 
     name = "fleet-override"
@@ -102,9 +112,6 @@ class OverrideAdmission:
 
     def handles(self, request: AdmissionRequest) -> bool:
         return _is_write(request, PLACEMENT_GROUP, "ClusterResourceOverride", "ResourceOverride")
-
-    async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        return request.obj
 
     async def validate(self, request: AdmissionRequest) -> None:
         override = request.obj
@@ -126,7 +133,7 @@ class OverrideAdmission:
             raise refuse(webhook, aggregate(errors))
 
 
-class MemberAdmission:
+class MemberAdmission(Refuses):
     """Taints of a member must differ."""
 
     name = "fleet-member"
@@ -134,15 +141,12 @@ class MemberAdmission:
     def handles(self, request: AdmissionRequest) -> bool:
         return _is_write(request, CLUSTER_GROUP, "MemberCluster")
 
-    async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        return request.obj
-
     async def validate(self, request: AdmissionRequest) -> None:
         if request.obj is not None and (errors := check_taints(request.obj)):
             raise refuse("membercluster", aggregate(errors))
 
 
-class EvictionAdmission:
+class EvictionAdmission(Refuses):
     """Evictions of what cannot be evicted, and budgets that would mean nothing."""
 
     name = "fleet-eviction"
@@ -154,9 +158,6 @@ class EvictionAdmission:
         if _is_write(request, PLACEMENT_GROUP, BUDGET):
             return True
         return request.operation == "CREATE" and _is_write(request, PLACEMENT_GROUP, EVICTION)
-
-    async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        return request.obj
 
     async def validate(self, request: AdmissionRequest) -> None:
         if request.obj is None or is_deleting(request.obj):
@@ -174,7 +175,7 @@ class EvictionAdmission:
             raise refuse(EVICTION.lower(), text)
 
 
-class NoWorkloads:
+class NoWorkloads(Refuses):
     """A hub runs nothing itself: pods, ReplicaSets and their budgets are refused outside of the system's namespaces."""
 
     name = "fleet-no-workloads"
@@ -186,9 +187,6 @@ class NoWorkloads:
             and request.kind in (("", "Pod"), ("apps", "ReplicaSet"), ("policy", "PodDisruptionBudget"))
             and not is_reserved(request.namespace)
         )
-
-    async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        return request.obj
 
     async def validate(self, request: AdmissionRequest) -> None:
         kind = request.resource.kind

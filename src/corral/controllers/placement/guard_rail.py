@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from corral.client.protocol import Client
-from corral.controllers.placement.admission import refuse
+from corral.controllers.placement.admission import Refuses, refuse
 from corral.core.admission import AdmissionRequest, UserInfo
 from corral.core.errors import ApiError
 from corral.core.meta import Obj, annotations_of, metadata_of, name_of, spec_of, status_of
@@ -40,7 +40,7 @@ _UNWATCHED: Final = (("coordination.k8s.io", "Lease"), ("", "Event"), ("events.k
 """Kinds that are written all the time and protect nothing."""
 
 
-class GuardRail:
+class GuardRail(Refuses):
     """An admission plug-in for the hub."""
 
     name = "fleet-guard-rail"
@@ -51,9 +51,6 @@ class GuardRail:
 
     def handles(self, request: AdmissionRequest) -> bool:
         return request.operation in ("CREATE", "UPDATE", "DELETE") and _webhook(request) != ""
-
-    async def mutate(self, request: AdmissionRequest) -> Obj | None:
-        return request.obj
 
     async def validate(self, request: AdmissionRequest) -> None:
         webhook = _webhook(request)

@@ -19,6 +19,9 @@ class PlacementAdoption:
     def handles(self, request: AdmissionRequest) -> bool:
         return request.operation == "CREATE" and not request.subresource and request.kind in _KINDS
 
+    def refuses(self, request: AdmissionRequest) -> bool:
+        return False
+
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
         placement = request.obj
         if placement is None or (request.resource.namespaced and is_template(placement)):

@@ -130,6 +130,7 @@ class MemberController:
     async def reconcile(self, key: Key) -> Result | None:
         member = self._members.get(key)
         if member is None:
+            await self._release_orphans(key.name)
             return None
         if is_deleting(member):
             return await self._leave(member)
@@ -284,6 +285,12 @@ class MemberController:
         """Let go of Works whose agent will not answer any more."""
         works = [work for work in self._works.list(namespace) if WORK_CLEANUP in finalizers_of(work)]
         await run_all(drop_finalizer(self._client, WORKS, work, WORK_CLEANUP) for work in works)
+
+    async def _release_orphans(self, member: str) -> None:
+        """Let go of the Works of a member that was removed without leaving: its agent has no right to answer any more."""
+        namespace = self._namespaces.get(Key("", member_namespace(member)))
+        if namespace is not None and is_deleting(namespace):
+            await self._release_works(name_of(namespace))
 
     async def _report_left(self, member: Obj) -> None:
         old = status_of(member)

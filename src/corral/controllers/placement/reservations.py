@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from corral.controllers.placement.placement_kinds import Scope
 from corral.core.meta import Key, Obj, spec_of
 from corral.core.quantity import Quantity
-from corral.core.timestamps import parse_time
 from corral.decide.placement.clusters import Cluster
 from corral.decide.placement.scheduling import with_usage
 from corral.runtime.clock import Clock
@@ -30,6 +30,14 @@ class _Reservation:
     def is_over(self, now: float, heartbeat: float) -> bool:
         """Whether the member's own numbers say by now what was promised."""
         return now - self.made >= EXPIRES_S or heartbeat - self.made >= STARTED_S
+
+
+class _Adjusted(NamedTuple):
+    """A cluster as it was when it was last asked for, what was left of it, and until when at most: a heartbeat makes it another."""
+
+    cluster: Cluster
+    left: Cluster
+    until: float
 
 
 def job_requests(resources: Sequence[Obj]) -> dict[str, Quantity]:
@@ -54,7 +62,7 @@ class Reservations:
         self._clock = clock
         self._enabled = enabled
         self._held: dict[str, dict[Key, _Reservation]] = {}
-        self._adjusted: dict[str, tuple[Cluster, Cluster]] = {}
+        self._adjusted: dict[str, _Adjusted] = {}
         self._selected = selected
 
     def reserve(self, scope: Scope, key: Key, clusters: Sequence[str]) -> None:
@@ -69,7 +77,7 @@ class Reservations:
                 again = held.pop(key, None) is not None
                 held[key] = _Reservation(amounts, self._clock.now())
                 if known is not None and not again:
-                    self._adjusted[cluster] = (known[0], _less(known[1], [held[key]]))
+                    self._adjusted[cluster] = known._replace(left=_less(known.left, [held[key]]))
 
     def release(self, key: Key) -> None:
         """A placement is going: what it was promised is free again, also for one that is made anew under its name."""
@@ -83,24 +91,25 @@ class Reservations:
         """The clusters with what others were promised taken off."""
         if not self._enabled or not self._held:
             return clusters
-        return [self._adjust(key, cluster) if cluster.name in self._held else cluster for cluster in clusters]
+        held, now = self._held, self._clock.now()
+        return [self._adjust(key, cluster, now) if cluster.name in held else cluster for cluster in clusters]
 
-    def _adjust(self, key: Key, cluster: Cluster) -> Cluster:
-        held = self._held.get(cluster.name)
+    def _adjust(self, key: Key, cluster: Cluster, now: float) -> Cluster:
+        held, known = self._held[cluster.name], self._adjusted.get(cluster.name)
+        if known is not None and known.cluster is cluster and now < known.until and key not in held:
+            return known.left
+        self._expire(cluster, held, now)
         if not held:
             return cluster
-        self._expire(cluster, held)
         if key in held:
             return _less(cluster, [one for other, one in held.items() if other != key])
-        known = self._adjusted.get(cluster.name)
-        if known is None or known[0] is not cluster:
-            known = self._adjusted[cluster.name] = (cluster, _less(cluster, held.values()))
-        return known[1]
+        until = next(iter(held.values())).made + EXPIRES_S
+        known = self._adjusted[cluster.name] = _Adjusted(cluster, _less(cluster, held.values()), until)
+        return known.left
 
-    def _expire(self, cluster: Cluster, held: dict[Key, _Reservation]) -> None:
+    def _expire(self, cluster: Cluster, held: dict[Key, _Reservation], now: float) -> None:
         """Drop what is over; reservations are kept in the order they were made."""
-        now, seen = self._clock.now(), (cluster.agent or {}).get("lastReceivedHeartbeat")
-        heartbeat = parse_time(seen) if seen else 0.0
+        heartbeat = cluster.heartbeat()
         while held and (oldest := next(iter(held))) and held[oldest].is_over(now, heartbeat):
             del held[oldest]
             self._adjusted.pop(cluster.name, None)

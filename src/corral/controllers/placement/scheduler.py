@@ -15,7 +15,7 @@ from corral.controllers.placement.overrides import OverrideRecords
 from corral.controllers.placement.placement_kinds import Records, Scope, parent_key
 from corral.controllers.placement.reservations import Reservations
 from corral.controllers.placement.writes import drop_finalizer, ensure_finalizer, remove, write_status
-from corral.core.conditions import find, is_false, set_condition
+from corral.core.conditions import find, is_false, is_true, set_condition
 from corral.core.meta import (
     Key,
     Obj,
@@ -115,9 +115,11 @@ class SchedulerController:
         kind = (spec_of(placement).get("policy") or {}).get("placementType") or "PickAll"
         if kind == "PickAll":
             return True
-        entry = find(placement, self._scope.prefix + "Scheduled")
-        settled = entry is not None and entry["status"] == "True"
-        return not settled or entry is None or entry.get("observedGeneration") != generation_of(placement)
+        # The scheduler's own word: the placement's may be held back, and a second look would forget who was not picked.
+        policy = self._records.policy(key_of(placement))
+        if policy is None or not is_true(policy, "Scheduled"):
+            return True
+        return status_of(policy).get("observedCRPGeneration") != generation_of(placement)
 
     # One cycle
 

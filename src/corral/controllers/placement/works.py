@@ -42,7 +42,7 @@ from corral.decide.placement.works import (
     nothing_reported,
     summarize,
 )
-from corral.jobs.framework.endings import ENDINGS
+from corral.jobs.framework.registry import ENDINGS
 from corral.kinds.fleet import WORKS
 from corral.kinds.fleet.names import PARENT_BINDING, PARENT_NAMESPACE, WORK_CLEANUP
 from corral.runtime.changes import changed

@@ -14,6 +14,8 @@ from corral.core import conditions
 from corral.core.meta import (
     Key,
     Obj,
+    annotations_of,
+    key_of,
     name_of,
     namespace_of,
     owner_references_of,
@@ -56,10 +58,11 @@ BY_COHORT = "cohort"
 BY_TOPOLOGY = "topology"
 BY_PRIORITY_CLASS = "priorityClass"
 BY_RESERVATION = "reservedIn"
+BY_SLICE_NAME = "sliceName"
 
 
 def _owners(workload: Obj) -> Iterable[str]:
-    return (str(reference.get("uid", "")) for reference in owner_references_of(workload))
+    return [str(reference.get("uid", "")) for reference in owner_references_of(workload)]
 
 
 def owner_name_index(group: str, kind: str, key: Key) -> str:
@@ -68,15 +71,19 @@ def owner_name_index(group: str, kind: str, key: Key) -> str:
 
 
 def _owner_names(workload: Obj) -> Iterable[str]:
-    for reference in owner_references_of(workload):
-        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-        key = Key(namespace_of(workload), str(reference.get("name", "")))
-        yield owner_name_index(group, str(reference.get("kind", "")), key)
+    references = owner_references_of(workload)
+    return [_owner_name(workload, reference) for reference in references] if references else ()
+
+
+def _owner_name(workload: Obj, reference: Obj) -> str:
+    group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+    key = Key(namespace_of(workload), str(reference.get("name", "")))
+    return owner_name_index(group, str(reference.get("kind", "")), key)
 
 
 def _queue(workload: Obj) -> Iterable[str]:
     queue = wl.queue_of(workload)
-    return (str(Key(namespace_of(workload), queue)),) if queue else ()
+    return (f"{namespace_of(workload)}/{queue}",) if queue else ()
 
 
 def _reserved_in(workload: Obj) -> Iterable[str]:
@@ -88,6 +95,10 @@ def _priority_class(workload: Obj) -> Iterable[str]:
     reference = spec_of(workload).get("priorityClassRef") or {}
     is_ours = reference.get("kind") == "WorkloadPriorityClass"
     return (str(reference.get("name", "")),) if is_ours else ()
+
+
+def _slice_name(workload: Obj) -> Iterable[str]:
+    return (str(Key(namespace_of(workload), wl.slice_name(workload))),) if wl.is_elastic(workload) else ()
 
 
 def flavors_of(queue: Obj) -> list[str]:
@@ -121,11 +132,20 @@ class Caches:
         self.workloads.add_index(BY_QUEUE, _queue)
         self.workloads.add_index(BY_RESERVATION, _reserved_in)
         self.workloads.add_index(BY_PRIORITY_CLASS, _priority_class)
+        self.workloads.add_index(BY_SLICE_NAME, _slice_name)
         self.local_queues.add_index(BY_CLUSTER_QUEUE, lambda lq: (str(spec_of(lq).get("clusterQueue", "")),))
         self.cluster_queues.add_index(BY_FLAVOR, flavors_of)
         self.cluster_queues.add_index(BY_CHECK, checks_of)
         self.cluster_queues.add_index(BY_COHORT, lambda cq: (str(spec_of(cq).get("cohortName", "")),))
         self.flavors.add_index(BY_TOPOLOGY, lambda flavor: (str(spec_of(flavor).get("topologyName", "")),))
+
+    def current_slice(self, key: Key) -> Obj | None:
+        """The Workload that pods started for `key` run under now: of an elastic job's, the last one that is in force."""
+        held = self.workloads.by_index(BY_SLICE_NAME, str(key))
+        live = [found for found in held if wl.is_admitted(found) and not wl.is_finished(found)]
+        replaced = {annotations_of(found).get(names.WORKLOAD_SLICE_REPLACEMENT_FOR) for found in live}
+        current = next((found for found in live if str(key_of(found)) not in replaced), None)
+        return current if current is not None else self.workloads.get(key)
 
     def workloads_of_local_queue(self, key: Key) -> list[Obj]:
         return self.workloads.by_index(BY_QUEUE, str(key))

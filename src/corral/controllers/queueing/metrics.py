@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric as Family
 
 from corral import __version__
+from corral.configuration.metric_labels import CustomLabel
+from corral.controllers.queueing.custom_values import CustomValues
 from corral.core import conditions
 from corral.core.meta import Key, Obj, metadata_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import parse_time
 from corral.kinds.kueue import names
+from corral.runtime.informer import Informer
 from corral.runtime.metrics import Metrics
 from corral.workload import workload as wl
 
@@ -127,7 +130,7 @@ GAUGES = {
 
 
 Series = tuple[str, tuple[str, ...]]
-"""A gauge and the values of its labels."""
+"""A gauge and the values of its labels; those of Workloads that tell its series apart come last."""
 
 
 class _SharedNameGauge(Gauge):
@@ -140,14 +143,25 @@ class _SharedNameGauge(Gauge):
 class QueueingMetrics:
     """The metrics of one cluster's queueing."""
 
-    def __init__(self, metrics: Metrics, *, role: str = "standalone", local_queues: bool = True) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        role: str = "standalone",
+        local_queues: bool = True,
+        custom_labels: Sequence[CustomLabel] = (),
+    ) -> None:
         self.role = role
         self.local_queues = local_queues
+        self.custom = CustomValues(custom_labels)
+        self._registry = metrics.registry
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         self._gauges: dict[str, Gauge] = {}
         self._finished: collections.Counter[Key] = collections.Counter()
         self._shown: dict[Hashable, Mapping[Series, float]] = {}
+        self._written: dict[Series, tuple[str, ...]] = {}
+        """The values of all labels of the series that are shown."""
         self.ancestors: Callable[[str], Iterable[str]] = lambda _: ()
         """Cohorts above a ClusterQueue."""
         self.selected: Callable[[Key], bool] = lambda _: True
@@ -157,32 +171,60 @@ class QueueingMetrics:
         self._times: dict[tuple[str, tuple[str, ...]], Histogram] = {}
         for name, metric in COUNTERS.items():
             # The client library adds the suffix itself.
-            made = metrics.counter(name.removesuffix("_total"), metric.text, (*metric.labels, "replica_role"))
+            made = metrics.counter(name.removesuffix("_total"), metric.text, self._labels(name, metric))
             self._counters[name] = made
         for name, metric in HISTOGRAMS.items():
-            labels = (*metric.labels, "replica_role")
+            labels = self._labels(name, metric)
             self._histograms[name] = metrics.histogram(name, metric.text, labels, metric.buckets)
         for name, metric in GAUGES.items():
             kind = _SharedNameGauge if f"{name}_total" in COUNTERS else Gauge
-            labels = (*metric.labels, "replica_role")
-            self._gauges[name] = kind(name, metric.text, labels, registry=metrics.registry)
+            self._gauges[name] = kind(name, metric.text, self._labels(name, metric), registry=metrics.registry)
         build = (__version__, "", "", "", platform.python_implementation(), platform.system().lower())
         self.gauge("kueue_build_info", 1, *build)
 
+    def close(self) -> None:
+        """Take all of them out of the registry, for others of the same names."""
+        for collector in (*self._counters.values(), *self._histograms.values(), *self._gauges.values()):
+            self._registry.unregister(collector)
+
+    def _labels(self, name: str, metric: Metric) -> tuple[str, ...]:
+        return (*metric.labels, "replica_role", *self.custom.label_names(name, metric.labels))
+
+    def _values(self, name: str, metric: Metric, labels: tuple[str, ...], queue: Key | None = None) -> tuple[str, ...]:
+        """The values of all labels of a series: its own, this replica's role, and what was configured."""
+        if not self.custom:
+            return (*labels, self.role)
+        own, of_workload = labels[: len(metric.labels)], labels[len(metric.labels) :]
+        custom = self.custom.of_metric(name, dict(zip(metric.labels, own, strict=True)), queue)
+        return (*own, self.role, *custom, *of_workload)
+
     def count(self, name: str, *labels: str, amount: float = 1) -> None:
-        series = self._counts.get((name, labels))
+        values = self._values(name, COUNTERS[name], labels)
+        series = self._counts.get((name, values))
         if series is None:
-            series = self._counts[name, labels] = self._counters[name].labels(*labels, self.role)
+            series = self._counts[name, values] = self._counters[name].labels(*values)
         series.inc(amount)
 
-    def observe(self, name: str, seconds: float, *labels: str) -> None:
-        series = self._times.get((name, labels))
+    def observe(self, name: str, seconds: float, *labels: str, queue: Key | None = None) -> None:
+        """`queue` is the LocalQueue of a metric that does not name it."""
+        values = self._values(name, HISTOGRAMS[name], labels, queue)
+        series = self._times.get((name, values))
         if series is None:
-            series = self._times[name, labels] = self._histograms[name].labels(*labels, self.role)
+            series = self._times[name, values] = self._histograms[name].labels(*values)
         series.observe(max(0.0, seconds))
 
     def gauge(self, name: str, value: float, *labels: str) -> None:
-        self._gauges[name].labels(*labels, self.role).set(value)
+        self._gauges[name].labels(*self._values(name, GAUGES[name], labels)).set(value)
+
+    def follow(self, cluster_queues: Informer, local_queues: Informer, cohorts: Informer) -> None:
+        """Read custom labels from these objects, and show gauges anew when one of them is labelled otherwise."""
+        self.custom.read_from(cluster_queues, local_queues, cohorts)
+        for kind, informer in self.custom.objects():
+            informer.on_change(lambda old, new, kind=kind: self._relabelled(kind, old, new))  # type: ignore[misc]
+
+    def _relabelled(self, kind: str, old: Obj | None, new: Obj | None) -> None:
+        if new is not None and (old is None or self.custom.changed(kind, old, new)):
+            self.relabel()
 
     def shows_local(self, queue: Key) -> bool:
         return self.local_queues and self.selected(queue)
@@ -191,27 +233,48 @@ class QueueingMetrics:
         """Remove what was counted and timed under these labels: their object is gone, and one made anew starts at nothing."""
         for name, values in [each for each in self._counts if _has(COUNTERS[each[0]], each[1], labels)]:
             del self._counts[name, values]
-            self._counters[name].remove(*values, self.role)
+            self._counters[name].remove(*values)
         for name, values in [each for each in self._times if _has(HISTOGRAMS[each[0]], each[1], labels)]:
             del self._times[name, values]
-            self._histograms[name].remove(*values, self.role)
+            self._histograms[name].remove(*values)
 
     def show(self, owner: Hashable, values: Mapping[Series, float]) -> None:
         """Set all gauges that tell about `owner`; those it had before and has no more disappear."""
         before = self._shown.pop(owner, {})
-        for name, labels in before:
-            if (name, labels) not in values:
-                self._gauges[name].remove(*labels, self.role)
-        for (name, labels), value in values.items():
-            if before.get((name, labels)) != value:
-                self.gauge(name, value, *labels)
+        for series in before:
+            if series not in values:
+                self._gauges[series[0]].remove(*self._written.pop(series))
+        for series, value in values.items():
+            if before.get(series) != value:
+                self._set(series, value)
         if values:
             self._shown[owner] = values
 
+    def _set(self, series: Series, value: float) -> None:
+        name, labels = series
+        now, before = self._values(name, GAUGES[name], labels), self._written.get(series)
+        if before is not None and before != now:
+            self._gauges[name].remove(*before)
+        self._written[series] = now
+        self._gauges[name].labels(*now).set(value)
+
+    def relabel(self) -> None:
+        """What gauges are labelled with may have changed. What was counted stays under the labels it was counted under."""
+        for values in list(self._shown.values()):
+            for series, value in values.items():
+                if self._written[series] != self._values(series[0], GAUGES[series[0]], series[1]):
+                    self._set(series, value)
+
+    def keep(self, owner: Hashable, kept: Collection[str]) -> None:
+        """Remove the gauges that tell about `owner`, except those of these names."""
+        before = self._shown.get(owner, {})
+        self.show(owner, {series: value for series, value in before.items() if series[0] in kept})
+
     # What happens to workloads
 
-    def workload_created(self, framework: str, job_created: float, now: float) -> None:
-        self.observe("kueue_workload_creation_latency_seconds", now - job_created, framework)
+    def workload_created(self, framework: str, workload: Obj, job_created: float, now: float) -> None:
+        queue = wl.local_queue_key(workload)
+        self.observe("kueue_workload_creation_latency_seconds", now - job_created, framework, queue=queue)
 
     def _twice(self, name: str, workload: Obj, seconds: float | None = None) -> None:
         """Count or time for the ClusterQueue and, if wanted, for the LocalQueue."""
@@ -219,12 +282,15 @@ class QueueingMetrics:
         local_name = f"kueue_local_queue_{name.removeprefix('kueue_')}"
         local = (wl.queue_of(workload), namespace_of(workload), cls)
         shows_local = self.shows_local(wl.local_queue_key(workload))
+        # A series of no ClusterQueue would stay for ever: series go with their queue.
         if seconds is None:
-            self.count(name, queue, cls)
+            if queue:
+                self.count(name, queue, cls)
             if shows_local:
                 self.count(local_name, *local)
         else:
-            self.observe(name, seconds, queue, cls)
+            if queue:
+                self.observe(name, seconds, queue, cls)
             if shows_local:
                 self.observe(local_name, seconds, *local)
 
@@ -247,8 +313,10 @@ class QueueingMetrics:
         self._twice("kueue_admitted_until_ready_wait_time_seconds", workload, now - admitted_at)
 
     def evicted(self, workload: Obj, reason: str, cause: str, now: float) -> None:
-        """`workload` is as written, its statistics already counting this eviction."""
+        """`workload` is as written, its statistics already counting this eviction. Only who held quota is counted."""
         queue, cls = wl.cluster_queue_of(workload), class_of(workload)
+        if not queue:
+            return
         self.count("kueue_evicted_workloads_total", queue, reason, cause, cls)
         if self.shows_local(wl.local_queue_key(workload)):
             local = (wl.queue_of(workload), namespace_of(workload))
@@ -290,7 +358,7 @@ class QueueingMetrics:
 
 
 def _has(metric: Metric, values: tuple[str, ...], labels: Mapping[str, str]) -> bool:
-    held = dict(zip(metric.labels, values, strict=True))
+    held = dict(zip(metric.labels, values, strict=False))  # our role, and what was configured, come after its own
     return all(held.get(name) == value for name, value in labels.items())
 
 

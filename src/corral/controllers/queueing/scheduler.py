@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from corral.controllers.queueing.context import ADMISSION_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics, queued_since
+from corral.controllers.queueing.waiting_reports import WaitingReports
 from corral.core.errors import ApiError, Conflict, NotFound
 from corral.core.meta import Key, Obj, is_deleting, status_of, uid_of, with_status
 from corral.decide.queueing.cycle.plan import Admit, CyclePlan, Decision, Evict, Preempt, Victim, Wait
@@ -43,7 +44,8 @@ class Scheduler:
         self.state = state
         self.metrics = metrics
         self.recorder = context.recorder.named(self.name)
-        self._queue = context.manager.add(self, watches=(), workers=1).queue
+        self._reports = WaitingReports()
+        self._queue = context.manager.add(self, watches=(), one_for_all=True).queue
 
     def wake(self, delay: float = 0.0) -> None:
         """Something changed; plan when there is time, at the earliest after `delay`."""
@@ -57,17 +59,24 @@ class Scheduler:
     async def reconcile(self, key: Key) -> Result | None:
         await asyncio.sleep(0)  # others must get their turn between two plans, however busy the queues are
         now = self.context.clock.now()
+        await self._write_stage(self._reports.due(self.context.clock.monotonic()))
         if not self.state.questions.needs_cycle(now):
-            return None
+            return self._until(self.state.questions.next_alarm)
         started = self.context.clock.monotonic()
         plan = self.state.plan_cycle(now)
         await self._apply(plan)
         self._observe(plan, self.context.clock.monotonic() - started)
         if plan.more:
             self.wake()
-        if plan.next_at is None:
-            return None
-        return Result(requeue_after=max(0.0, plan.next_at - self.context.clock.now()))
+        return self._until(plan.next_at)
+
+    def _until(self, at: float | None) -> Result | None:
+        """Look again at a time, or when something that was put off is to be written."""
+        clock, due_at = self.context.clock, self._reports.due_at
+        waits = [at - clock.now()] if at is not None else []
+        if due_at is not None:
+            waits.append(due_at - clock.monotonic())
+        return Result(requeue_after=max(0.0, min(waits))) if waits else None
 
     def _observe(self, plan: CyclePlan, seconds: float) -> None:
         result = "success" if any(True for _ in plan.admissions) else "inadmissible"
@@ -80,9 +89,19 @@ class Scheduler:
     async def _apply(self, plan: CyclePlan) -> None:
         """Write all decisions, several at a time, those about one Workload one after the other."""
         for decisions in plan.stages():
-            await self._write_stage(decisions)
+            await self._write_stage([decision for decision in decisions if not self._is_put_off(decision)])
 
-    async def _write_stage(self, decisions: list[Decision]) -> None:
+    def _is_put_off(self, decision: Decision) -> bool:
+        """Whether it only says again, among very many, why somebody waits."""
+        if isinstance(decision, Wait):
+            known = self.context.caches.workloads.get(decision.key)
+            return self._reports.puts_off(decision, known, self.context.clock.monotonic())
+        self._reports.forget(decision.key)
+        return False
+
+    async def _write_stage(self, decisions: Sequence[Decision]) -> None:
+        if not decisions:
+            return
         if len(decisions) == 1:
             await self._decide(decisions[0])
             return
@@ -182,17 +201,15 @@ class Scheduler:
 
     async def _replace(self, key: Key, successor: Obj) -> None:
         """The slice that a larger one takes over from has done its part."""
-        uid = successor["metadata"].get("uid", "")
-        message = f"Replaced to accommodate a workload (UID: {uid}) due to workload slice aggregation"
 
         def change(workload: Obj) -> Obj | None:
             if wl.is_finished(workload):
                 return None
-            return lifecycle.finish(workload, "WorkloadSliceReplaced", message, self.context.now())
+            return lifecycle.replaced(workload, successor, self.context.now())
 
         written, _ = await self._tried(key, self._write(key, change))
         if written is not None:
-            self.recorder.event(written, "Normal", "WorkloadSliceReplaced", message)
+            self.recorder.event(written, "Normal", lifecycle.SLICE_REPLACED, lifecycle.replaced_by(successor))
             self.metrics.count("kueue_replaced_workload_slices_total", wl.cluster_queue_of(written))
 
     async def _preempt(self, decision: Preempt) -> None:

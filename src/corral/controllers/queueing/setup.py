@@ -51,6 +51,11 @@ def may_be_missing(resource: Resource) -> bool:
     return resource.group not in ALWAYS_SERVED
 
 
+def queueing_plugins(config: QueueingConfig, reader: ClusterReader) -> list[AdmissionPlugin]:
+    """What admits jobs, pods and the objects of queues; `reader` looks up what that depends on."""
+    return [QueueObjects(config), QueuedJobs(config, reader), QueuedPods(config, reader)]
+
+
 class Queueing:
     """Everything that queues jobs in one cluster. `state` answers questions about it."""
 
@@ -63,23 +68,22 @@ class Queueing:
         """The virtual API that shows who waits; mount it on the API server."""
         self.explanations = Explanations(self.state)
         """The virtual API that says why."""
-        self.plugins: list[AdmissionPlugin] = [
-            QueueObjects(self.config),
-            QueuedJobs(self.config, self._reader),
-            QueuedPods(self.config, self._reader),
-        ]
+        self.plugins = queueing_plugins(self.config, self._reader)
 
     def setup(self, manager: Manager, metrics: QueueingMetrics | None = None) -> None:
         """Register all controllers with `manager` and let the plug-ins read through its client."""
         manager.do_without(may_be_missing)
+        if manager.cpu is not None:
+            self.state.charge(manager.cpu)
         self._reader.attach(manager.client)
         context = QueueingContext(manager, self.config)
         self._workloads = context.caches.workloads
         if metrics is None:
-            metrics = QueueingMetrics(manager.metrics, local_queues=self.config.local_queue_metrics)
+            metrics = metrics_of(manager, self.config)
         local_queues, selector = context.caches.local_queues, self.config.local_queue_selector
         metrics.selected = lambda key: selector.matches(labels_of(local_queues.get(key) or {}))
         metrics.ancestors = self.state.questions.ancestors
+        metrics.follow(context.caches.cluster_queues, context.caches.local_queues, context.caches.cohorts)
         context.caches.workloads.on_change(metrics.workload_changed)
         if is_granular(self.config.gates):
             UnadmittedCounts(context.caches, metrics).connect()
@@ -136,8 +140,30 @@ class Queueing:
         context.caches.workloads.on_change(owners.changed)
 
 
+def metrics_of(manager: Manager, config: QueueingConfig) -> QueueingMetrics:
+    """The metrics of queueing with this configuration; a registry has room for them once."""
+    return QueueingMetrics(manager.metrics, local_queues=config.local_queue_metrics, custom_labels=config.custom_labels)
+
+
 def set_up_queueing(manager: Manager, document: Obj | None = None) -> list[AdmissionPlugin]:
     """Queue jobs on the cluster of `manager` as a `config.kueue.x-k8s.io` document says; returns the plug-ins to admit with."""
     queueing = Queueing(load_config(document) if document else None)
     queueing.setup(manager)
     return queueing.plugins
+
+
+def set_up_visibility(manager: Manager, config: QueueingConfig) -> Visibility:
+    """Who waits in a queue, in a process that need not be the one that admits: it follows queues and Workloads, and no more."""
+    state, context = QueueingState(config.settings()), QueueingContext(manager, config)
+    StateFeed(state, _nobody_plans).connect(
+        context.caches,
+        limits=manager.informer(LIMIT_RANGES),
+        classes=manager.informer(RUNTIME_CLASSES),
+        nodes=None,
+        pods=None,
+    )
+    return Visibility(state, context.caches.workloads.get)
+
+
+def _nobody_plans() -> None:
+    """Whom a state wakes that is only looked at."""

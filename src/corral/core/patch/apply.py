@@ -22,6 +22,8 @@ from corral.core.validation import go_quote
 MAX_UPDATE_ENTRIES: Final = 10
 _ANCIENT: Final = "ancient-changes"
 _BEFORE_FIRST_APPLY: Final = "before-first-apply"
+STAND_IN: Final = "corral-stand-in"
+"""Manager of objects that stand for an installation whose work Corral does itself: they give way to whoever applies."""
 _UNOWNED: Final = frozenset({"apiVersion", "kind", "metadata"})
 _UNOWNED_METADATA: Final = frozenset({
     "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
@@ -108,7 +110,8 @@ def merge(
     # Invariants. Only the entry of `manager` for Apply and this subresource can gain fields; other entries can only lose
     # some. What is equal is the same object, so "nothing changed" is an identity test and a repeated apply writes nothing.
     config = _applicable(config, reset)
-    applied = _owned(_declared_fields(config, schema))
+    declared = _declared_fields(config, schema)
+    applied = _owned(declared)
     before: Obj = live or {}
     entries = managed_fields_of(before)
     if live is not None and not entries:
@@ -118,14 +121,13 @@ def merge(
     others = [entry for entry in entries if entry is not mine]
     merged = merge_config(before, config, schema)
     if mine is not None and fieldset.difference(mine["fieldsV1"], applied):
-        kept = applied
-        for entry in others:
-            kept = fieldset.union(kept, entry["fieldsV1"])
+        # With what nobody owns: an object whose last label is given up is still called what it is called.
+        kept = fieldset.union_all([declared, *(entry["fieldsV1"] for entry in others)])
         merged = _drop_abandoned(merged, mine["fieldsV1"], kept, schema)
     # Conflicts come from what changes, not from what is declared: declaring the value that is there means sharing it.
     changes = _compare(before, merged, schema)
     if not force:
-        _refuse_conflicts(others, changes.touched)
+        _refuse_conflicts([entry for entry in others if entry.get("manager") != STAND_IN], changes.touched)
     left = _without(others, changes)
     if applied:
         version = str(config.get("apiVersion") or "")
@@ -218,14 +220,15 @@ def _merge_list(live: list[Any], config: list[Any], schema: Schema) -> list[Any]
     steps = [fieldset.element_step(element, schema) for element in live]
     wanted = [fieldset.element_step(element, schema) for element in config]
     shared = set(wanted)
+    places = {step: position for position, step in reversed(list(enumerate(steps)))}
     items = schema.items or ANYTHING
     result: list[Any] = []
     reached = 0
     for step, element in zip(wanted, config, strict=True):
-        if step not in steps:
+        position = places.get(step)
+        if position is None:
             result.append(element)
             continue
-        position = steps.index(step)
         while reached <= position:
             if steps[reached] not in shared:
                 result.append(live[reached])
@@ -408,18 +411,22 @@ def _capped(entries: list[Obj]) -> list[Obj]:
         return _sorted(entries)
     kept = [entry for entry in entries if entry.get("operation") != "Update"]
     updates.sort(key=lambda entry: (entry.get("time") or "", entry.get("manager") or ""))
-    first: dict[str, Obj] = {}
+    lumps: dict[str, list[Obj]] = {}
     for entry in updates:
-        version = str(entry.get("apiVersion") or "")
-        if excess > 0 and version in first:
-            fields = fieldset.union(first[version]["fieldsV1"], entry["fieldsV1"])
-            first[version] = _entry(_ANCIENT, "Update", version, "", entry.get("time") or "", fields)
-            excess -= 1
-        elif version not in first:
-            first[version] = entry
+        lump = lumps.setdefault(str(entry.get("apiVersion") or ""), [])
+        if not lump or excess > 0:
+            excess -= bool(lump)
+            lump.append(entry)
         else:
             kept.append(entry)
-    return _sorted([*kept, *first.values()])
+    return _sorted([*kept, *(_lumped(version, lump) for version, lump in lumps.items())])
+
+
+def _lumped(version: str, entries: list[Obj]) -> Obj:
+    if len(entries) == 1:
+        return entries[0]
+    fields = fieldset.union_all(entry["fieldsV1"] for entry in entries)
+    return _entry(_ANCIENT, "Update", version, "", entries[-1].get("time") or "", fields)
 
 
 def _sorted(entries: list[Obj]) -> list[Obj]:

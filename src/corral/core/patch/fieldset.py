@@ -9,7 +9,8 @@ unchanged branches, and return an operand itself when that is the answer, so tha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any, Final
 
 from corral.core.remembering import remembered
@@ -44,6 +45,15 @@ def union(a: FieldSet, b: FieldSet) -> FieldSet:
     # The root stands for no path, so it is never a member.
     joined = _union(a, b)
     return {step: node for step, node in joined.items() if step != _HERE} if _HERE in joined else joined
+
+
+def union_all(sets: Iterable[FieldSet]) -> FieldSet:
+    """The members of any set. Joined two by two: adding one after the other copies what there is as often as there are sets."""
+    left = list(sets)
+    while len(left) > 1:
+        nothing: FieldSet = {}
+        left = [union(a, b) for a, b in zip_longest(left[::2], left[1::2], fillvalue=nothing)]
+    return left[0] if left else {}
 
 
 def _union(a: FieldSet, b: FieldSet) -> FieldSet:
@@ -340,6 +350,10 @@ def _compare_members(
     removed: FieldSet = {}
     for name, value in after.items():
         earlier = before.get(name, _ABSENT)
+        if earlier is _ABSENT:
+            is_leaf = not isinstance(value, (dict, list))
+            touched[prefix + name] = _NO_FIELDS if is_leaf else _added(value, _member(name, schema))
+            continue
         if earlier is value or earlier == value:
             continue
         added, gone = _compare(earlier, value, _member(name, schema))

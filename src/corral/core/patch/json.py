@@ -8,7 +8,7 @@ identity.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 Json = Any
@@ -38,6 +38,17 @@ def json_equal(a: Json, b: Json) -> bool:
     if isinstance(a, list):
         return isinstance(b, list) and len(a) == len(b) and all(map(json_equal, a, b))
     return bool(a == b)
+
+
+def identity(value: Json) -> Hashable:
+    """The same for values that are equal, and for no others: lists of any length are compared by looking up, not each with each."""
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, dict):
+        return ("object", frozenset((key, identity(item)) for key, item in value.items()))
+    if isinstance(value, list):
+        return ("list", tuple(map(identity, value)))
+    return value  # type: ignore[no-any-return]  # text, number or nothing
 
 
 def json_patch(document: Json, operations: Sequence[Mapping[str, Json]]) -> Json:

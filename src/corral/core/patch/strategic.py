@@ -7,10 +7,12 @@ otherwise. A patch can also carry directives: `$patch` (replace, delete, merge),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from itertools import compress
 from typing import Any, Final
 
-from corral.core.patch.json import json_equal
+from corral.core.patch.json import identity, json_equal
 from corral.core.schema.structural import ANYTHING, Schema
 from corral.core.validation import go_number
 
@@ -69,10 +71,11 @@ def _retained(original: JsonObject, patch: JsonObject) -> JsonObject:
         return dict(original)
     if not isinstance(keys, list):
         raise StrategicPatchError(_BAD_RETAIN)
+    names = {key for key in keys if isinstance(key, str)}
     for key, value in patch.items():
-        if value is not None and key not in keys and not key.startswith((_DELETE, _ORDER)) and key != _RETAIN:
+        if value is not None and key not in names and not key.startswith((_DELETE, _ORDER)) and key != _RETAIN:
             raise StrategicPatchError(_BAD_RETAIN)
-    return {key: value for key, value in original.items() if key in keys}
+    return {key: value for key, value in original.items() if key in names}
 
 
 def _merge_field(result: JsonObject, key: str, value: Json, schema: Schema) -> None:
@@ -114,7 +117,7 @@ def _delete_primitives(result: JsonObject, key: str, doomed: Json) -> None:
         raise StrategicPatchError(_BAD_PRIMITIVES)
     old = result.get(name)
     if isinstance(old, list) and isinstance(doomed, list):
-        result[name] = [item for item in old if not _contains(doomed, item)]
+        result[name] = _split(old, doomed)[1]
 
 
 def _merge_list(original: list[Json], patch: list[Json], schema: Schema) -> list[Json]:
@@ -122,8 +125,7 @@ def _merge_list(original: list[Json], patch: list[Json], schema: Schema) -> list
         return original
     if not _holds_objects(original, patch):
         merged = _unique([*original, *patch])
-        in_patch = [item for item in merged if _contains(patch, item)]
-        server_only = [item for item in merged if not _contains(patch, item)]
+        in_patch, server_only = _split(merged, patch)
         return _interleave(server_only, in_patch, patch, original, _itself)
     key = schema.patch_merge_key
     if not key:
@@ -147,31 +149,32 @@ def _holds_objects(*lists: list[Json]) -> bool:
 def _obey_directives(original: list[Json], patch: list[Json], key: str) -> tuple[list[Json], list[Json]]:
     """The two lists left to merge once elements with `$patch` have had their way."""
     plain: list[Json] = []
+    doomed: set[Hashable] = set()
     replace = False
     for element in patch:
         match element.get(_DIRECTIVE):
             case None:
                 plain.append(element)
             case "delete":
-                doomed = _key_value(element, key)
-                original = [item for item in original if not json_equal(item.get(key), doomed)]
+                doomed.add(identity(_key_value(element, key)))
             case "replace":
                 replace = True
             case "merge":
                 raise StrategicPatchError("merging lists cannot yet be specified in the patch")
             case unknown:
                 raise StrategicPatchError(f"unknown patch type: {go_format(unknown)} in map: {go_format(element)}")
-    return (plain, []) if replace else (original, plain)
+    if replace:
+        return plain, []
+    return [item for item in original if identity(item.get(key)) not in doomed] if doomed else original, plain
 
 
 def _merge_by_key(original: list[Json], patch: list[Json], key: str, items: Schema) -> list[Json]:
     merged = list(original)
+    places = _places([item.get(key) for item in original])
     for element in patch:
-        wanted = _key_value(element, key)
-        for position, item in enumerate(merged):
-            if json_equal(item.get(key), wanted):
-                merged[position] = _merge_object(item, element, items)
-                break
+        place = places.setdefault(identity(_key_value(element, key)), len(merged))
+        if place < len(merged):
+            merged[place] = _merge_object(merged[place], element, items)
         else:
             merged.append(_without_directives(element)[0])
     return merged
@@ -181,9 +184,7 @@ def _order_by(merged: list[Json], order: list[Json], original: list[Json], key: 
     def read(item: Json) -> Json:
         return _key_value(item, key)
 
-    wanted = [read(item) for item in order]
-    in_patch = [item for item in merged if _contains(wanted, read(item))]
-    server_only = [item for item in merged if not _contains(wanted, read(item))]
+    in_patch, server_only = _split(merged, [read(item) for item in order], read)
     return _interleave(server_only, in_patch, order, original, read)
 
 
@@ -191,16 +192,19 @@ def _interleave(
     server_only: list[Json], in_patch: list[Json], order: list[Json], original: list[Json], read: Callable[[Json], Json]
 ) -> list[Json]:
     """Elements the patch names in its order; the server's own stay before whatever they preceded."""
-    wanted = [read(item) for item in order]
-    before = [read(item) for item in original]
-    right = sorted(in_patch, key=lambda item: _position(wanted, read(item)))
-    left = sorted(server_only, key=lambda item: _position(before, read(item)))
+    wanted = _places([read(item) for item in order])
+    before = _places([read(item) for item in original])
+    unknown = len(original) + len(order)
+
+    def sorted_by(places: dict[Hashable, int], items: list[Json]) -> list[Json]:
+        return sorted(items, key=lambda item: places.get(identity(read(item)), unknown))
+
+    left, right = deque(sorted_by(before, server_only)), deque(sorted_by(wanted, in_patch))
     result: list[Json] = []
     while left and right:
-        here, there = _position(before, read(left[0])), _position(before, read(right[0]))
-        known = here < len(before) and there < len(before)
-        result.append(left.pop(0) if known and here < there else right.pop(0))
-    return result + left + right
+        here, there = (before.get(identity(read(items[0])), unknown) for items in (left, right))
+        result.append(left.popleft() if here < there < unknown else right.popleft())
+    return [*result, *left, *right]
 
 
 def _merge_ordered_lists(result: JsonObject, patch: JsonObject, schema: Schema) -> set[str]:
@@ -235,8 +239,7 @@ def _merge_ordered_list(result: JsonObject, name: str, patch: Json, order: list[
     if field.patch_merge_key:
         result[name] = _order_by(merged, order, original or [], field.patch_merge_key)
     else:
-        in_patch = [item for item in merged if _contains(order, item)]
-        server_only = [item for item in merged if not _contains(order, item)]
+        in_patch, server_only = _split(merged, order)
         result[name] = _interleave(server_only, in_patch, order, original or [], _itself)
     return True
 
@@ -266,20 +269,25 @@ def _itself(item: Json) -> Json:
     return item
 
 
-def _contains(items: Iterable[Json], wanted: Json) -> bool:
-    return any(json_equal(item, wanted) for item in items)
+def _split(
+    items: list[Json], wanted: Iterable[Json], read: Callable[[Json], Json] = _itself
+) -> tuple[list[Json], list[Json]]:
+    """Those of the items that are among the wanted values, and the others."""
+    known = set(map(identity, wanted))
+    within = [identity(read(item)) in known for item in items]
+    return list(compress(items, within)), [item for item, inside in zip(items, within, strict=True) if not inside]
 
 
-def _position(items: list[Json], wanted: Json) -> int:
-    return next((position for position, item in enumerate(items) if json_equal(item, wanted)), len(items))
+def _places(values: Iterable[Json]) -> dict[Hashable, int]:
+    """Where each value first stands."""
+    places: dict[Hashable, int] = {}
+    for position, value in enumerate(values):
+        places.setdefault(identity(value), position)
+    return places
 
 
 def _unique(items: list[Json]) -> list[Json]:
-    result: list[Json] = []
-    for item in items:
-        if not _contains(result, item):
-            result.append(item)
-    return result
+    return [items[position] for position in _places(items).values()]
 
 
 def go_format(value: Json) -> str:
@@ -321,8 +329,7 @@ def _diff_field(patch: JsonObject, key: str, old: Json, new: Json, schema: Schem
 def _diff_list(patch: JsonObject, key: str, old: list[Json], new: list[Json], schema: Schema) -> None:
     merge_key = schema.patch_merge_key
     if not merge_key:
-        added = [item for item in new if not _contains(old, item)]
-        removed = [item for item in old if not _contains(new, item)]
+        added, removed = _split(new, old)[1], _split(old, new)[1]
         if added:
             patch[key] = added
         if removed:

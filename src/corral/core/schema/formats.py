@@ -111,9 +111,9 @@ FORMATS: Final[dict[str, Check]] = {
     "uuid3": _matches(rf"(?i){_HEX}{{8}}-?{_HEX}{{4}}-?3{_HEX}{{3}}-?{_HEX}{{4}}-?{_HEX}{{12}}"),
     "uuid4": _matches(rf"(?i){_HEX}{{8}}-?{_HEX}{{4}}-?4{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}"),
     "uuid5": _matches(rf"(?i){_HEX}{{8}}-?{_HEX}{{4}}-?5{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}"),
-    "isbn": _matches("(?:97[89]-?)?[0-9]{1,5}-?[0-9]+-?[0-9]+-?[0-9Xx]"),
-    "isbn10": _matches("[0-9]{1,5}-?[0-9]+-?[0-9]+-?[0-9Xx]"),
-    "isbn13": _matches("97[89]-?[0-9]{1,5}-?[0-9]+-?[0-9]+-?[0-9]"),
+    "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
+    "isbn10": lambda text: _is_isbn10(text),
+    "isbn13": lambda text: _is_isbn13(text),
     "creditcard": lambda text: 12 <= len(re.sub("[^0-9]", "", text)) <= 19,
     "ssn": _matches("[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}"),
     "hexcolor": _matches("#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
@@ -131,3 +131,23 @@ FORMATS: Final[dict[str, Check]] = {
 def find_check(name: str) -> Check | None:
     """The check for the format `name`, None when the format is not one the server checks."""
     return FORMATS.get(name.replace("-", ""))
+
+
+def _without_marks(text: str) -> str:
+    return re.sub(r"[\s-]+", "", text)
+
+
+def _is_isbn10(text: str) -> bool:
+    """Ten digits, the last of which checks the others and may be X for ten."""
+    found = _without_marks(text)
+    if not re.fullmatch("[0-9]{9}[0-9X]", found):
+        return False
+    return sum(place * (10 if digit == "X" else int(digit)) for place, digit in enumerate(found, 1)) % 11 == 0
+
+
+def _is_isbn13(text: str) -> bool:
+    """Thirteen digits, the last of which checks the others."""
+    found = _without_marks(text)
+    if not re.fullmatch("[0-9]{13}", found):
+        return False
+    return sum((1, 3)[place % 2] * int(digit) for place, digit in enumerate(found)) % 10 == 0

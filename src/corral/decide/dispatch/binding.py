@@ -114,11 +114,13 @@ class _PlacementWish:
     data: tuple[str, ...]
     problem: str = ""
     """What is wrong with the annotations."""
+    total: Mapping[str, int] = field(default_factory=dict)
     short: dict[str, list[str]] = field(default_factory=dict)
     """What each worker has too little of right now; several scores ask."""
 
     @classmethod
     def of(cls, workload: Obj, job: Obj | None) -> _PlacementWish:
+        demands = demands_of(workload)
         notes = {**labels_of(workload), **annotations_of(workload), **(annotations_of(job) if job else {})}
         data = tuple(part.strip() for part in notes.get(DATA, "").split(",") if part.strip())
         selectors: dict[str, Selector] = {}
@@ -127,8 +129,9 @@ class _PlacementWish:
                 if notes.get(annotation):
                     selectors[annotation] = parse_label_selector(notes[annotation])
             except ValueError as error:
-                return cls(demands_of(workload), None, None, data, f"cannot be judged: {annotation}: {error}")
-        return cls(demands_of(workload), selectors.get(AFFINITY), selectors.get(ANTI_AFFINITY), data)
+                return cls(demands, None, None, data, f"cannot be judged: {annotation}: {error}")
+        affinity, anti_affinity = selectors.get(AFFINITY), selectors.get(ANTI_AFFINITY)
+        return cls(demands, affinity, anti_affinity, data, total=total(demands))
 
 
 # Filters: a reason why not, or empty
@@ -216,7 +219,7 @@ def _fullness(wish: _PlacementWish, worker: WorkerView) -> float:
     left, most_of = summed(worker.groups, now), summed(worker.groups, most)
     shares = [
         1.0 - (left[resource] - worker.promised.get(resource, 0) - amount) / most_of[resource]
-        for resource, amount in total(wish.demands).items()
+        for resource, amount in wish.total.items()
         if most_of.get(resource)
     ]
     return max(shares, default=0.0)

@@ -31,7 +31,8 @@ class RemoteView:
 
 @dataclass(frozen=True, slots=True)
 class DispatchView:
-    """A Workload on the manager, the check that dispatches it, and every configured worker in the order of the config."""
+    """A Workload on the manager, the check that dispatches it, and the configured workers that matter to it, in the order of
+    the config: the one it has, those that hold something of it, and those out of reach."""
 
     workload: Obj
     check: str

@@ -144,6 +144,8 @@ def _take(left: list[dict[str, int]], promised: Mapping[str, int]) -> None:
 
 
 def _covers(group: Group) -> list[str]:
+    if len(group) == 1:
+        return list(group[0].nominal)
     return list(dict.fromkeys(resource for flavor in group for resource in flavor.nominal))
 
 

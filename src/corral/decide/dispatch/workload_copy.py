@@ -26,6 +26,8 @@ from corral.core.timestamps import parse_time
 from corral.kinds.kueue import names
 
 GATE: Final = names.MULTIKUEUE_CONTROLLER
+SETTLE_S: Final = 2.0
+"""How long a worker has to be blocked before it may preempt: one that has room, or is getting some, comes first."""
 ALONE_S: Final = 300.0
 """How long one worker may preempt before the next is let."""
 
@@ -77,6 +79,8 @@ def next_opening(copies: Mapping[str, Obj], now: float) -> Opening:
     if not blocked:
         return Opening()
     left = max((_since(_gate(copy)) + ALONE_S - now for copy in copies.values() if _is_open(copy)), default=0.0)
+    if left <= 0 and len(copies) > 1:
+        left = min(blocked)[0] + SETTLE_S - now
     return Opening(again_after=left) if left > 0 else Opening(min(blocked)[1], ALONE_S)
 
 

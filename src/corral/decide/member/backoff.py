@@ -17,6 +17,8 @@ class BackoffSettings:
     slow_limit: float = 15.0
     fast_factor: float = 1.5
     limit: float = 900.0
+    skip_settled: bool = True
+    """Whether what is settled goes on with the fast factor at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def next_pace(
         delay = settings.fixed
     elif before.attempts == settings.fixed_attempts:
         delay = settings.first
-    elif not settled and before.delay * settings.slow_factor <= settings.slow_limit:
+    elif not (settled and settings.skip_settled) and before.delay * settings.slow_factor <= settings.slow_limit:
         delay = before.delay * settings.slow_factor
     else:
         delay = min(before.delay * settings.fast_factor, settings.limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,7 @@ from corral.kinds.fleet.names import RESOURCE_PROPERTY
 HEARTBEAT_TIMEOUT_S: Final = 300.0
 UNHEALTHY_TIMEOUT_S: Final = 300.0
 NOT_CONNECTED: Final = "cluster is not connected to the fleet: "
+_NANO: Final = 10**9
 _USAGE: Final = {"total": "capacity", "allocatable": "allocatable", "available": "available"}
 
 
@@ -36,14 +38,38 @@ class Cluster:
     """Namespaces the member has; None when it does not report them."""
     _read: dict[str, Quantity | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Properties that were asked for before: every placement asks every member."""
+    _numbers: dict[str, float | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     _fit_until: list[float] = field(default_factory=list, init=False, compare=False, repr=False)
     """Until when the member's last word makes it eligible, once that was found out."""
+    _scores: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """The score that was worked out last: placements that come together mostly prefer the same."""
 
     def property(self, name: str) -> Quantity | None:
         """A property's value, or None when the member does not have it."""
         if name not in self._read:
             self._read[name] = self._property(name)
         return self._read[name]
+
+    def number(self, name: str) -> float | None:
+        """A property's value as a number to compute with."""
+        numbers = self._numbers
+        if name not in numbers:
+            value = self.property(name)
+            numbers[name] = None if value is None else value.nanos / _NANO
+        return numbers[name]
+
+    def score(self, mark: str, work_out: Callable[[Cluster], int]) -> int:
+        """What `work_out` makes of this cluster; asked for the same `mark` again, what it made of it before."""
+        scores = self._scores
+        if mark not in scores:
+            scores.clear()
+            scores[mark] = work_out(self)
+        return scores[mark]
+
+    def heartbeat(self) -> float:
+        """When the member was last heard of, 0 if never."""
+        seen = (self.agent or {}).get("lastReceivedHeartbeat")
+        return parse_time(seen) if seen else 0.0
 
     def _property(self, name: str) -> Quantity | None:
         if name.startswith(RESOURCE_PROPERTY):

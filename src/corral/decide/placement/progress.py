@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from corral.core.conditions import condition, find, is_true
 from corral.core.meta import Obj, status_of
@@ -19,6 +19,8 @@ from corral.decide.placement.bindings import BOUND, Binding
 JOBS_STARTED: Final = "corral.dev/JobsStarted"
 JOBS_FINISHED: Final = "corral.dev/JobsFinished"
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+MAX_TEXT: Final = 1000
+"""Characters of what a member says, in conditions and lists of ours."""
 _COUNTS: Final = ("active", "ready", "succeeded", "failed")
 
 
@@ -78,7 +80,14 @@ def _is_job(identifier: Obj, endings: JobEndings) -> bool:
     return endings.knows(str(identifier.get("group") or ""), str(identifier.get("kind")))
 
 
-def _job(identifier: Obj, observed: Obj, endings: JobEndings) -> _Job:
+def _job(identifier: Obj, observed: Any, endings: JobEndings) -> _Job:
+    try:
+        return _read(identifier, observed, endings)
+    except (AttributeError, KeyError, TypeError, ValueError):  # nobody has checked what a member says of a status
+        return _Job(PENDING, f"{identifier.get('kind')} {identifier.get('name')}: the member reports what is no status")
+
+
+def _read(identifier: Obj, observed: Obj, endings: JobEndings) -> _Job:
     status, workload = status_of(observed), observed.get("workload") or {}
     state = _state(endings.success(observed), observed, workload)
     counts = ", ".join(f"{status[name]} {name}" for name in _COUNTS if status.get(name))
@@ -116,6 +125,7 @@ def _counted(states: Sequence[str], what: str) -> str:
 
 
 def _conditions(states: Sequence[str], text: str) -> list[Obj]:
+    text = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
     started = any(state != PENDING for state in states)
     finished = all(state in (SUCCEEDED, FAILED) for state in states)
     reason = RUNNING if started else PENDING

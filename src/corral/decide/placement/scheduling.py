@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import nlargest
 from typing import Final, NamedTuple
 
 from corral.core.conditions import condition
@@ -14,9 +15,8 @@ from corral.core.meta import Obj
 from corral.decide.placement.bindings import BOUND, SCHEDULED, UNSCHEDULED, Binding
 from corral.decide.placement.clusters import Cluster, SchedulingError
 from corral.decide.placement.scores import (
+    Preference,
     Score,
-    affinity_score,
-    extremes,
     go_taint,
     matches_term,
     required_terms,
@@ -171,14 +171,15 @@ def _capped(selected: Sequence[Obj], others: Sequence[Obj]) -> list[Obj]:
 # Filters and scores
 
 
-def _assess(question: Question, taken: frozenset[str]) -> tuple[list[ClusterCandidate], list[Filtered]]:
-    """Clusters that are not taken yet: scored, best last, and filtered ones by name."""
+def _assess(
+    question: Question, taken: frozenset[str], most: int | None = None
+) -> tuple[list[ClusterCandidate], list[Filtered]]:
+    """Clusters that are not taken yet: scored, best first, at `most` so many; and filtered ones by name."""
     policy = question.policy
     terms = required_terms(policy)
     tolerations = (policy or {}).get("tolerations") or ()
     constraints = spreads(policy, question.clusters, taken)
-    scored = question.kind == PICK_N
-    ranges = extremes(policy, question.clusters) if scored else {}
+    preference = Preference(policy, question.clusters) if question.kind == PICK_N else None
     obsolete = {binding.cluster for binding in question.classes.obsolete}
     candidates: list[ClusterCandidate] = []
     filtered: list[Filtered] = []
@@ -190,11 +191,11 @@ def _assess(question: Question, taken: frozenset[str]) -> tuple[list[ClusterCand
             filtered.append(Filtered(cluster.name, reason))
             continue
         score = Score()
-        if scored:
-            affinity = affinity_score(policy, cluster, ranges)
+        if preference is not None:
+            affinity = preference.of(cluster)
             score = Score(spread_score(constraints, cluster), affinity, int(cluster.name in obsolete))
         candidates.append(ClusterCandidate(score, cluster.name))
-    return sorted(candidates), filtered
+    return (sorted(candidates, reverse=True) if most is None else nlargest(most, candidates)), filtered
 
 
 def _unschedulable(
@@ -222,7 +223,7 @@ def _unschedulable(
 def _pick_all(question: Question) -> Cycle:
     current = [*question.classes.scheduled, *question.classes.bound]
     candidates, filtered = _assess(question, frozenset(one.cluster for one in current))
-    decisions = {name: picked(name, score) for score, name in candidates}
+    decisions = {name: picked(name, score) for score, name in reversed(candidates)}
     create, reuse, withdraw = _cross_reference(decisions, question.classes)
     selected = [*create, *(one.decision for one in reuse), *(one.decision for one in current)]
     return Cycle(
@@ -266,11 +267,11 @@ def _upscale(question: Question, missing: int) -> Cycle:
     last: list[ClusterCandidate] = []
     earlier: list[ClusterCandidate] = []
     while True:
-        candidates, filtered = _assess(question, taken)
-        batch = candidates[::-1][: min(step, missing - len(last) - len(earlier))]
+        wanted = min(step, missing - len(last) - len(earlier))
+        candidates, filtered = _assess(question, taken, wanted + MAX_UNSELECTED)
+        batch, rest = candidates[:wanted], candidates[wanted:]
         if batch:
             earlier, last = [*earlier, *last], batch
-        rest = candidates[::-1][len(batch) :]
         taken |= {candidate.name for candidate in batch}
         if len(batch) < step or len(last) + len(earlier) >= missing:
             break
@@ -278,7 +279,7 @@ def _upscale(question: Question, missing: int) -> Cycle:
     decisions = {name: picked(name, score) for score, name in order}
     create, reuse, withdraw = _cross_reference(decisions, classes)
     selected = [*create, *(one.decision for one in reuse), *(one.decision for one in current)]
-    others = [*map(_not_picked, rest[:MAX_UNSELECTED]), *map(_filtered, filtered[:MAX_UNSELECTED])]
+    others = [*map(_not_picked, rest), *map(_filtered, filtered[:MAX_UNSELECTED])]
     outcome = fulfilled(len(selected)) if len(selected) >= question.wanted else unfulfilled(len(selected))
     return Cycle(create, reuse, withdraw, _capped(selected, others), outcome)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,6 @@ _COMPARE: Final[dict[str, Callable[[Quantity, Quantity], bool]]] = {
     "Lt": operator.lt,
     "Le": lambda a, b: not b < a,
 }
-_NANO: Final = 10**9
 
 
 class Score(NamedTuple):
@@ -90,19 +90,29 @@ def extremes(policy: Obj | None, clusters: Sequence[Cluster]) -> dict[str, Extre
         name = ((term.get("preference") or {}).get("propertySorter") or {}).get("name")
         if not name or name in found:
             continue
-        values = [_number(value) for cluster in clusters if (value := cluster.property(name)) is not None]
+        values = [value for cluster in clusters if (value := cluster.number(name)) is not None]
         if values:
             found[name] = Extremes(min(values), max(values))
     return found
 
 
-def _number(value: Quantity) -> float:
-    return value.nanos / _NANO
-
-
 def affinity_score(policy: Obj | None, cluster: Cluster, ranges: Mapping[str, Extremes]) -> int:
     """The sum of what the preferred terms give a cluster."""
     return sum(_term_score(term, cluster, ranges) for term in preferred_terms(policy))
+
+
+class Preference:
+    """What the preferred terms of a policy give each of some clusters. A cluster remembers it until it or the ranges change."""
+
+    def __init__(self, policy: Obj | None, clusters: Sequence[Cluster]) -> None:
+        self._policy, self._ranges = policy, extremes(policy, clusters)
+        self._mark = json.dumps([preferred_terms(policy), self._ranges])
+
+    def of(self, cluster: Cluster) -> int:
+        return cluster.score(self._mark, self._work_out)
+
+    def _work_out(self, cluster: Cluster) -> int:
+        return affinity_score(self._policy, cluster, self._ranges)
 
 
 def _term_score(term: Obj, cluster: Cluster, ranges: Mapping[str, Extremes]) -> int:
@@ -114,13 +124,13 @@ def _term_score(term: Obj, cluster: Cluster, ranges: Mapping[str, Extremes]) -> 
     sorter = preference.get("propertySorter")
     if not sorter:
         return weight
-    value = cluster.property(sorter["name"])
+    value = cluster.number(sorter["name"])
     if value is None or sorter["name"] not in ranges:
         return 0
     low, high = ranges[sorter["name"]]
     if low == high:
         return 0
-    share = (_number(value) - low) / (high - low)
+    share = (value - low) / (high - low)
     return _round((share if sorter.get("sortOrder") == "Descending" else 1 - share) * weight)
 
 
@@ -134,6 +144,8 @@ def _round(number: float) -> int:
 
 def untolerated(tolerations: Sequence[Obj], cluster: Cluster) -> Obj | None:
     """The first taint of a cluster that no toleration covers."""
+    if not cluster.taints:
+        return None
     return next((t for t in cluster.taints if not any(_tolerates(one, t) for one in tolerations)), None)
 
 
@@ -205,6 +217,8 @@ def spread_violation(constraints: Sequence[Spread], cluster: Cluster) -> str:
 
 
 def spread_score(constraints: Sequence[Spread], cluster: Cluster) -> int:
+    if not constraints:
+        return 0
     total = 0
     for spread in constraints:
         domain = cluster.labels.get(spread.constraint["topologyKey"])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from corral.core.conditions import condition, find
 from corral.core.meta import Obj, generation_of, labels_of, name_of, status_of
 from corral.decide.member.queue import JobEndings
-from corral.decide.placement.progress import job_conditions
+from corral.decide.placement.progress import MAX_TEXT, job_conditions
 from corral.kinds.fleet.names import ENVELOPE_NAME, ENVELOPE_NAMESPACE, ENVELOPE_WORK
 
 MAX_REPORTED: Final = 100
+MAX_REPORTED_TEXT: Final = 16 * 1024
+"""Characters of one list. What a member says about itself is shown on objects that tell of all members."""
 IN_PROGRESS: Final = condition("Applied", False, "ApplyInProgress", "Resources are being applied")
 DIFF_IN_PROGRESS: Final = condition(
     "DiffReported", False, "DiffReportInProgress", "Diff reporting on resources is in progress"
@@ -128,10 +130,40 @@ def _reports(works: Sequence[Obj]) -> tuple[list[Obj], list[Obj], list[Obj]]:
             if details := manifest.get("diffDetails"):
                 diffed.append({**named, **_details(details, "firstDiffedObservedTime", "observedDiffs")})
     return (
-        failed[:MAX_REPORTED],
-        sorted(drifted, key=_identity)[:MAX_REPORTED],
-        sorted(diffed, key=_identity)[:MAX_REPORTED],
+        _bounded(failed),
+        _bounded(sorted(drifted, key=_identity)),
+        _bounded(sorted(diffed, key=_identity)),
     )
+
+
+def _bounded(entries: Sequence[Obj]) -> list[Obj]:
+    """As many entries as there is room for, and at least one; a long one with the first of its details."""
+    kept: list[Obj] = _shortened(list(entries[:MAX_REPORTED]), MAX_REPORTED_TEXT)
+    return kept
+
+
+def _shortened(value: Any, room: int) -> Any:
+    """A value with every text cut, and of every list as much as there is room for, and at least one item."""
+    if isinstance(value, str):
+        return value if len(value) <= MAX_TEXT else value[: MAX_TEXT - 1] + "…"
+    if isinstance(value, dict):
+        return {name: _shortened(item, room) for name, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    kept: list[Any] = []
+    for item in value:
+        short = _shortened(item, room)
+        room -= _size(short)
+        if kept and room < 0:
+            break
+        kept.append(short)
+    return kept
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(len(name) + _size(item) for name, item in value.items())
+    return sum(map(_size, value)) if isinstance(value, list) else len(str(value))
 
 
 def _identity(entry: Obj) -> tuple[str, ...]:

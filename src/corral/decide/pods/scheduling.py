@@ -218,3 +218,11 @@ def find_victims(
             trial.remove(other.uid)
             victims.append(other)
     return tuple(victims)
+
+
+def claim_not_found(name: str, nodes: int) -> str:
+    """Why a pod whose claim is missing has no node: it is no node's fault, and nobody's leaving would help."""
+    return (
+        f'0/{nodes} nodes are available: persistentvolumeclaim "{name}" not found. '
+        f"preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+    )

@@ -73,6 +73,13 @@ def host_ports(pod: Obj) -> frozenset[tuple[str, str, int]]:
     )
 
 
+def claims_of(pod: Obj) -> tuple[str, ...]:
+    """The names of the PersistentVolumeClaims a pod mounts."""
+    volumes = spec_of(pod).get("volumes") or ()
+    found = (str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "") for volume in volumes)
+    return tuple(sorted(filter(None, found)))
+
+
 @dataclass(frozen=True, slots=True)
 class PodView:
     """A pod as the scheduler sees it."""
@@ -90,6 +97,8 @@ class PodView:
     started: float
     may_preempt: bool
     is_deleting: bool = False
+    claims: tuple[str, ...] = ()
+    """The PersistentVolumeClaims it mounts, which have to be there first."""
 
     @property
     def namespace(self) -> str:
@@ -106,7 +115,8 @@ def view_pod(pod: Obj) -> PodView:
     ports = host_ports(pod)
     shape = {name: spec[name] for name in _SHAPE_FIELDS if spec.get(name)}
     has_rules = "affinity" in shape or "topologySpreadConstraints" in shape
-    identity = [key_of(pod).namespace, shape, requests, sorted(ports), labels_of(pod) if has_rules else None]
+    claims = claims_of(pod)
+    identity = [key_of(pod).namespace, shape, requests, sorted(ports), labels_of(pod) if has_rules else None, *claims]
     started = status_of(pod).get("startTime")
     return PodView(
         key=key_of(pod),
@@ -117,6 +127,7 @@ def view_pod(pod: Obj) -> PodView:
         spec=spec,
         shape=json.dumps(identity, sort_keys=True),
         ports=ports,
+        claims=claims,
         created=str(metadata_of(pod).get("creationTimestamp") or ""),
         started=parse_time(started) if started else float("inf"),
         may_preempt=spec.get("preemptionPolicy") != "Never",

@@ -75,7 +75,7 @@ class Explainer:
     ) -> tuple[Key, ...]:
         if queue.spec.strict_fifo and ahead:
             return tuple(ahead[:_MAX_BLOCKERS])
-        if pending.sticky != info.key:
+        if pending.sticky != info.key or pending.is_parked(info.key):
             return ()
         victims = sorted(key for key in self._world.expected_evictions if key in self._world.reservations)
         return tuple(victims[:_MAX_BLOCKERS])

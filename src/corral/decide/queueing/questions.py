@@ -127,11 +127,17 @@ class Questions:
 
     # -- plans ----------------------------------------------------------------------------------------------------
 
+    @property
+    def next_alarm(self) -> float | None:
+        """When a plan is due although nothing happens until then."""
+        alarms = (self._waiting.next_alarm, self._requeue_triggers.next_at)
+        return min((at for at in alarms if at is not None), default=None)
+
     def needs_cycle(self, now: float) -> bool:
         """Could a plan decide anything new?"""
         alarm = self._waiting.next_alarm
         due = alarm is not None and alarm <= now
-        return bool(self._world.dirty or self._world.second_pass or self._requeue_triggers.is_due or due)
+        return bool(self._world.dirty or self._world.second_pass or self._requeue_triggers.is_due(now) or due)
 
     def is_at_rest(self, key: Key, now: float) -> bool:
         """Whether a workload waits and no plan is due that could say something about it."""

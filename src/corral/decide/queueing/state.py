@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
+from corral.core.budget import Cpu
 from corral.core.conditions import is_true
 from corral.core.meta import Key, Obj, is_deleting, key_of, labels_of, name_of, spec_of, status_of, uid_of
 from corral.decide.queueing.cycle.cycle import Cycle
@@ -61,6 +62,10 @@ class QueueingState:
         self._specs: dict[tuple[str, str], object] = {}
         self._local_queues_of: dict[str, dict[Key, None]] = {}
         """LocalQueues by the ClusterQueue they lead to."""
+
+    def charge(self, cpu: Cpu) -> None:
+        """From now on a plan, and a shape of workloads, may take only so much of the processor's time."""
+        self.world.cpu = cpu
 
     def _is_news(self, kind: str, name: str, value: object) -> bool:
         if self._specs.get((kind, name)) == value:
@@ -313,12 +318,11 @@ class QueueingState:
         self._waiting.ring(now)
         self.settle()
         plan = self._cycle.plan(now)
-        alarm = self._waiting.next_alarm
-        return plan if alarm is None else structs.replace(plan, next_at=alarm)
+        return structs.replace(plan, next_at=self.questions.next_alarm)
 
     def settle(self) -> None:
         """Bring everything up to date that follows from the objects; a plan begins with it."""
-        self._requeue_triggers.settle()
+        self._requeue_triggers.settle(self.world.now)
 
     def flush_cluster_queue(self, name: str) -> None:
         """Try everything that waits in the queue's tree again, as after any change of quota."""

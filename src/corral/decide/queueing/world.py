@@ -6,6 +6,9 @@ a cycle: trials change usage and change it back.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from corral.core.budget import Budget, Cpu
 from corral.core.meta import Key
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import (
@@ -31,6 +34,11 @@ class World:
 
     def __init__(self, settings: QueueingSettings) -> None:
         self.settings = settings
+        self.cpu: Cpu = _free_of_charge
+        self.costs: Budget[Hashable] = Budget()
+        """What looking for a place for workloads of a shape has cost."""
+        self.set_aside: dict[Hashable, float] = {}
+        """Shapes that cost too much, and until when nobody looks for them."""
         self.forest = QuotaForest()
         self.queues: dict[str, ClusterQueue] = {}
         self.by_node: dict[QuotaNode, ClusterQueue] = {}
@@ -50,12 +58,18 @@ class World:
         """Those for which there was no place; they are due again when something changes."""
         self.expected_evictions: dict[Key, str] = {}
         """Victims whose eviction was planned and not yet seen, with their uid."""
+        self._planned: list[Key] = []
+        """Those of them that were planned in this round."""
+        self.gave_way: dict[Key, Key] = {}
+        """Those that were evicted to make room, and for whom; see `gives_way`."""
         self.not_ready: set[Key] = set()
         """Admitted workloads whose pods are not ready yet."""
         self.tallies: dict[str, Tally] = {}
         """Totals per ClusterQueue name and per LocalQueue `namespace/name`."""
         self.dirty: dict[str, None] = {}
         """ClusterQueues whose tree has to be looked at again."""
+        self.assumed = 0
+        """How many admissions have been planned."""
         self.now = 0.0
         """The time of the latest plan."""
 
@@ -93,7 +107,12 @@ class World:
         return [self.by_node[node] for node in root.subtree_queues() if node in self.by_node]
 
     def in_backoff(self, info: WorkloadInfo) -> bool:
-        return info.requeue_blocked or (info.requeue_at is not None and info.requeue_at > self.now)
+        if info.requeue_blocked or (info.requeue_at is not None and info.requeue_at > self.now):
+            return True
+        return bool(self.set_aside) and self.is_set_aside(info)
+
+    def is_set_aside(self, info: WorkloadInfo) -> bool:
+        return self.set_aside.get(info.shape, self.now) > self.now
 
     def namespace_matches(self, queue: ClusterQueue, namespace: str) -> bool:
         selector = queue.spec.namespace_selector
@@ -101,7 +120,9 @@ class World:
 
     def reserve(self, reservation: Reservation) -> None:
         """Book a reservation in the quota tree and on nodes."""
-        self.reservations[reservation.info.key] = reservation
+        key = reservation.info.key
+        self.reservations[key] = reservation
+        reservation.leaving = self.expected_evictions.get(key) == reservation.info.uid
         reservation.queue.add(reservation)
         self.topology.take(reservation.topology_usage)
         self._count(reservation, 1)
@@ -116,6 +137,52 @@ class World:
         self._count(reservation, -1)
         return reservation
 
+    # -- planned evictions ----------------------------------------------------------------------------------------
+
+    def expect_eviction(self, key: Key, uid: str) -> None:
+        """An eviction was planned. Whoever looks for victims in the same round does not see it yet."""
+        self.expected_evictions[key] = uid
+        self._planned.append(key)
+
+    def end_round(self) -> None:
+        """From now on those whose eviction was planned leave anyway."""
+        for key in self._planned:
+            self._set_leaving(key, key in self.expected_evictions)
+        self._planned.clear()
+
+    def spare(self, key: Key) -> None:
+        """A planned victim was not evicted."""
+        self.expected_evictions.pop(key, None)
+        self._set_leaving(key, False)
+
+    def _set_leaving(self, key: Key, leaving: bool) -> None:
+        reservation = self.reservations.get(key)
+        if reservation is not None and reservation.leaving is not leaving:
+            reservation.queue.set_leaving(reservation, leaving)
+
+    def gives_way(self, info: WorkloadInfo) -> Key | None:
+        """The preemptor that still waits for the room this workload was evicted from, if there is one.
+
+        Admitted before it, the workload would be evicted again, and again. Where the preemptor had to leave in its turn, the room
+        is for whom it left.
+        """
+        met = {info.key}
+        key = self.gave_way.get(info.key)
+        while key is not None and key not in met:
+            if key in self.reservations:
+                return None
+            if self._preempts(key):
+                return key
+            met.add(key)
+            key = self.gave_way.get(key)
+        return None
+
+    def _preempts(self, key: Key) -> bool:
+        info = self.workloads.get(key)
+        home = self.local_queue_of(info) if info is not None else None
+        queue = self.queues.get(home.cluster_queue) if home is not None else None
+        return queue is not None and queue.inactive is None and self.pending[queue.name].still_preempts(key)
+
     def forget_places(self, key: Key) -> None:
         """Its places on nodes need not be looked for any more."""
         self.second_pass.pop(key, None)
@@ -127,3 +194,8 @@ class World:
         admitted = reservation.counted_admitted
         self.tally(reservation.queue.name).count(reservation.usage, admitted, by)
         self.tally(reservation.info.queue_key).count(reservation.usage, admitted, by)
+
+
+def _free_of_charge() -> float:
+    """The processor's time where nobody pays for it."""
+    return 0.0

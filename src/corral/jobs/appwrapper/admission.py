@@ -17,8 +17,9 @@ class AppWrapperRules(WebhookRules):
     name = "AppWrapperRules"
     kinds = ((appwrapper.GROUP, "AppWrapper"),)
 
-    def __init__(self, may_create: MayCreate | None = None) -> None:
+    def __init__(self, may_create: MayCreate | None = None, starts_jobs: str = "") -> None:
         self._may_create = may_create
+        self._starts_jobs = starts_jobs
 
     def handles(self, request: AdmissionRequest) -> bool:
         """Subresources too: through none of them another creator gets in."""
@@ -41,11 +42,10 @@ class AppWrapperRules(WebhookRules):
         causes = appwrapper.validate_app_wrapper(request.obj, request.old)
         if causes:
             raise denied(appwrapper.WEBHOOK, causes)
-        # Components stay what they are; what is added to their pods later is the business of who may make such pods.
-        if self._may_create is None or (request.old is not None and _infos(request.old) == _infos(request.obj)):
+        if self._may_create is None or self._only_starts(request, request.obj):
             return
         for position, component in enumerate(spec_of(request.obj).get("components") or ()):
-            if not self._may_create(request.user, component["template"], request.namespace):
+            if not await self._may_create(request.user, component["template"], request.namespace):
                 kind = component["template"].get("kind")
                 text = f"User {request.user.name} is not authorized to create {kind} in {namespace_of(request.obj)}"
                 raise denied(
@@ -53,10 +53,16 @@ class AppWrapperRules(WebhookRules):
                     [Cause("FieldValueForbidden", f"Forbidden: {text}", f"spec.components[{position}].template")],
                 )
 
+    def _only_starts(self, request: AdmissionRequest, changed: Obj) -> bool:
+        """Components stay what they are; what is added to their pods later is the business of queueing, and of who may make them."""
+        if request.old is None:
+            return False
+        return request.user.name == self._starts_jobs or _infos(request.old) == _infos(changed)
+
 
 def _infos(app_wrapper: Obj) -> list[Obj | None]:
     return [component.get("podSetInfos") for component in spec_of(app_wrapper).get("components") or ()]
 
 
 def plugins(context: OperatorContext) -> list[AdmissionPlugin]:
-    return [AppWrapperRules(context.may_create)]
+    return [AppWrapperRules(context.may_create, context.starts_jobs)]

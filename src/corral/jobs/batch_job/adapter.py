@@ -84,11 +84,10 @@ class BatchJob(SuspendableJob):
         return done + int(status.get("ready") or 0) >= pods_at_once(job)
 
     def reclaimable_pods(self, job: Obj) -> dict[str, int]:
-        at_once, succeeded = parallelism(job), int(status_of(job).get("succeeded") or 0)
-        if at_once == 1 or not succeeded:
+        at_once, done = parallelism(job), _done(job)
+        if at_once == 1 or not done:
             return {}
-        done = _indexes(status_of(job).get("completedIndexes")) + _indexes(status_of(job).get("failedIndexes"))
-        remaining = completions(job) - (done if spec_of(job).get("completionMode") == "Indexed" else succeeded)
+        remaining = max(completions(job) - done, 0)
         return {DEFAULT_NAME: at_once - remaining} if remaining < at_once else {}
 
     def validate(self, job: Obj, old: Obj | None) -> list[Cause]:
@@ -173,12 +172,25 @@ def _completions_follow(job: Obj) -> bool:
     return annotations_of(job).get(names.JOB_COMPLETIONS_EQUAL_PARALLELISM) == "true"
 
 
-def _indexes(text: str | None) -> int:
-    """How many indexes a list such as `0,2-4` names."""
-    if not text:
-        return 0
-    bounds = [part.split("-") for part in text.split(",")]
-    return sum(int(bound[-1]) - int(bound[0]) + 1 for bound in bounds)
+def _done(job: Obj) -> int:
+    """How many pods will not run again: those that succeeded or, with indexes, all that completed or failed for good."""
+    status = status_of(job)
+    if spec_of(job).get("completionMode") != "Indexed":
+        return int(status.get("succeeded") or 0)
+    # A job that was made smaller may still report indexes it does not have any more, and one index may be in both lists.
+    intervals = sorted([*_intervals(status.get("completedIndexes")), *_intervals(status.get("failedIndexes"))])
+    count, counted = 0, -1
+    for first, last in intervals:
+        end = min(last, completions(job) - 1)
+        count += max(0, end - max(first - 1, counted))
+        counted = max(counted, end)
+    return count
+
+
+def _intervals(text: str | None) -> list[tuple[int, int]]:
+    """First and last index of each part of a list such as `0,2-4`."""
+    bounds = [part.split("-") for part in text.split(",")] if text else []
+    return [(int(bound[0]), int(bound[-1])) for bound in bounds]
 
 
 MIN_PATH = keyed("metadata.annotations", names.JOB_MIN_PARALLELISM)

@@ -41,6 +41,14 @@ class StopWrite(NamedTuple):
     """Delete the object instead of storing it; for kinds that cannot be taken back."""
 
 
+class SizedGroups(NamedTuple):
+    """A list of groups of pods in a job, by what they are called and where their sizes are."""
+
+    path: Path
+    name: str
+    fields: tuple[str, ...]
+
+
 class JobFacts:
     """What most kinds have in common, to be said by those that differ."""
 
@@ -64,12 +72,21 @@ class JobFacts:
     """Fields that anybody may change on a running job, and that follow the manager's to the worker."""
     elastic_fields: ClassVar[tuple[Path, ...]] = ()
     """Fields that follow when the job is elastic; otherwise another size is another Workload."""
+    elastic_groups: ClassVar[SizedGroups | None] = None
+    """Groups of pods whose sizes follow when the job is elastic."""
     followed_templates: ClassVar[tuple[Path, ...]] = ()
     """Pod templates whose images follow; the job rolls them out where it runs."""
     needs: ClassVar[tuple[Resource, ...]] = ()
     """Kinds of objects that have to be on a worker before the job is."""
     found_by_labels: ClassVar[bool] = False
     """Whether pods are matched to the job by labels alone, so that a copy beside the original would take its pods."""
+
+    update_gate: ClassVar[str] = ""
+    """The gate under which changes of a job that leaves its queue are checked; always, where there is none."""
+
+    def prepared(self, job: Obj) -> Obj:
+        """A job that is going to be queued, with what has to be noted on it when it is created."""
+        return job
 
     def pod_selector(self, job: Obj) -> str:
         """Labels that all pods of a job have; empty where they have none in common. Pods of others may have them too."""
@@ -100,9 +117,13 @@ class JobAdapter(Protocol):
     elastic_template: ClassVar[Path | None]
     followed_fields: ClassVar[tuple[Path, ...]]
     elastic_fields: ClassVar[tuple[Path, ...]]
+    elastic_groups: ClassVar[SizedGroups | None]
     followed_templates: ClassVar[tuple[Path, ...]]
     needs: ClassVar[tuple[Resource, ...]]
     found_by_labels: ClassVar[bool]
+    update_gate: ClassVar[str]
+
+    def prepared(self, job: Obj) -> Obj: ...
 
     def pod_selector(self, job: Obj) -> str: ...
 

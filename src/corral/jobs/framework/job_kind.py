@@ -17,6 +17,21 @@ ENTRY_POINTS = "corral.jobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledOperator:
+    """What people and tools look for when they ask whether an operator is installed."""
+
+    namespace: str
+    deployment: str
+    labels: Mapping[str, str]
+    """On its pods; the Deployment selects by them."""
+    container: str = "manager"
+    replicas: int = 1
+    """None where the namespace is one in which people look at their own pods."""
+    webhook_service: str = ""
+    """The Service its webhooks are called by; what they check is checked by the kind's admission here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
     """A kind of job, or the kinds that one project ships together."""
 
@@ -32,6 +47,10 @@ class JobKind:
     """Whether it is queued where the configuration does not say what is."""
     operators: str = ""
     """A function of an `OperatorContext` that registers the controllers that run its jobs in an embedded cluster."""
+    identity: str = ""
+    """The `Identity` its operators act under in an embedded cluster: whatever its rules do not allow is refused them."""
+    installation: InstalledOperator | None = None
+    """The Deployment its operator has where it runs by itself, shown in embedded clusters while the operator runs there."""
     admission: str = ""
     """A function of an `OperatorContext`: admission plug-ins, for what its webhooks check elsewhere."""
     posts: str = ""
@@ -42,6 +61,8 @@ class JobKind:
     """A function of an object of its kinds: the objects inside that its operator creates for whoever made it."""
     options: tuple[str, ...] = ()
     """Switches of its operators under `operators` in a fleet's file: true, false, or left to the operator."""
+    submissions: Mapping[str, str] = field(default_factory=dict)
+    """Makers of its objects from a `Submission`, by the word of `corral submit --kind`."""
     simulated: str = ""
     """`SimulatedKind`s: jobs of its kinds as a fleet on virtual time submits them."""
 

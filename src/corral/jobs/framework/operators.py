@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from corral.client.protocol import Client
@@ -11,7 +11,7 @@ from corral.core.meta import Obj
 from corral.jobs.framework.registry import features
 from corral.runtime.controller import Manager
 
-MayCreate = Callable[[UserInfo, Obj, str], bool]
+MayCreate = Callable[[UserInfo, Obj, str], Awaitable[bool]]
 """Whether a user may create an object in a namespace, by every guard there is for that user."""
 ActAs = Callable[[UserInfo], Client]
 """The cluster's API as a user: what that user may not do is refused."""
@@ -27,6 +27,8 @@ class OperatorSettings:
     """Features switched away from their default."""
     options: Mapping[str, bool | None] = field(default_factory=dict)
     """Switches of single kinds; one that is missing or None is left to the operator."""
+    real_pods: bool = False
+    """Pods are programs of this machine: what a framework needs has to be there, or nothing of it runs."""
 
     def __post_init__(self) -> None:
         known = features()
@@ -49,3 +51,5 @@ class OperatorContext:
     """Answers for kinds that carry other objects inside; None lets everybody."""
     act_as: ActAs | None = None
     """For operators that create whatever somebody describes; None lets them do it as themselves, where nobody has rights."""
+    starts_jobs: str = ""
+    """The user that queueing acts as. It starts jobs of every kind and says where their pods go, those of wrapped jobs too."""

@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 
 from corral.core.meta import Key, Obj, annotations_of, is_deleting, name_of, spec_of, uid_of
 from corral.core.resource import Resource
+from corral.jobs.framework.paths import Path
 from corral.kinds.kueue import names
 from corral.workload.podsets import PodSet, topology_request
 
@@ -43,6 +44,9 @@ class QueuedSet(Protocol):
 
     waits_at_zero: ClassVar[bool]
     """Whether a set without replicas keeps its Workload, on hold, until it is scaled up again."""
+
+    fixed_fields: ClassVar[Sequence[Path]]
+    """What may not change while the set is queued: its Workloads are not counted anew."""
 
     def with_held_templates(self, owner: Obj) -> Obj:
         """The set, which names a queue, with templates that make gated pods."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, ParamSpec, TypeVar, cast
 
 from corral.core.meta import Obj
@@ -16,6 +17,7 @@ from corral.core.resource import Resource
 from corral.jobs.framework.adapter import JobAdapter
 from corral.jobs.framework.job_kind import ENTRY_POINTS, JobKind
 from corral.jobs.framework.queued_set import QueuedSet
+from corral.jobs.framework.submission import Maker, Submission
 from corral.kinds.machinery.definition import KindDef
 
 SHIPPED = (
@@ -227,3 +229,32 @@ def features() -> Mapping[str, bool]:
 def options() -> list[str]:
     """Switches of single kinds that a fleet's file may have under `operators`."""
     return sorted({name for kind in job_kinds() for name in kind.options})
+
+
+@once
+def submission_makers() -> Mapping[str, str]:
+    """Where the maker of each word of `corral submit --kind` is."""
+    return {word: reference for kind in job_kinds() for word, reference in kind.submissions.items()}
+
+
+def made_from(word: str, wanted: Submission) -> Obj:
+    """The object a kind makes of a submission. Raises KeyError for a word nobody knows."""
+    maker: Maker = resolve_name(submission_makers()[word])
+    return maker(wanted)
+
+
+class KnownEndings:
+    """How jobs of every kind with an adapter end, for those who place or follow them without queueing them."""
+
+    def knows(self, group: str, kind: str) -> bool:
+        adapter = adapter_for(Resource(group, "", "", kind))
+        return adapter is not None and adapter.ends
+
+    def success(self, job: Obj) -> bool | None:
+        group = str(job.get("apiVersion", "")).rpartition("/")[0]
+        adapter = adapter_for(Resource(group, "", "", str(job.get("kind"))))
+        finish = adapter.finished(job) if adapter is not None else None
+        return finish.success if finish is not None else None
+
+
+ENDINGS = KnownEndings()

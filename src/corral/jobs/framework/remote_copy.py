@@ -1,9 +1,11 @@
-"""The copy of a job on another cluster: what every kind's copy has in common."""
+"""The copy of a job on another cluster: what every kind's copy has in common, and how it names its Workload."""
 
 from __future__ import annotations
 
-from corral.core.meta import Obj, annotations_of, labels_of, name_of, namespace_of
+from corral.core.meta import Obj, annotations_of, labels_of, name_of, namespace_of, with_metadata
 from corral.kinds.kueue import names
+
+MAX_LABEL = 63
 
 
 def bare_copy(job: Obj, workload_name: str, origin: str) -> Obj:
@@ -22,3 +24,12 @@ def bare_copy(job: Obj, workload_name: str, origin: str) -> Obj:
         "annotations": annotations,
     }
     return {**content, "metadata": metadata}
+
+
+def labelled(copy: Obj) -> Obj:
+    """The copy with its Workload named in a label; a name too long for one stays where it is."""
+    annotations = dict(annotations_of(copy))
+    name = annotations.pop(names.PREBUILT_WORKLOAD, "")
+    if not 0 < len(name) <= MAX_LABEL:
+        return copy
+    return with_metadata(copy, annotations=annotations, labels={**labels_of(copy), names.PREBUILT_WORKLOAD: name})

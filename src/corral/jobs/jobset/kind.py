@@ -286,7 +286,7 @@ def _check_rules(spec: Obj) -> list[Cause]:
 
 def _check_dependencies(spec: Obj) -> list[Cause]:
     causes: list[Cause] = []
-    earlier: list[str] = []
+    earlier: set[str] = set()
     in_order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
     for path, replicated in _jobs(spec):
         wanted = replicated.get("dependsOn") or []
@@ -298,7 +298,7 @@ def _check_dependencies(spec: Obj) -> list[Cause]:
             if earlier and entry.get("name") not in earlier:
                 text = "replicatedJob cannot depend on the replicatedJob that is not listed before it"
                 causes.append(v.invalid(f"{path}.dependsOn[{position}].name", entry.get("name"), text))
-        earlier.append(str(replicated.get("name")))
+        earlier.add(str(replicated.get("name")))
     return causes
 
 

@@ -87,13 +87,14 @@ def _schema() -> Schema:
 
 
 def default_leader_worker_set(obj: Obj) -> None:
-    """Fill in what upstream's webhook does; `obj` is a private copy."""
+    """Fill in what upstream's webhook does; `obj` is a private copy. Go's clients send what is not said as an empty text."""
     spec = obj.setdefault("spec", {})
     template = spec.setdefault("leaderWorkerTemplate", {})
     if template.get("restartPolicy") == "Default":
         template["restartPolicy"] = "None"
+    template["restartPolicy"] = template.get("restartPolicy") or "RecreateGroupOnPodRestart"
     strategy = spec.setdefault("rolloutStrategy", {})
-    strategy.setdefault("type", "RollingUpdate")
+    strategy["type"] = strategy.get("type") or "RollingUpdate"
     rolling = strategy.setdefault("rollingUpdateConfiguration", {})
     rolling.setdefault("partition", 0)
     rolling.setdefault("maxUnavailable", 1)

@@ -166,13 +166,14 @@ def worker_set(lws: Obj, leader: Obj) -> Obj:
     group = group_of(leader)
     template = worker_template(lws)
     metadata = template.get("metadata") or {}
-    labels = {
-        **(metadata.get("labels") or {}),
+    # What pods are labelled with says nothing of the set: a queue on them must not make the set one that is queued.
+    place = {
         NAME: name_of(lws),
         GROUP_INDEX: str(group),
         GROUP_KEY: labels_of(leader).get(GROUP_KEY) or group_key(leader),
         REVISION: labels_of(leader).get(REVISION, ""),
     }
+    labels = {**(metadata.get("labels") or {}), **place}
     annotations = {
         **(metadata.get("annotations") or {}),
         **_place_annotations(lws),
@@ -185,7 +186,7 @@ def worker_set(lws: Obj, leader: Obj) -> Obj:
         "metadata": {
             "name": name_of(leader),
             "namespace": namespace_of(lws),
-            "labels": labels,
+            "labels": place,
             "ownerReferences": [owner_ref({"apiVersion": "v1", "kind": "Pod", **leader})],
         },
         "spec": {
@@ -266,6 +267,14 @@ def group_states(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], grou
     return Groups(groups, states)
 
 
+_SAID = {
+    "Available": ("AllGroupsReady", "All replicas are ready"),
+    "Progressing": ("GroupsProgressing", "Replicas are progressing"),
+    "UpdateInProgress": ("GroupsUpdating", "Rolling Upgrade is in progress"),
+}
+"""Reason and message of each condition; upstream leaves them as they are when one becomes false."""
+
+
 def lws_status(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], now: float) -> Obj:
     ready = sum(is_group_ready(lws, leader, sets) for leader in leaders)
     updated = sum(labels_of(leader).get(REVISION) == revision_of(lws) for leader in leaders)
@@ -280,17 +289,13 @@ def lws_status(lws: Obj, leaders: Sequence[Obj], sets: Mapping[str, Obj], now: f
     entries: Sequence[Obj] = status.get("conditions") or []
     outdated = bool(leaders) and updated < len(leaders)
     if ready >= replicas_of(lws) and not outdated:
-        wanted = [("Available", True, "AllGroupsReady", "All replicas are ready")]
-        wanted += [("Progressing", False, "AllGroupsReady", ""), ("UpdateInProgress", False, "AllGroupsReady", "")]
+        wanted = {"Available": True, "Progressing": False, "UpdateInProgress": False}
     else:
-        wanted = [("Progressing", True, "GroupsProgressing", "Replicas are progressing")]
-        wanted += [("Available", False, "GroupsProgressing", "")]
-        if outdated:
-            wanted.append(("UpdateInProgress", True, "GroupsUpdating", "Rolling Upgrade is in progress"))
-    for kind, value, reason, text in wanted:
-        if not value and conditions.find(entries, kind) is None:
-            continue
-        entries = conditions.set_condition(entries, conditions.condition(kind, value, reason, text), format_time(now))
+        wanted = {"Progressing": True, "Available": False} | ({"UpdateInProgress": True} if outdated else {})
+    for kind, value in wanted.items():
+        if value or conditions.find(entries, kind) is not None:
+            said = conditions.condition(kind, value, *_SAID[kind], observed_generation=generation_of(lws))
+            entries = conditions.set_condition(entries, said, format_time(now))
     return {**status, "conditions": list(entries)}
 
 

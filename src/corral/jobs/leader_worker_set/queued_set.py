@@ -18,8 +18,10 @@ from corral.core.meta import (
     with_spec,
 )
 from corral.core.resource import Resource
+from corral.jobs.framework.paths import Path
 from corral.jobs.framework.queued_set import Claim, identity_of, marks_of, pod_set_of_template
 from corral.jobs.leader_worker_set import kind as lws
+from corral.jobs.leader_worker_set.rollout import groups_of
 from corral.kinds.kueue import names
 from corral.workload.podsets import DEFAULT_NAME, PodSet
 from corral.workload.workload import workload_name
@@ -46,6 +48,7 @@ class QueuedLeaderWorkerSet:
     resource: ClassVar[Resource] = lws.LEADER_WORKER_SETS
     holds_pods: ClassVar[bool] = True
     waits_at_zero: ClassVar[bool] = False
+    fixed_fields: ClassVar[Sequence[Path]] = (("spec", "leaderWorkerTemplate", "size"),)
 
     def with_held_templates(self, owner: Obj) -> Obj:
         group = spec_of(owner).get("leaderWorkerTemplate") or {}
@@ -54,6 +57,9 @@ class QueuedLeaderWorkerSet:
             for name in ("leaderTemplate", "workerTemplate")
             if group.get(name)
         }
+        workers = held.get("workerTemplate", {})
+        if "leaderTemplate" in held and names.PODSET_GROUP_NAME not in annotations_of(workers):
+            held["workerTemplate"] = with_annotations(workers, {names.POD_INDEX_OFFSET: "1"})
         return with_spec(owner, {**spec_of(owner), "leaderWorkerTemplate": {**group, **held}})
 
     def claims(self, owner: Obj, pods: Sequence[Obj]) -> list[Claim]:
@@ -61,7 +67,7 @@ class QueuedLeaderWorkerSet:
         for pod in pods:
             if names.POD_SUSPENDING_PARENT in annotations_of(pod):
                 groups.setdefault(labels_of(pod).get(lws.GROUP_INDEX, ""), []).append(pod)
-        count = min(lws.replicas_of(owner), MOST)
+        count = min(groups_of(owner), MOST)
         return [self._claim(owner, index, tuple(groups.get(str(index), ()))) for index in range(count)]
 
     def _claim(self, owner: Obj, index: int, pods: tuple[Obj, ...]) -> Claim:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from corral.core.meta import Obj, annotations_of, spec_of
+from corral.core.meta import Obj, annotations_of, spec_of, status_of
 from corral.jobs.leader_worker_set.kind import REPLICAS, replicas_of
 
 
@@ -65,6 +65,15 @@ def scaled(value: object, total: int, *, up: bool) -> int:
         return int(text)
     share = int(text[:-1]) * total
     return -(-share // 100) if up else share // 100
+
+
+def groups_of(lws: Obj) -> int:
+    """How many groups there are to be queued: surplus ones of a rollout too, for without quota they would never be ready."""
+    total, status = replicas_of(lws), status_of(lws)
+    held = int(status.get("replicas") or 0)
+    _, surge, _ = _limits(lws)
+    is_rolling = surge > 0 and int(status.get("updatedReplicas") or 0) < total
+    return held if is_rolling and held > total else total
 
 
 def _limits(lws: Obj) -> tuple[int, int, int]:

@@ -22,4 +22,4 @@ class MpiJobRules(TrainingJobRules):
 
 
 def plugins(context: OperatorContext) -> list[AdmissionPlugin]:
-    return [MpiJobRules()]
+    return [MpiJobRules(context.settings)]

@@ -33,13 +33,13 @@ from corral.jobs.kubeflow.kind import GROUP, MPI, replica_specs_of, run_policy_o
 from corral.jobs.kubeflow.operator import TrainingController
 from corral.jobs.kubeflow.status import REPLICA_TYPE, index_of
 from corral.jobs.kubeflow.view import Settings
+from corral.jobs.mpijob.belongings import Belongings
 from corral.jobs.mpijob.children import build_group, child_metadata, config_map, is_suspended, launcher_name, service
 from corral.jobs.mpijob.hosts import AGENT, AGENT_COMMAND, AGENT_KEY, CONFIG_DIR, agent_env, is_ssh_daemon
 from corral.jobs.mpijob.kind import MPI_JOBS, clean_policy_of, is_v1, spec_errors
 from corral.jobs.mpijob.plan import MpiPlan, is_managed_here, plan_mpi
-from corral.jobs.mpijob.ssh_keys import ssh_secret
 from corral.jobs.mpijob.status import is_finished
-from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, SERVICES
 from corral.kinds.kubernetes.rbac import ROLE_BINDINGS, ROLES
 from corral.runtime.controller import Manager, PermanentError, Result, Watch, owner_key
 
@@ -51,10 +51,6 @@ SSH_PATH_V1 = "/etc/mpi-keys"
 def agent_program() -> str:
     """The text of the program that carries commands from launcher to workers."""
     return Path(__file__).with_name("agent.py").read_text()
-
-
-class ForeignObject(PermanentError):
-    """Something of that name exists and belongs to somebody else; it is not taken over."""
 
 
 class MpiJobController:
@@ -73,6 +69,7 @@ class MpiJobController:
         index_by_controller(self._pods)
         self._private_key = manager.private_key
         self._recorder = manager.recorder.named("mpi-job-controller")
+        self._belongings = Belongings(self._client, self._recorder, MANAGER)
         self._expectations = Expectations(self._pods, self._clock)
         owners = owner_key("MPIJob", GROUP)
         self._gang = GangGroups(manager, gang_scheduler, MANAGER, owners) if gang_scheduler else None
@@ -110,7 +107,7 @@ class MpiJobController:
         workers = controlled_by(self._pods, job)
         launcher = self._launchers.get(Key(key.namespace, launcher_name(job)))
         if launcher is not None and not is_owned_by(launcher, uid_of(job)):
-            self._refuse(job, JOBS, launcher_name(job))
+            self._belongings.refuse(job, JOBS, launcher_name(job))
         pods = controlled_by(self._pods, launcher) if launcher is not None else []
         plan = plan_mpi(job, workers, launcher, pods, self._clock.now(), self._scheduler, self._steps.room(key))
         for kind, reason, message in plan.events:
@@ -134,9 +131,9 @@ class MpiJobController:
 
     async def _act(self, key: Key, job: Obj, plan: MpiPlan, workers: list[Obj], launcher: Obj | None) -> None:
         if plan.shared:
-            await self._ensure(job, SERVICES, service(job))
-            await self._ensure(job, CONFIG_MAPS, config_map(job, workers, agent_program()))
-            await self._ensure_keys(job)
+            await self._belongings.ensure(job, SERVICES, service(job))
+            await self._belongings.ensure(job, CONFIG_MAPS, config_map(job, workers, agent_program()))
+            await self._belongings.ensure_keys(job, self._private_key)
         for pod in plan.delete_workers:
             self._expectations.removing(key, pod)
             try:
@@ -147,11 +144,9 @@ class MpiJobController:
             try:
                 self._expectations.made(key, await self._client.create(PODS, body, manager=MANAGER))
             except AlreadyExists:
-                held = await self._client.get(PODS, name_of(body), namespace_of(body))
-                if not is_owned_by(held, uid_of(job)):
-                    self._refuse(job, PODS, name_of(body))
+                await self._belongings.find(job, PODS, name_of(body))
         if plan.create_launcher is not None:
-            await self._create(job, JOBS, plan.create_launcher)
+            await self._belongings.create(job, JOBS, plan.create_launcher)
         if plan.suspend_launcher and launcher is not None:
             changed = {**launcher, "spec": {**spec_of(launcher), "suspend": True}}
             await self._client.update(JOBS, changed, manager=MANAGER)
@@ -168,47 +163,13 @@ class MpiJobController:
             launcher = {**written, "spec": launcher["spec"]}
         await self._client.update(JOBS, launcher, manager=MANAGER)
 
-    async def _ensure_keys(self, job: Obj) -> None:
-        name = f"{name_of(job)}-ssh"
-        try:
-            held = await self._client.get(SECRETS, name, namespace_of(job))
-        except NotFound:
-            await self._create(job, SECRETS, ssh_secret(job, name, self._private_key))
-            return
-        if not is_owned_by(held, uid_of(job)):
-            self._refuse(job, SECRETS, name)
-
-    async def _ensure(self, job: Obj, resource: Resource, body: Obj) -> None:
-        """Make it, or bring what it holds up to date."""
-        try:
-            held = await self._client.get(resource, name_of(body), namespace_of(body))
-        except NotFound:
-            await self._create(job, resource, body)
-            return
-        if not is_owned_by(held, uid_of(job)):
-            self._refuse(job, resource, name_of(body))
-        if "data" in body and held.get("data") != body["data"]:
-            await self._client.update(resource, {**held, "data": body["data"]}, manager=MANAGER)
-
-    async def _create(self, job: Obj, resource: Resource, body: Obj) -> None:
-        try:
-            await self._client.create(resource, body, manager=MANAGER)
-        except AlreadyExists:
-            held = await self._client.get(resource, name_of(body), namespace_of(body))
-            if not is_owned_by(held, uid_of(job)):
-                self._refuse(job, resource, name_of(body))
-
-    def _refuse(self, job: Obj, resource: Resource, name: str) -> None:
-        text = f'Resource "{name}" of Kind "{resource.kind}" already exists and is not managed by MPIJob'
-        self._recorder.event(job, "Warning", "ErrResourceExists", text)
-        raise ForeignObject(text)
-
 
 class MpiV1Controller(TrainingController):
     """Runs kubeflow.org/v1 MPIJobs: launcher and worker pods, no services, hosts in a ConfigMap."""
 
     def __init__(self, manager: Manager, gang_scheduler: str = "") -> None:
         self._private_key = manager.private_key
+        self._belongings = Belongings(manager.client, manager.recorder.named("mpijob-v1"), MANAGER)
         super().__init__(manager, MPI, Settings(gang_scheduler=gang_scheduler), name="mpijob-v1")
 
     async def _step(self, key: Key, job: Obj) -> Result | None:
@@ -223,27 +184,11 @@ class MpiV1Controller(TrainingController):
         return await super()._step(key, job)
 
     async def _ensure_shared(self, job: Obj) -> None:
-        name, namespace = name_of(job), namespace_of(job)
         workers = [pod for pod in controlled_by(self._pods, job) if labels_of(pod).get(REPLICA_TYPE) == "worker"]
-        body = _config_map_v1(job, workers)
-        try:
-            held = await self._client.get(CONFIG_MAPS, name_of(body), namespace)
-            if held.get("data") != body["data"]:
-                await self._client.update(CONFIG_MAPS, {**held, "data": body["data"]}, manager=MANAGER)
-        except NotFound:
-            await self._make(CONFIG_MAPS, body)
-        try:
-            await self._client.get(SECRETS, f"{name}-ssh", namespace)
-        except NotFound:
-            await self._make(SECRETS, ssh_secret(job, f"{name}-ssh", self._private_key))
-            for resource, access in _access_v1(job, workers):
-                await self._make(resource, access)
-
-    async def _make(self, resource: Resource, body: Obj) -> None:
-        try:
-            await self._client.create(resource, body, manager=MANAGER)
-        except AlreadyExists:
-            return
+        await self._belongings.ensure(job, CONFIG_MAPS, _config_map_v1(job, workers))
+        await self._belongings.ensure_keys(job, self._private_key)
+        for resource, access in _access_v1(job, workers):
+            await self._belongings.ensure(job, resource, access)
 
     async def _create(self, job: Obj, resource: Resource, body: Obj) -> Obj | None:
         if resource == PODS:

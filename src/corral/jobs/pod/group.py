@@ -6,7 +6,7 @@ Failed pods may be replaced; which pods count, which are spare and which are in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from corral.core import conditions
@@ -116,6 +116,23 @@ class PodGroup:
         for pod in runnable[: self.total]:
             roles.setdefault(role_of(pod), []).append(pod)
         return [pod_set_of(pods[0], role, len(pods)) for role, pods in sorted(roles.items())]
+
+    def shared_labels(self, keys: Iterable[str]) -> dict[str, str]:
+        """These labels as any of the pods has them. Raises GroupIncomplete when two disagree."""
+        return self._shared(keys, labels_of, "label")
+
+    def shared_annotations(self, keys: Iterable[str]) -> dict[str, str]:
+        """These annotations as any of the pods has them. Raises GroupIncomplete when two disagree."""
+        return self._shared(keys, annotations_of, "annotation")
+
+    def _shared(self, keys: Iterable[str], held_by: Callable[[Obj], dict[str, str]], what: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key in keys:
+            for pod in self.runnable:
+                value = held_by(pod).get(key)
+                if value is not None and found.setdefault(key, value) != value:
+                    raise GroupIncomplete(f"constructing workload: pods have different {what} values: '{key}'")
+        return found
 
     def _check(self, runnable: Sequence[Obj]) -> None:
         if not runnable:

@@ -10,7 +10,7 @@ from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, spec_of, status_of
 from corral.core.resource import Resource
 from corral.core.validation import forbidden, index, invalid, required
-from corral.jobs.framework.adapter import JobOutcome, Lookup, Slot, SuspendableJob
+from corral.jobs.framework.adapter import JobOutcome, Lookup, SizedGroups, Slot, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in, set_in
 from corral.jobs.ray.kind import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from corral.kinds.kueue import names
@@ -61,10 +61,14 @@ def cluster_rules(job: Obj, where: Path) -> list[Cause]:
 
 class RayCluster(SuspendableJob):
     framework: ClassVar[str] = "ray.io/raycluster"
+    update_gate: ClassVar[str] = "ValidateRayAndSparkJobUpdates"
     resource: ClassVar[Resource] = RAY_CLUSTERS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
     elastic: ClassVar[bool] = True
     ends: ClassVar[bool] = False
+    elastic_groups: ClassVar[SizedGroups | None] = SizedGroups(
+        ("spec", "workerGroupSpecs"), "groupName", ("replicas", "numOfHosts")
+    )
     cluster_path: ClassVar[Path] = ("spec",)
 
     def slots(self, job: Obj) -> list[Slot]:
@@ -89,6 +93,7 @@ class RayCluster(SuspendableJob):
 
 class RayService(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayservice"
+    update_gate: ClassVar[str] = "ValidateRayAndSparkJobUpdates"
     resource: ClassVar[Resource] = RAY_SERVICES
     suspend_path: ClassVar[Path] = ("spec", "rayClusterConfig", "suspend")
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
@@ -115,6 +120,7 @@ class RayService(SuspendableJob):
 
 class RayJob(SuspendableJob):
     framework: ClassVar[str] = "ray.io/rayjob"
+    update_gate: ClassVar[str] = "ValidateRayAndSparkJobUpdates"
     resource: ClassVar[Resource] = RAY_JOBS
     own_managers: ClassVar[tuple[str, ...]] = OWN_MANAGERS
     elastic: ClassVar[bool] = True

@@ -1,7 +1,7 @@
 """A RayCluster's pods, head service and status.
 
-Where Ray is installed the pods really start it; elsewhere they stand in for it and hold, which is enough to queue,
-place, suspend and count a cluster.
+Where Ray is installed the pods really start it. Where stand-ins were chosen they hold, which is enough to queue, place,
+suspend and count a cluster, and say so in an annotation. Where neither is so, nothing is started and the status says why.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from corral.core.quantity import Quantity
 from corral.core.timestamps import format_time
 from corral.decide.pods.facts import by_least_loss, is_ready, is_terminal, phase_of
 from corral.jobs.ray.kind import CONTROLLER, worker_groups
+from corral.kinds.kubernetes.pods.simulated import STAND_IN_ANNOTATION
 
 PREFIX = "ray.io"
 CLUSTER = f"{PREFIX}/cluster"
@@ -39,6 +40,7 @@ PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080
 HOLD = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 Event = tuple[str, str, str]
+RAY_MISSING = "RayNotInstalled"
 AT_ONCE = 500  # workers of a group created in one go; the rest follows when these are there
 
 
@@ -47,7 +49,9 @@ class RaySettings:
     """How the operator was started."""
 
     real: bool = False
-    """Ray is installed: pods start it. Otherwise they hold, and entry points run by themselves."""
+    """Pods start Ray. Otherwise they stand in for it and hold, and entry points run by themselves."""
+    missing: str = ""
+    """Why nothing can be started: pods would be programs that need Ray, and it is not there. Empty where it is, or nobody minds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ def head_address(cluster: Obj) -> str:
 
 def plan_ray_cluster(cluster: Obj, pods: Sequence[Obj], now: float, settings: RaySettings) -> RayPlan:
     """The next step of a RayCluster with these pods."""
+    if settings.missing and not spec_of(cluster).get("suspend"):
+        return _refused(cluster, settings.missing, now)
     suspending = conditions.is_true(cluster, "RayClusterSuspending")
     if spec_of(cluster).get("suspend") or suspending:
         return _suspend(cluster, pods, now)
@@ -100,6 +106,17 @@ def plan_ray_cluster(cluster: Obj, pods: Sequence[Obj], now: float, settings: Ra
     known = {HEAD_GROUP, *wanted}
     delete += [pod for pod in alive if labels_of(pod).get(GROUP) not in known]
     return RayPlan(status, tuple(create), tuple(delete), head_service(cluster))
+
+
+def _refused(cluster: Obj, why: str, now: float) -> RayPlan:
+    """Nothing is started; the status says why, and an event, once."""
+    status = {
+        **_in_state(status_of(cluster), "failed", now),
+        "reason": why,
+        "observedGeneration": generation_of(cluster),
+    }
+    is_news = status_of(cluster).get("reason") != why
+    return RayPlan(status, events=(("Warning", RAY_MISSING, why),) if is_news else ())
 
 
 def _suspend(cluster: Obj, pods: Sequence[Obj], now: float) -> RayPlan:
@@ -253,6 +270,7 @@ def _pod(cluster: Obj, kind: str, name: str, group: Obj, settings: RaySettings) 
     own = shlex.join([*(first.get("command") or ()), *(first.get("args") or ())])
     first["command"] = ["/bin/bash", "-c", "--"]
     first["args"] = [f"{own}; {command}" if own and settings.real else command]
+    annotations = {**(metadata.get("annotations") or {}), **({} if settings.real else {STAND_IN_ANNOTATION: "ray"})}
     spec["containers"] = containers
     spec.setdefault("restartPolicy", "Always")
     return {
@@ -262,7 +280,7 @@ def _pod(cluster: Obj, kind: str, name: str, group: Obj, settings: RaySettings) 
             "generateName": name,
             "namespace": namespace_of(cluster),
             "labels": {**(metadata.get("labels") or {}), **_labels(cluster, kind, _group_name(kind, group))},
-            **({"annotations": metadata["annotations"]} if metadata.get("annotations") else {}),
+            **({"annotations": annotations} if annotations else {}),
             "ownerReferences": [owner_ref(cluster)],
         },
         "spec": spec,

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from corral.client.wire import Wire
-from corral.core.meta import Obj, status_of
+from corral.core.meta import Obj, spec_of, status_of
 from corral.jobs.ray.cluster_plan import PORTS
 
 PATIENCE_S = 5.0
+MOST = 1 << 20
+"""Bytes of an answer: it is read on everybody's loop, and whoever made the pod says what it is."""
+SAID = 1000
+"""Characters of an answer that are repeated to people."""
+_OF_MACHINES = ip_network("127.0.0.0/16")
+"""Where a machine talks to itself; pods of embedded clusters have addresses above it."""
 
 
 class DashboardError(Exception):
@@ -61,7 +68,10 @@ class HttpDashboard:
 
     async def applications(self, address: str) -> dict[str, Obj]:
         answer = _expect(*await self._ask(address, "GET", "/api/serve/applications/?api_type=declarative"))
-        return dict(answer.get("applications") or {})
+        found = answer.get("applications")
+        if found is not None and not (isinstance(found, dict) and all(isinstance(one, dict) for one in found.values())):
+            raise DashboardError("the dashboard answered something that is no list of applications")
+        return dict(found or {})
 
     async def _ask(self, address: str, method: str, path: str, body: Obj | None = None) -> tuple[int, Any]:
         wire = Wire(f"http://{address}", None)
@@ -70,9 +80,9 @@ class HttpDashboard:
         until = asyncio.get_running_loop().time() + PATIENCE_S
         try:
             async with wire.request(method, path, headers, data, until=until) as exchange:
-                text = await exchange.read()
+                text = await exchange.read(at_most=MOST)
                 return exchange.status, _decoded(text)
-        except (OSError, TimeoutError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DashboardError(f"{method} http://{address}{path}: {error or type(error).__name__}") from error
         finally:
             wire.close()
@@ -87,11 +97,26 @@ def _decoded(text: bytes) -> Any:
 
 def _expect(status: int, answer: Any) -> Obj:
     if status // 100 != 2:
-        raise DashboardError(f"the dashboard answered {status}: {answer}")
+        raise DashboardError(f"the dashboard answered {status}: {str(answer)[:SAID]}")
     return answer if isinstance(answer, dict) else {}
 
 
 def dashboard_of(head: Obj | None) -> str:
-    """Where the dashboard of a head answers; empty when it has no address yet."""
-    address = status_of(head).get("podIP") if head is not None else None
-    return f"{address}:{PORTS['dashboard']}" if address else ""
+    """Where the dashboard of a head answers; empty when it has no address yet, or none that a pod has."""
+    if head is None:
+        return ""
+    try:
+        address = ip_address(str(status_of(head).get("podIP")))
+    except ValueError:
+        return ""
+    if not _may_be_called(address) and not spec_of(head).get("hostNetwork"):
+        return ""
+    return f"{f'[{address}]' if address.version == 6 else address}:{PORTS['dashboard']}"
+
+
+def _may_be_called(address: IPv4Address | IPv6Address) -> bool:
+    """Whether a pod can have it: whoever writes a pod's status could send the operator anywhere."""
+    real = (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
+    if real.is_link_local or real.is_multicast or real.is_unspecified:
+        return False
+    return not real.is_loopback or (isinstance(real, IPv4Address) and real not in _OF_MACHINES)

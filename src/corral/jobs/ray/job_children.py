@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
-import yaml
-
+from corral.core import yaml_documents
 from corral.core.meta import Obj, name_of, namespace_of, owner_ref, spec_of, status_of
 from corral.jobs.ray.cluster_plan import KEEP_HEAD, RaySettings, head_address
 from corral.jobs.ray.job_plan_values import mode_of, submits_from_head
@@ -67,7 +66,7 @@ def submission_request(job: Obj) -> Obj:
 
 
 def _runtime_env(spec: Obj) -> Obj:
-    loaded = yaml.safe_load(spec.get("runtimeEnvYAML") or "")
+    loaded = yaml_documents.load(spec.get("runtimeEnvYAML") or "")
     return loaded if isinstance(loaded, dict) else {}
 
 

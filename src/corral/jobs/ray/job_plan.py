@@ -4,8 +4,9 @@
 Initializing, Running -> Suspending -> Suspended -> ''        Failed -> Retrying -> ''
 
 Who hands the entry point to the cluster is the submission mode: a Job of its own (K8sJobMode), a container in the head's
-pod (SidecarMode), the operator (HTTPMode), or the user (InteractiveMode). Where Ray is not installed nobody can be handed
+pod (SidecarMode), the operator (HTTPMode), or the user (InteractiveMode). Where pods stand in for Ray nobody can be handed
 anything; then the submitting container runs the entry point itself, and HTTPMode has such a container in the head's pod.
+Where Ray is missing and nobody chose stand-ins the job fails at once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 
 from corral.core.meta import Obj, name_of, spec_of, status_of
 from corral.core.timestamps import format_time
-from corral.jobs.ray.cluster_plan import head_address, is_cluster_ready
+from corral.jobs.ray.cluster_plan import RAY_MISSING, head_address, is_cluster_ready
 from corral.jobs.ray.job_children import ray_cluster, submitter_job
 from corral.jobs.ray.job_ending import clean_up_after
 from corral.jobs.ray.job_plan_values import (
@@ -39,7 +40,7 @@ def plan_ray_job(look: RayJobLook, suffix: Callable[[], str]) -> RayJobPlan:
     job, is_suspended = look.job, bool(spec_of(look.job).get("suspend"))
     match state_of(job):
         case "":
-            return _begin(job, look.now, suffix)
+            return _begin(look, suffix)
         case "Initializing" | "Running" if is_suspended:
             return RayJobPlan(moved(job, "Suspending"))
         case "Suspending" | "Retrying":
@@ -55,13 +56,17 @@ def plan_ray_job(look: RayJobLook, suffix: Callable[[], str]) -> RayJobPlan:
     return clean_up_after(job, look.cluster, look.now)
 
 
-def _begin(job: Obj, now: float, suffix: Callable[[], str]) -> RayJobPlan:
+def _begin(look: RayJobLook, suffix: Callable[[], str]) -> RayJobPlan:
+    job, now, missing = look.job, look.now, look.settings.missing
     complaint = job_errors(job)
     if complaint:
         status = moved(job, "ValidationFailed", reason="ValidationFailed", message=complaint)
         return RayJobPlan(status, events=(("Warning", "InvalidRayJobSpec", complaint),))
     if spec_of(job).get("suspend"):
         return RayJobPlan(moved(job, "Suspended", jobStatus=""))
+    if missing:
+        ended = moved(job, "Failed", jobStatus="FAILED", reason=RAY_MISSING, message=missing, endTime=format_time(now))
+        return RayJobPlan(ended, events=(("Warning", RAY_MISSING, missing),))
     selector = spec_of(job).get("clusterSelector") or {}
     cluster = selector.get("ray.io/cluster") or f"{name_of(job)[:40]}-{suffix()}"
     status = moved(job, "Initializing", rayClusterName=cluster, jobStatus="", startTime=format_time(now))

@@ -23,6 +23,9 @@ from corral.jobs.ray.job_plan_values import (
 TERMINAL = ("SUCCEEDED", "FAILED", "STOPPED")
 POLL_S = 3.0
 CHECK_TIMEOUT_S = 300.0
+_LONGEST = 16_384
+_LATEST_MS = 253_402_300_800_000
+"""The end of the year 9999, the last that a timestamp can tell."""
 SUBMITTER_TIMEOUT_S = 30.0
 """How long after its submitter a job may end."""
 
@@ -92,6 +95,11 @@ def _poll(job: Obj, status: Obj, now: float) -> RayJobPlan:
     return RayJobPlan(status, wait_s=POLL_S if left is None else min(POLL_S, left))
 
 
+def _text(said: object) -> str:
+    """What somebody's dashboard says, as a text that an object has room for."""
+    return said[:_LONGEST] if isinstance(said, str) else ""
+
+
 def _with_report(status: Obj, info: Obj | None) -> Obj:
     """The status with what the dashboard says."""
     if info is None:
@@ -99,9 +107,9 @@ def _with_report(status: Obj, info: Obj | None) -> Obj:
     times = {
         name: format_time(info[key] / 1000)
         for name, key in (("startTime", "start_time"), ("endTime", "end_time"))
-        if info.get(key)
+        if isinstance(info.get(key), int | float) and 0 < info[key] < _LATEST_MS
     }
-    reported = {"jobStatus": info.get("status") or "", "message": info.get("message") or ""}
+    reported = {"jobStatus": _text(info.get("status")), "message": _text(info.get("message"))}
     return {**status, **reported, **({"rayJobInfo": times} if times else {})}
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import yaml
 
 from corral.core import validation as v
+from corral.core import yaml_documents
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of
+from corral.jobs.ray import inert_fields
 from corral.kinds.machinery import schemas as s
 from corral.kinds.machinery.definition import Column, KindDef, Schema, VersionDef, age_column
 
@@ -335,8 +337,8 @@ def _odd_mode(spec: Obj) -> str:
         if head.get("restartPolicy") not in (None, "", "Never"):
             return "restartPolicy for head Pod should be Never or unset when using SidecarMode"
     try:
-        yaml.safe_load(spec.get("runtimeEnvYAML") or "")
-    except yaml.YAMLError as error:
+        yaml_documents.load(spec.get("runtimeEnvYAML") or "")
+    except (yaml.YAMLError, ValueError) as error:
         return f"failed to unmarshal RuntimeEnvYAML: {' '.join(str(error).split())}"
     return ""
 
@@ -368,6 +370,7 @@ RAY_CLUSTER = KindDef(
     group=GROUP,
     descriptions="corral.jobs.ray.descriptions:DESCRIPTIONS",
     kind="RayCluster",
+    inert_fields=inert_fields.CLUSTER,
     plural="rayclusters",
     categories=("all",),
     versions=(VersionDef("v1", _cluster, status=True, columns=_CLUSTER_COLUMNS),),
@@ -376,6 +379,7 @@ RAY_JOB = KindDef(
     group=GROUP,
     descriptions="corral.jobs.ray.descriptions:DESCRIPTIONS",
     kind="RayJob",
+    inert_fields=inert_fields.JOB,
     plural="rayjobs",
     categories=("all",),
     versions=(VersionDef("v1", _job, status=True, columns=_JOB_COLUMNS),),
@@ -384,6 +388,7 @@ RAY_SERVICE = KindDef(
     group=GROUP,
     descriptions="corral.jobs.ray.descriptions:DESCRIPTIONS",
     kind="RayService",
+    inert_fields=inert_fields.SERVICE,
     plural="rayservices",
     categories=("all",),
     versions=(VersionDef("v1", _service, status=True, columns=_SERVICE_COLUMNS),),

@@ -69,6 +69,8 @@ class RayClusterController:
             return None
         pods = controlled_by(self._pods, cluster)
         plan = plan_ray_cluster(cluster, pods, self._clock.now(), self._settings)
+        for kind, reason, message in plan.events:
+            self._recorder.event(cluster, kind, reason, message)
         if plan.status != status_of(cluster):
             changed = with_status(cluster, plan.status)
             await self._client.update(RAY_CLUSTERS, changed, subresource="status", manager=MANAGER)
@@ -119,7 +121,20 @@ def is_installed() -> bool:
     return find_spec("ray") is not None or which("ray") is not None
 
 
+NOT_INSTALLED = (
+    "Ray is not installed on this machine, so nothing of this would run: install it into Corral's environment (`pip install ray`) "
+    "and start the cluster again, or choose stand-ins for Ray with `operators: {ray: false}` in fleet.yaml"
+)
+
+
+def chosen_settings(wanted: bool | None, installed: bool, *, real_pods: bool) -> RaySettings:
+    """What the operators do by a cluster's choice (None: none was made) and by what its pods find."""
+    if wanted is not None:
+        return RaySettings(real=wanted)
+    return RaySettings(real=installed, missing=NOT_INSTALLED if real_pods and not installed else "")
+
+
 def operators(context: OperatorContext) -> None:
-    wanted = context.settings.options.get("ray")
-    real = is_installed() if wanted is None else wanted
-    ray_controllers(context.manager, RaySettings(real=real))
+    settings = context.settings
+    chosen = chosen_settings(settings.options.get("ray"), is_installed(), real_pods=settings.real_pods)
+    ray_controllers(context.manager, chosen)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from corral.core import conditions
+from corral.core import conditions, yaml_documents
 from corral.core.errors import NotFound
 from corral.core.meta import (
     Key,
@@ -103,12 +103,12 @@ class RayServiceController:
         config = str(spec_of(service).get("serveConfigV2") or "")
         try:
             if self._deployed.get(uid_of(cluster)) != config:
-                await self._dashboard.deploy(address, yaml.safe_load(config) or {})
+                await self._dashboard.deploy(address, yaml_documents.load(config) or {})
                 self._deployed[uid_of(cluster)] = config
                 text = f"Updated serve applications to the RayCluster {namespace_of(cluster)}/{name_of(cluster)}"
                 self._recorder.event(service, "Normal", "UpdatedServeApplications", text)
             found = await self._dashboard.applications(address)
-        except (DashboardError, yaml.YAMLError) as error:
+        except (DashboardError, yaml.YAMLError, ValueError) as error:
             text = f"Failed to update serve applications to the RayCluster {name_of(cluster)}: {error}"
             self._recorder.event(service, "Warning", "FailedToUpdateServeApplications", text)
             return ServeState(ready=_was_serving(service, cluster))

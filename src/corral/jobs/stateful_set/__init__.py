@@ -7,4 +7,5 @@ JOB_KIND = JobKind(
     adapters={"statefulset": "corral.jobs.stateful_set.adapter:StatefulSetJob"},
     sets={"statefulset": "corral.jobs.stateful_set.queued_set:QueuedStatefulSet"},
     operators="corral.jobs.stateful_set.operator:operators",
+    identity="corral.jobs.stateful_set.identity:IDENTITY",
 )

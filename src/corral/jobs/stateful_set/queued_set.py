@@ -19,6 +19,7 @@ from corral.core.meta import (
     with_spec,
 )
 from corral.core.resource import Resource
+from corral.jobs.framework.paths import Path
 from corral.jobs.framework.queued_set import Claim, identity_of, marks_of, pod_set_of_template
 from corral.kinds.kubernetes.apps.kinds import STATEFUL_SETS
 from corral.kinds.kueue import names
@@ -35,6 +36,7 @@ class QueuedStatefulSet:
     resource: ClassVar[Resource] = STATEFUL_SETS
     holds_pods: ClassVar[bool] = True
     waits_at_zero: ClassVar[bool] = True
+    fixed_fields: ClassVar[Sequence[Path]] = ()
 
     def with_held_templates(self, owner: Obj) -> Obj:
         template = spec_of(owner).get("template") or {}

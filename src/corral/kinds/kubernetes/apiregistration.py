@@ -81,3 +81,5 @@ API_SERVICE = kind(
 )
 
 KINDS = (API_SERVICE,)
+
+API_SERVICES = API_SERVICE.resource()

@@ -160,6 +160,7 @@ RESOURCE_FLAVOR = KindDef(
     group=GROUP,
     descriptions="corral.kinds.kueue.descriptions:DESCRIPTIONS",
     kind="ResourceFlavor",
+    inert_fields={"spec.nodeTaints.timeAdded": "a taint keeps jobs away from its first moment on"},
     plural="resourceflavors",
     short_names=("flavor", "flavors", "rf"),
     namespaced=False,

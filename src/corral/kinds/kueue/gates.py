@@ -107,11 +107,35 @@ OFF_BY_DEFAULT = frozenset(
 
 LOCKED = frozenset(
     {
-        "MultiKueueWaitForWorkloadAdmitted",
-        "MultiKueueRedoAdmissionOnEvictionInWorker",
+        "HierarchicalCohorts",
+        "ManagedJobsNamespaceSelectorAlwaysRespected",
         "MultiKueueAllowInsecureKubeconfigs",
+        "MultiKueueBatchJobWithManagedBy",
+        "MultiKueueRedoAdmissionOnEvictionInWorker",
+        "MultiKueueWaitForWorkloadAdmitted",
+        "ObjectRetentionPolicies",
+        "PropagateBatchJobLabelsToWorkload",
+        "SkipFinalizersForPodsSuspendedByParent",
     }
 )
+"""Upstream keeps these at their defaults, too: what they were about is part of the product."""
+
+INERT: Mapping[str, str] = {
+    "DeferRayServiceFinalizationForRedisCleanup": "a RayService is finished when its clusters are gone; no Redis is cleaned up",
+    "FailureRecoveryPolicy": "pods of lost nodes end by Corral's own node life cycle",
+    "KueueDRAIntegrationConsumableCapacity": "`capacity` sources of devices are not counted",
+    "RemoveFinalizersWithStrictPatch": "finalizers are always removed with a check of what was read",
+    "SchedulerLibraryIntegration": "nodes are judged by Corral's own scheduler",
+    "SkipAncestorCheckForDeletedWorkloads": "owners are looked up in a cache; there is no request to save",
+    "SparkApplicationIntegration": "SparkApplications are not queued",
+    "TASAssignmentsEncodingByHostnamePrefix": "assignments are always written in the shortest form",
+    "TASCacheNodeMatchResults": "how nodes are matched is remembered in Corral's own way",
+    "TASCacheTopologyTree": "the tree of nodes is maintained, never built anew",
+    "TASCachingRemainingResources": "what nodes have left is maintained, never computed anew",
+    "TLSOptions": "Corral's API server answers, with TLS settings of its own",
+    "VectorizedResourceRequests": "resources are counted in Corral's own way",
+}
+"""Gates that change nothing here, and why. Whoever moves one from its default is told."""
 
 
 class FeatureGates:
@@ -127,6 +151,11 @@ class FeatureGates:
                     f"{str(name in ON_BY_DEFAULT).lower()}"
                 )
         self._overrides = dict(overrides or {})
+
+    def inert(self) -> dict[str, str]:
+        """The gates that were moved from their defaults and change nothing, with the reason."""
+        moved = (name for name, value in self._overrides.items() if value != (name in ON_BY_DEFAULT))
+        return {name: INERT[name] for name in sorted(moved) if name in INERT}
 
     def __getitem__(self, name: str) -> bool:
         return self._overrides.get(name, name in ON_BY_DEFAULT)

@@ -175,6 +175,8 @@ class KindDef:
     description: str = ""
     descriptions: str = ""
     """Where the words of `kubectl explain` are, as `module:attribute`; see `describing`."""
+    inert_fields: Mapping[str, str] = field(default_factory=dict)
+    """Paths of fields that are taken, checked and kept, and change nothing, each with the reason; what is below one goes with it."""
 
     builtin: bool = False
     """True for Kubernetes' own kinds: typed decoding, strategic merge, no CRD."""

@@ -14,6 +14,8 @@ from corral.core.meta import Obj
 from corral.core.validation import go_json
 from corral.kinds.machinery.gotypes import Field, fields_of, is_struct, underlying
 
+MAX_COMPARED = 300
+"""Lines from the first difference on. The shortest diff of many takes their product in time, and nobody reads it."""
 _OBJECT_META = frozenset(field.json_name for field in fields_of("meta/v1.ObjectMeta"))
 _VALUES = {"resource.Quantity": "0", "intstr.IntOrString": 0}
 _HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
@@ -35,7 +37,18 @@ def diff(internal: str, versioned: str, new: Any, old: Any) -> str:
 
     texts = (json.dumps(convert(internal, versioned, value), indent=1, ensure_ascii=False) for value in (old, new))
     before, after = ([line + "\n" for line in text.split("\n")] for text in texts)
-    return "".join(list(difflib.unified_diff(before, after))[2:])
+    compared = _common(before, after) + MAX_COMPARED
+    left_out = max(len(before), len(after)) - compared
+    if left_out <= _common(before[::-1], after[::-1]):
+        return "".join(list(difflib.unified_diff(before, after))[2:])
+    lines = list(difflib.unified_diff(before[:compared], after[:compared]))[2:]
+    return "".join([*lines, f"... {left_out} more lines are not compared\n"])
+
+
+def _common(before: list[str], after: list[str]) -> int:
+    """How many lines are the same at the beginning."""
+    pairs = zip(before, after, strict=False)
+    return next((n for n, (old, new) in enumerate(pairs) if old != new), min(len(before), len(after)))
 
 
 def convert(internal: str, versioned: str, value: Any) -> Any:

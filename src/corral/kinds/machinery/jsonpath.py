@@ -42,6 +42,11 @@ def first(path: str, value: Any) -> Any:
     return found[0] if found else None
 
 
+def is_understood(path: str) -> bool:
+    """Whether a path is written in the dialect of this module: of others, nothing is ever found."""
+    return _nothing not in _compile(path)
+
+
 def put(path: str, obj: dict[str, Any], value: Any) -> None:
     """Set a plain dotted path in a private copy, making the objects on the way."""
     *parents, last = path.lstrip(".").split(".")

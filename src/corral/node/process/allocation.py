@@ -1,8 +1,7 @@
-"""Handing out what pods must not share: loopback addresses and device numbers."""
+"""Handing out what pods must not share: loopback addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network
 
 
@@ -50,30 +49,3 @@ class Addresses:
         address = ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
         self._taken[holder] = address
         return address
-
-
-class Devices:
-    """The device numbers of each node."""
-
-    def __init__(self) -> None:
-        self._taken: dict[str, dict[int, str]] = {}
-
-    def take(self, node: str, holder: str, count: int, available: Iterable[int]) -> tuple[int, ...]:
-        """`count` device numbers of `node` for `holder`."""
-        taken = self._taken.setdefault(node, {})
-        held = tuple(number for number, owner in taken.items() if owner == holder)
-        if held or count == 0:
-            return held
-        free = [number for number in available if number not in taken][:count]
-        if len(free) < count:
-            raise Exhausted(f"Allocate failed due to requested number of devices unavailable: {count}")
-        self.restore(node, holder, tuple(free))
-        return tuple(free)
-
-    def restore(self, node: str, holder: str, devices: Iterable[int]) -> None:
-        self._taken.setdefault(node, {}).update(dict.fromkeys(devices, holder))
-
-    def give_back(self, holder: str) -> None:
-        for taken in self._taken.values():
-            for number in [number for number, owner in taken.items() if owner == holder]:
-                del taken[number]

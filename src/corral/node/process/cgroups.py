@@ -1,6 +1,7 @@
-"""Limits the kernel enforces, where it lets us: a control group per container for memory and CPU time.
+"""Limits the kernel enforces, where it lets us: a control group per container for memory, CPU time and number of processes.
 
-Both generations of control groups are known. Nothing is reconfigured: a group is made in the closest place that hands the
+The group of processes is also how a container ends as a whole: nothing leaves its group, whatever it does to its session, its
+parents or its environment. Both generations of control groups are known. Nothing is reconfigured: a group is made in the closest place that hands the
 controllers on and that we may write to. Where there is none, `home` says so and memory is watched from outside instead.
 """
 
@@ -8,11 +9,16 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
 CPU_PERIOD_US = 100_000
+KILL_ROUNDS = 500
+KILL_PAUSE_S = 0.002
+CONTROLLERS = ("memory", "cpu", "pids")
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)", re.MULTILINE)
 
 
@@ -22,6 +28,30 @@ class Group:
 
     memory: Path | None
     cpu: Path | None
+    processes: Path | None = None
+
+    @property
+    def folders(self) -> list[Path]:
+        """Without repeats: one generation of control groups has a folder per controller, the other one for all of them."""
+        return list(dict.fromkeys(folder for folder in (self.memory, self.cpu, self.processes) if folder is not None))
+
+    def add(self, pid: int) -> None:
+        """Put one more process under the limits of this container."""
+        for folder in self.folders:
+            _write(folder / "cgroup.procs", str(pid))
+
+    def kill(self) -> None:
+        """End everything in it, however fast it multiplies."""
+        if self.processes is None or not self.processes.is_dir() or _write(self.processes / "cgroup.kill", "1"):
+            return
+        _write(self.processes / "pids.max", "0")  # nothing new from here on, so the rounds come to an end
+        for _ in range(KILL_ROUNDS):
+            members = _members(self.processes)
+            for pid in members:
+                _kill(pid)
+            if not members:
+                return
+            time.sleep(KILL_PAUSE_S)
 
     def out_of_memory(self) -> bool:
         """Whether the kernel killed something here for lack of memory."""
@@ -35,13 +65,45 @@ class Group:
             return kills is not None and int(kills[1]) > 0
         return False
 
-    def remove(self) -> None:
-        for folder in (self.memory, self.cpu):
+    def remove(self) -> bool:
+        """Whether it is gone; what is still ending in it keeps it for a moment."""
+        for folder in self.folders:
             try:
-                if folder is not None and folder.exists():
-                    folder.rmdir()
+                folder.rmdir()
+            except FileNotFoundError:
+                continue
             except OSError:
-                pass  # something in it is still ending; an empty group costs nothing
+                return False
+        return True
+
+
+def _write(path: Path, text: str) -> bool:
+    """Whether the kernel took it. Control files are there from the start: none is ever created."""
+    try:
+        handle = os.open(path, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        os.write(handle, text.encode())
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _members(folder: Path) -> list[int]:
+    try:
+        return [int(line) for line in (folder / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass  # it has ended
 
 
 class Cgroups:
@@ -50,8 +112,8 @@ class Cgroups:
     def __init__(self, root: Path = ROOT, own: str | None = None) -> None:
         lines = (own if own is not None else _own()).splitlines()
         paths = {controller: path for line in lines for controller, path in _membership(line)}
-        self._is_v2 = {"memory": "memory" not in paths, "cpu": "cpu" not in paths}
-        self._homes = {name: self._home(root, name, paths) for name in ("memory", "cpu")}
+        self._is_v2 = {name: name not in paths for name in CONTROLLERS}
+        self._homes = {name: self._home(root, name, paths) for name in CONTROLLERS}
 
     def _home(self, root: Path, controller: str, paths: dict[str, str]) -> Path | None:
         if not self._is_v2[controller]:
@@ -68,12 +130,21 @@ class Cgroups:
             current = current.parent
         return None
 
-    def confine(self, name: str, pid: int, memory: int | None, cpu_milli: int | None) -> Group:
+    def confine(
+        self, name: str, pid: int, memory: int | None, cpu_milli: int | None, processes: int | None = None
+    ) -> Group:
         """Put process `pid` under these limits; those that cannot be set are left out."""
         return Group(
             self._enter("memory", name, pid, memory) if memory else None,
             self._enter("cpu", name, pid, cpu_milli) if cpu_milli else None,
+            self._enter("pids", name, pid, processes) if processes else None,
         )
+
+    def leftovers(self, beginning: str) -> list[Group]:
+        """The groups that are there with names that begin so: those of a supervisor that was killed."""
+        homes = dict.fromkeys(home for home in self._homes.values() if home is not None)
+        found = [folder for home in homes for folder in sorted(home.glob(f"corral-{beginning}*")) if folder.is_dir()]
+        return [Group(None, None, folder) for folder in found]
 
     def _enter(self, controller: str, name: str, pid: int, amount: int) -> Path | None:
         home = self._homes[controller]
@@ -93,6 +164,8 @@ class Cgroups:
     def _settings(self, controller: str, amount: int) -> list[tuple[str, str]]:
         if controller == "memory":
             return [("memory.max" if self._is_v2["memory"] else "memory.limit_in_bytes", str(amount))]
+        if controller == "pids":
+            return [("pids.max", str(amount))]
         quota = max(amount * CPU_PERIOD_US // 1000, 1000)
         if self._is_v2["cpu"]:
             return [("cpu.max", f"{quota} {CPU_PERIOD_US}")]

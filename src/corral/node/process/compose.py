@@ -16,15 +16,18 @@ from pathlib import Path
 
 from corral.core.meta import Obj, spec_of
 from corral.core.quantity import milli, value
-from corral.decide.pods.status import pod_identity
+from corral.kinds.kubernetes.pods.simulated import SIMULATE_ANNOTATION, wants_simulation
 from corral.node import names
-from corral.node.environment import MissingError, NodeFacts, Sources, command_line, container_environment
-from corral.node.images import Catalog
+from corral.node.environment import NodeFacts, Sources, command_line, container_environment
+from corral.node.images import Catalog, Program, pretending
+from corral.node.process import filters, kernel
 from corral.node.process.folder import PodFolder, RunId
 from corral.node.process.launch import Launch
 from corral.node.process.supervisor import MARK
 from corral.node.process.view import Mount
-from corral.node.process.volumes import container_mounts
+from corral.node.process.volumes import container_mounts, content_volumes
+from corral.node.promises import Machine, refuse_broken
+from corral.node.simulated import behaviour
 
 WORK = "/container"
 DEFAULT_MESSAGE_PATH = "/dev/termination-log"
@@ -40,24 +43,24 @@ class Setting:
     sources: Sources
     facts: NodeFacts
     places: Mapping[str, Path]
-    devices: tuple[int, ...]
-    has_devices: bool
-    """Whether the node has devices at all; then a pod without any sees none."""
+    devices: Mapping[str, Mapping[str, str]]
+    """The variables that tell each container which devices are its own."""
     is_isolating: bool
     lookup: Mapping[str, str]
     """Names of the cluster and their addresses, for machines without namespaces."""
 
 
 def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) -> tuple[Launch, str]:
-    """The order for run `attempt` of `container`, and a note for the user (or an empty text)."""
+    """The order for run `attempt` of `container`, and why it only pretends (an empty text where it does not)."""
     pod, folder = setting.pod, setting.folder
     declared = container_environment(pod, container, setting.sources, setting.facts)
     command, args = command_line(container, declared)
-    program = catalog.resolve(container.get("image", ""), command, args)
+    program = _program(pod, container, command, args, catalog)
     identity = str(RunId(folder.uid, container["name"], attempt))
     environment = {**_base(setting, container, identity), **program.env, **declared}
     security = {**(spec_of(pod).get("securityContext") or {}), **(container.get("securityContext") or {})}
-    _refuse_root(security, container["name"], pod)
+    refuse_broken(pod, container, this_machine(is_isolating=setting.is_isolating))
+    capabilities = security.get("capabilities") or {}
     limits = (container.get("resources") or {}).get("limits") or {}
     mounts = _mounts(setting, container, attempt, declared, container.get("workingDir") or program.workdir)
     launch = Launch(
@@ -71,6 +74,13 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
         mounts=mounts,
         user=security.get("runAsUser"),
         group=_group(security),
+        groups=groups_of_container(security),
+        dropped=_capability_names(capabilities.get("drop")),
+        kept=_capability_names(capabilities.get("add")),
+        no_new_privileges=security.get("allowPrivilegeEscalation") is False,
+        read_only_root=bool(security.get("readOnlyRootFilesystem")),
+        filtered=_is_filtered(security),
+        all_devices=bool(security.get("privileged")),
         memory=value(limits["memory"]) if limits.get("memory") else None,
         cpu_milli=milli(limits["cpu"]) if limits.get("cpu") else None,
         stdin=bool(container.get("stdin")),
@@ -81,27 +91,72 @@ def compose(setting: Setting, container: Obj, attempt: int, catalog: Catalog) ->
     return (launch if setting.is_isolating else _without_namespaces(launch, setting, container["name"])), program.note
 
 
-def _refuse_root(security: Obj, container: str, pod: Obj) -> None:
-    """`runAsNonRoot` is a promise: a container that would run as root does not start."""
-    if not security.get("runAsNonRoot"):
-        return
-    user = security.get("runAsUser")
-    where = f'(pod: "{pod_identity(pod)}", container: {container})'
-    if user == 0:
-        raise MissingError(f"container's runAsUser breaks non-root policy {where}")
-    if user is None and os.geteuid() == 0:
-        raise MissingError(f"container has runAsNonRoot and image will run as root {where}")
+def _program(pod: Obj, container: Obj, command: list[str], args: list[str], catalog: Catalog) -> Program:
+    if not wants_simulation(pod):
+        return catalog.resolve(container.get("image", ""), command, args)
+    found = behaviour(pod, container, catalog.simulate_s)
+    return pretending(found.run_s, found.exit_code, f"the pod has the annotation {SIMULATE_ANNOTATION}")
+
+
+def this_machine(*, is_isolating: bool) -> Machine:
+    """What this process can promise to a container."""
+    return Machine(
+        user=os.geteuid(),
+        group=os.getegid(),
+        groups=frozenset(os.getgroups()),
+        is_isolating=is_isolating,
+        has_filters=kernel.can_filter_calls() and filters.is_known_machine(),
+        sysctl=_sysctl,
+    )
+
+
+def _sysctl(name: str) -> str | None:
+    parts = name.replace("/", ".").split(".")
+    try:
+        return None if ".." in name else Path("/proc/sys", *parts).read_text()
+    except OSError:
+        return None
+
+
+def _capability_names(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(name.upper().removeprefix("CAP_") for name in given or ())
+
+
+def _is_filtered(security: Obj) -> bool:
+    """Whether the default profile is asked for. One who is privileged is under no profile, as with a kubelet."""
+    return (security.get("seccompProfile") or {}).get("type") == "RuntimeDefault" and not security.get("privileged")
 
 
 def _group(security: Obj) -> int | None:
     """The group to run as: the one asked for, else that of the user, never the one of the node."""
     user, group = security.get("runAsUser"), security.get("runAsGroup")
+    if group is None and user is None and security.get("supplementalGroupsPolicy") == "Strict":
+        return os.getegid()  # named, so that the other groups of Corral's user are left behind
     if group is not None or user is None:
         return group
     try:
         return pwd.getpwuid(user).pw_gid
     except KeyError:
         return int(user)
+
+
+def groups_of_container(security: Obj) -> tuple[int, ...]:
+    """Supplementary groups: those asked for, the group of the volumes, and those this machine's user is in."""
+    groups = [*(security.get("supplementalGroups") or ())]
+    if security.get("fsGroup") is not None:
+        groups.append(security["fsGroup"])
+    user = security.get("runAsUser")
+    if user and security.get("supplementalGroupsPolicy") != "Strict":
+        groups.extend(_groups_of(user))
+    return tuple(dict.fromkeys(groups))
+
+
+def _groups_of(user: int) -> list[int]:
+    try:
+        entry = pwd.getpwuid(user)
+    except KeyError:
+        return []
+    return [group for group in os.getgrouplist(entry.pw_name, entry.pw_gid) if group != entry.pw_gid]
 
 
 def _base(setting: Setting, container: Obj, identity: str) -> dict[str, str]:
@@ -117,9 +172,7 @@ def _base(setting: Setting, container: Obj, identity: str) -> dict[str, str]:
     environment[MARK] = identity
     if container.get("tty"):
         environment["TERM"] = "xterm"
-    if setting.has_devices:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, setting.devices))
-    return environment
+    return {**environment, **setting.devices.get(container["name"], {})}
 
 
 def _mounts(
@@ -127,21 +180,22 @@ def _mounts(
 ) -> tuple[Mount, ...]:
     folder, private = setting.folder, setting.folder.container(container["name"])
     run = folder.run(container["name"], attempt)
+    is_fixed = bool((container.get("securityContext") or {}).get("readOnlyRootFilesystem"))
     message_path = container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH
     mounts = [
-        Mount(str(private / "work"), WORK),
-        Mount(str(folder.hosts), "/etc/hosts"),
+        Mount(str(private / "work"), WORK, is_fixed),
+        Mount(str(folder.hosts), "/etc/hosts", is_fixed),
         Mount(str(run / "termination-log"), message_path),
     ]
     if Path("/etc/hostname").exists():
         mounts.append(Mount(str(folder.hostname), "/etc/hostname"))
     if not any(place.startswith("/tmp/") for place in (sys.prefix, sys.base_prefix, __file__)):
-        mounts.append(Mount(str(private / "tmp"), "/tmp"))
-    wanted = container_mounts(container, dict(setting.places), declared)
+        mounts.append(Mount(str(private / "tmp"), "/tmp", is_fixed))
+    wanted = container_mounts(container, dict(setting.places), declared, content_volumes(setting.pod))
     targets = {mount.target for mount in wanted}
     mounts = [mount for mount in mounts if mount.target not in targets]
     if workdir and not Path(workdir).is_dir() and not any(_covers(target, workdir) for target in sorted(targets)):
-        mounts.append(Mount(str(private / "work"), workdir))
+        mounts.append(Mount(str(private / "work"), workdir, is_fixed))
     return (*mounts, *wanted)
 
 

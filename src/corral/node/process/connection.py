@@ -67,6 +67,8 @@ class SupervisorConnection:
         self.state = state
         self.clock = clock
         self.orphan_s = orphan_s
+        self.environment: dict[str, str] = {}
+        """What the supervisor is told beside the environment of this process."""
         self.on_exit: Callable[[Ending], None] = lambda ending: None
         self.on_lost: Callable[[], None] = lambda: None
         self.on_output: dict[str, Callable[[str, bytes], None]] = {}
@@ -108,6 +110,15 @@ class SupervisorConnection:
         """Every program that runs now, by id."""
         reply = await self._ask({"op": "list"})
         return {run["id"]: Started(run["pid"], run["startedAt"]) for run in reply["runs"]}
+
+    async def claim(self, holder: str, count: int, among: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """`count` devices of `among` for `holder`; where there are not so many, none, and who holds each of them."""
+        reply = await self._ask({"op": "claim", "holder": holder, "count": count, "among": list(among)})
+        return reply["names"], reply["holders"]
+
+    async def unclaim(self, holder: str) -> None:
+        """Give back what `holder` has claimed."""
+        await self._ask({"op": "unclaim", "holder": holder})
 
     async def connect_existing(self) -> bool:
         """Join a supervisor that runs already; False when there is none."""
@@ -199,7 +210,9 @@ class SupervisorConnection:
                 (os.POSIX_SPAWN_DUP2, log, 1),
                 (os.POSIX_SPAWN_DUP2, log, 2),
             ]
-            return os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
+            return os.posix_spawn(
+                sys.executable, argv, {**os.environ, **self.environment}, file_actions=actions, setsid=True
+            )
         finally:
             os.close(log)
 

@@ -4,7 +4,7 @@ pod.json                      address and devices
 hosts, hostname               mounted into every container
 volumes/<name>/               volume content
 containers/<name>/work, tmp   private folders of a container
-containers/<name>/<attempt>/  launch.json, log, exit.json, termination-log: one run
+containers/<name>/<attempt>/  launch.json, log, exit.json, termination-log: one run; `simulated` where it only pretends
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Holding:
     name: str
     node: str
     address: str
-    devices: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
+    """The names under which its devices are claimed."""
 
 
 class RunId(NamedTuple):
@@ -87,6 +88,21 @@ class PodFolder:
         except FileNotFoundError:
             return None
 
+    def mark_simulated(self, name: str, attempt: int) -> None:
+        (self.run(name, attempt) / "simulated").touch()
+
+    def is_simulated(self, name: str, attempt: int) -> bool:
+        return (self.run(name, attempt) / "simulated").exists()
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Device and number of what every container of the pod sees, and nobody else."""
+        for path in (self.hosts, *sorted(self.path.glob("containers/*/work"))):
+            try:
+                found = path.stat()
+            except OSError:
+                continue
+            yield found.st_dev, found.st_ino
+
     def save(self, holding: Holding) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         data = {name: getattr(holding, name) for name in Holding.__slots__}
@@ -97,7 +113,8 @@ class PodFolder:
             data: dict[str, Any] = json.loads((self.path / "pod.json").read_text())
         except FileNotFoundError:
             return None
-        return Holding(**{**data, "devices": tuple(data["devices"])})
+        # Devices were numbers once; those of a pod that still runs are not claimed by anybody.
+        return Holding(**{**data, "devices": tuple(name for name in data["devices"] if isinstance(name, str))})
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

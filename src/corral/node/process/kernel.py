@@ -21,6 +21,16 @@ NEW_USERS = 0x10000000
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _SLAVE = 1, 32, 4096, 16384, 1 << 19
 _DETACH = 2
 _PARENT_DEATH_SIGNAL, _NO_NEW_PRIVILEGES, _CHILD_SUBREAPER = 1, 38, 36
+_DROP_CAPABILITY, _HAS_CAPABILITY = 24, 23
+_MOUNT_ATTRIBUTES, _HERE, _WHOLE_TREE = 442, -100, 0x8000
+_CAPABILITIES = (
+    "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
+    "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
+    "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE",
+    "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP",
+    "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF",
+    "CHECKPOINT_RESTORE",
+)  # fmt: skip
 
 
 class _Numbers(NamedTuple):
@@ -89,9 +99,18 @@ def bind(source: str, target: str, *, read_only: bool = False) -> None:
     _mount(source, target, "", _BIND | _RECURSIVE)
     if read_only:
         try:
-            _mount("", target, "", _BIND | _REMOUNT | _READ_ONLY)
-        except PermissionError:
-            pass  # flags locked by an outer namespace; writable is the best there is
+            set_read_only(target)
+        except OSError:
+            _mount("", target, "", _BIND | _REMOUNT | _READ_ONLY)  # a kernel before 5.12
+
+
+def set_read_only(target: str, *, read_only: bool = True, with_mounts_below: bool = False) -> None:
+    """Make a mount read-only or writable and leave its other attributes, which an outer namespace may have locked, alone."""
+    put, taken = (_READ_ONLY, 0) if read_only else (0, _READ_ONLY)
+    attributes = struct.pack("=QQQQ", put, taken, 0, 0)
+    flags = _WHOLE_TREE if with_mounts_below else 0
+    call = _libc.syscall(_MOUNT_ATTRIBUTES, _HERE, target.encode(), flags, attributes, ctypes.c_size_t(len(attributes)))
+    _check(call, f"make {target} {'read-only' if read_only else 'writable'}")
 
 
 def change_root(target: str) -> None:
@@ -112,6 +131,24 @@ def die_with_parent(signal: int) -> None:
     _check(_libc.prctl(_PARENT_DEATH_SIGNAL, signal, 0, 0, 0), "prctl")
 
 
+def refuse_new_privileges() -> None:
+    """From here on no program that is executed has more rights than its caller."""
+    _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl")
+
+
+def drop_capabilities(dropped: tuple[str, ...], kept: tuple[str, ...]) -> None:
+    """Take these capabilities, or ALL but those `kept`, from every program that is executed from here on."""
+    for number, name in enumerate(_CAPABILITIES):
+        is_dropped = name in dropped or ("ALL" in dropped and name not in kept)
+        if not is_dropped or _libc.prctl(_HAS_CAPABILITY, number, 0, 0, 0) != 1:
+            continue
+        try:
+            _check(_libc.prctl(_DROP_CAPABILITY, number, 0, 0, 0), f"drop {name}")
+        except PermissionError:
+            refuse_new_privileges()  # a plain user has no capability to lose, and now none to win
+            return
+
+
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends."""
     _check(_libc.prctl(_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
@@ -121,7 +158,7 @@ def adopt_orphans() -> None:
 
 _SET_FILTER, _NEW_LISTENER = 1, 8
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
-_RECEIVE, _ANSWER = 0xC0502100, 0xC0182101
+_RECEIVE, _ANSWER, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _CONTINUE = 1
 _GET_DESCRIPTOR = 438
 _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
@@ -169,11 +206,27 @@ def _program() -> bytes:
 
 def watch_socket_calls() -> int:
     """Stop every later `bind` and `connect` of this process and its children for the owner of the returned descriptor."""
-    _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl")
-    code = _program()
+    return _add_filter(_program(), _NEW_LISTENER)
+
+
+def filter_calls(code: bytes) -> None:
+    """Pass every later system call of this process and its children through a filter."""
+    _add_filter(code, 0)
+
+
+def can_filter_calls() -> bool:
+    """Whether this kernel can refuse system calls for us."""
+    try:
+        return "errno" in Path("/proc/sys/kernel/seccomp/actions_avail").read_text().split()
+    except OSError:
+        return False
+
+
+def _add_filter(code: bytes, flags: int) -> int:
+    refuse_new_privileges()  # what the kernel asks of a plain user before it takes a filter
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _FilterProgram(len(code) // 8, ctypes.addressof(buffer))
-    call = _libc.syscall(_numbers().seccomp, _SET_FILTER, _NEW_LISTENER, ctypes.byref(program))
+    call = _libc.syscall(_numbers().seccomp, _SET_FILTER, flags, ctypes.byref(program))
     return _check(call, "seccomp")
 
 
@@ -183,6 +236,13 @@ def next_socket_call(listener: int) -> SocketCall:
     _check(_libc.ioctl(listener, ctypes.c_ulong(_RECEIVE), buffer), "ioctl")
     identity, pid, _, number, _, _, descriptor, address, length, *_ = _NOTIFICATION.unpack(buffer.raw)
     return SocketCall(identity, pid, number == _numbers().bind, descriptor, address, length)
+
+
+def check_stopped(listener: int, call: SocketCall) -> None:
+    """Raise OSError when a call no longer waits: then its process may be gone, and the number be another's. What was opened by that
+    number before this returns is the process' own."""
+    buffer = ctypes.create_string_buffer(struct.pack("=Q", call.id), 8)
+    _check(_libc.ioctl(listener, ctypes.c_ulong(_IS_VALID), buffer), "ioctl")
 
 
 def settle(listener: int, call: SocketCall, *, run: bool) -> None:

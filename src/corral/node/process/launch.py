@@ -17,7 +17,7 @@ import socket
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
-from corral.node.process import kernel
+from corral.node.process import filters, kernel
 from corral.node.process.view import Mount, RootView
 
 
@@ -39,6 +39,17 @@ class Launch:
     memory: int | None = None
     """Bytes; more than this and the container is killed as out of memory."""
     cpu_milli: int | None = None
+    groups: tuple[int, ...] = ()
+    """Supplementary groups besides the one it runs as."""
+    dropped: tuple[str, ...] = ()
+    """Capabilities it does without, by name; ALL is all of them."""
+    kept: tuple[str, ...] = ()
+    """Those that it keeps of ALL."""
+    no_new_privileges: bool = False
+    read_only_root: bool = False
+    filtered: bool = False
+    """Whether system calls that change the machine are refused."""
+    all_devices: bool = False
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
@@ -52,7 +63,8 @@ class Launch:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Launch:
         mounts = tuple(Mount(**mount) for mount in data.get("mounts", ()))
-        return cls(**{**data, "argv": tuple(data["argv"]), "mounts": mounts})
+        lists = {name: tuple(data.get(name, ())) for name in ("argv", "groups", "dropped", "kept")}
+        return cls(**{**data, **lists, "mounts": mounts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class Abilities:
 def spawn(
     launch: Launch, streams: tuple[int, int, int], abilities: Abilities, enter: int | None
 ) -> tuple[int, socket.socket]:
-    """Fork a child that becomes `launch`. Returns its pid and the socket on which it reports."""
+    """Fork a child that becomes `launch` once it is told to. Returns its pid and the socket on which it hears and reports."""
     parent_end, child_end = socket.socketpair()
     pid = os.fork()
     if pid:
@@ -83,6 +95,14 @@ def spawn(
             child_end.sendall(_sentence(launch, error).encode())
         finally:
             os._exit(128)
+
+
+def let_go(report: socket.socket) -> None:
+    """Tell a child that it may become its program: everything that must hold of it from its first moment holds."""
+    try:
+        report.send(b".")
+    except OSError:
+        pass  # it has ended, and its end says why
 
 
 def probe(abilities: Abilities) -> Abilities:
@@ -125,6 +145,8 @@ def _sentence(launch: Launch, error: BaseException) -> str:
 def _become(
     launch: Launch, streams: tuple[int, int, int], abilities: Abilities, enter: int | None, report: socket.socket
 ) -> NoReturn:
+    if not report.recv(1):
+        os._exit(128)  # the supervisor has ended
     os.setsid()
     os.umask(0o022)  # before mount points are made: other users walk through them
     for number, descriptor in enumerate(streams):
@@ -146,6 +168,11 @@ def _become(
         listener = kernel.watch_socket_calls()
         socket.send_fds(report, [b"+"], [listener])
         os.close(listener)
+    if launch.no_new_privileges:
+        kernel.refuse_new_privileges()
+    if launch.filtered:
+        kernel.filter_calls(filters.default_profile())
+    kernel.drop_capabilities(launch.dropped, launch.kept)
     if abilities.is_real_root:
         _drop_privileges(launch)
     kernel.die_with_parent(signal.SIGKILL)  # a change of user would have undone it
@@ -155,8 +182,10 @@ def _become(
 def _isolate(launch: Launch, abilities: Abilities) -> None:
     kernel.unshare(kernel.NEW_MOUNTS | kernel.NEW_HOSTNAME)
     kernel.detach_propagation()
-    view = RootView(abilities.root)
+    view = RootView(abilities.root, all_devices=launch.all_devices)
     view.build(list(launch.mounts))
+    if launch.read_only_root:
+        view.protect([mount.target for mount in launch.mounts if not mount.read_only])
     view.enter()
     if launch.hostname:
         kernel.set_hostname(launch.hostname[:63])
@@ -179,8 +208,10 @@ def _limit() -> None:
 
 
 def _drop_privileges(launch: Launch) -> None:
+    if launch.group is not None or launch.groups:
+        own = [launch.group] if launch.group is not None else os.getgroups()
+        os.setgroups([*own, *launch.groups])
     if launch.group is not None:
-        os.setgroups([launch.group])
         os.setgid(launch.group)
     if launch.user is not None:
         os.setuid(launch.user)

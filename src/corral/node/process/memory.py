@@ -29,6 +29,38 @@ def descendants_of(pid: int) -> list[int]:
     return found
 
 
+def is_alive(pid: int) -> bool:
+    """Whether `pid` is there and has not ended: one that nobody has waited for yet still has its number."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (OSError, IndexError):
+        return False
+
+
+def tasks_of(pid: int) -> int:
+    """How many processes and threads a program has become."""
+    return sum(map(_threads, descendants_of(pid)))
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208  # only their number
+    except OSError:
+        return 0
+
+
+def sees(pid: int, places: frozenset[tuple[int, int]]) -> bool:
+    """Whether `pid` lives in a view in which one of these files (device and number) is at a place of a container."""
+    for name in ("container", "etc/hosts"):
+        try:
+            found = os.stat(f"/proc/{pid}/root/{name}")  # noqa: PTH116  # of a process that may be gone
+        except OSError:
+            continue
+        if (found.st_dev, found.st_ino) in places:
+            return True
+    return False
+
+
 def mount_namespace(pid: int) -> int:
     """The number of the mount namespace `pid` is in; 0 when it has ended."""
     try:

@@ -147,11 +147,11 @@ async def _http(handler: Obj, target: ProbeTarget) -> str | None:
         lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
         writer.write(f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode())
         status = (await reader.readline()).split()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a line without end, for one
         return str(error)
     finally:
         writer.close()
-    code = int(status[1]) if len(status) > 1 and status[1].isdigit() else 0
+    code = int(status[1]) if len(status) > 1 and status[1].isdigit() and len(status[1]) == 3 else 0
     return None if 200 <= code < 400 else f"HTTP probe failed with statuscode: {code}"
 
 

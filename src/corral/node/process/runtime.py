@@ -12,14 +12,13 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, uid_of
-from corral.core.quantity import value
 from corral.decide.pods.record import (
     ContainerRecord,
     Ended,
@@ -30,16 +29,19 @@ from corral.decide.pods.record import (
     new_record,
 )
 from corral.decide.pods.status import record_from_status
+from corral.kinds.kubernetes.pods.simulated import SCHEME
 from corral.node import names
 from corral.node.environment import MissingError, NodeFacts, Sources
 from corral.node.exec import ProcessSession, session_id
 from corral.node.images import Catalog, UnknownImageError
-from corral.node.process import memory
-from corral.node.process.allocation import Addresses, Devices, Exhausted
+from corral.node.machine.devices import Device
+from corral.node.process import memory, storage
+from corral.node.process.allocation import Addresses, Exhausted
 from corral.node.process.compose import Setting, compose, prepare_container_folder
 from corral.node.process.connection import Ending, StartError, SupervisorConnection
 from corral.node.process.folder import Holding, PodFolder, RunId, folders
 from corral.node.process.launch import Launch
+from corral.node.process.pod_devices import PodDevices, asked_for
 from corral.node.process.probes import ProbeReports, ProbeTarget, has_probe, watch
 from corral.node.process.streams import ProcessStreams
 from corral.node.process.supervisor import MARK
@@ -51,7 +53,8 @@ log = logging.getLogger(__name__)
 
 MAX_MESSAGE = 4096
 REFRESH_S = 60.0
-GPU = "nvidia.com/gpu"
+WEIGH_S = 10.0
+STRAY_ROUNDS = 100
 
 
 class PodInputs(Protocol):
@@ -97,16 +100,19 @@ class ProcessSettings:
     api_port: str = ""
     orphan_s: float = 600.0
     catalog: Catalog = field(default_factory=Catalog.load)
-    devices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """The device numbers of each node; a node that is not named counts from 0."""
+    devices: Mapping[str, Sequence[Device]] = field(default_factory=dict)
+    """The devices of each node; those of a node that is not named are pretended, as many as its capacity says."""
+    vendors: tuple[str, ...] = ()
+    """Whose devices the machine has, also where no node has any: programs see only what they were given."""
 
 
 class PodTask(NamedTuple):
-    """What goes on beside a pod: the probes of a container, the stopping of one, the refreshing of all volumes."""
+    """What goes on beside a pod: the probes of a container, the stopping of one, what its end brings, the refreshing and weighing of
+    all volumes, the giving back of devices, what an engine clears away."""
 
     pod: str
     container: str
-    purpose: Literal["probes", "stop", "refresh"]
+    purpose: Literal["probes", "stop", "refresh", "weigh", "devices", "end", "engine"]
 
 
 class ProcessRuntime(ProcessStreams):
@@ -122,7 +128,8 @@ class ProcessRuntime(ProcessStreams):
         pods, services = (str(half) for half in IPv4Network(settings.pod_network).subnets())
         self._addresses = Addresses(pods)
         self._service_network = services
-        self._devices = Devices()
+        self._devices = PodDevices(settings.state, self.connection, settings.devices, settings.vendors)
+        self._with_devices: set[str] = set()
         self._running: dict[RunId, Running] = {}
         self._prepared: dict[str, Setting] = {}
         self._containers: dict[RunId, Obj] = {}
@@ -137,6 +144,7 @@ class ProcessRuntime(ProcessStreams):
     async def open(self, observer: Observer, capacity: Mapping[str, Mapping[str, str]]) -> None:
         self._observer = observer
         self._capacity = capacity
+        self._devices.open(capacity)
         self.inputs.on_names = self.refresh_names
         api = (self.settings.api_host, int(self.settings.api_port)) if self.settings.api_port else None
         self.inputs.serve(self._service_network, api)
@@ -150,9 +158,10 @@ class ProcessRuntime(ProcessStreams):
                 if run is not None and self.folder(run.pod).ending(run.container, run.attempt) is None:
                     self._running[run] = Running(started.at)
         else:
-            self._kill_strays()
+            await self._clear_away()
         self._restore_holdings()
         self._spawn(PodTask("", "", "refresh"), self._refresh())
+        self._spawn(PodTask("", "", "weigh"), self._weigh())
 
     def _restore_holdings(self) -> None:
         """Take what pods of an earlier life hold. Those that do not run move, where the cluster's network is another one now."""
@@ -161,7 +170,8 @@ class ProcessRuntime(ProcessStreams):
         for folder in folders(self.pods):
             if not (holding := folder.load()) or not holding.address:
                 continue
-            self._devices.restore(holding.node, folder.uid, holding.devices)
+            if holding.devices:
+                self._with_devices.add(folder.uid)
             if self._addresses.covers(holding.address):
                 self._addresses.restore(folder.uid, holding.address)
             elif folder.uid not in running and holding.address != self.settings.host_address:
@@ -181,6 +191,18 @@ class ProcessRuntime(ProcessStreams):
                     except RuntimeProblem as problem:
                         log.info("volumes not refreshed", extra={"pod": uid, "error": problem.message})
 
+    async def _weigh(self) -> None:
+        """Look now and then at what running pods have written."""
+        while True:
+            await self.clock.sleep(WEIGH_S)
+            running = {run.pod for run in self._running}
+            for uid, setting in list(self._prepared.items()):
+                if uid not in running or not storage.has_limits(setting.pod):
+                    continue
+                written = await asyncio.to_thread(storage.measure, setting.pod, setting.folder)
+                if (message := storage.excess(setting.pod, written)) and self._observer is not None:
+                    self._observer.exceeded(uid, message)
+
     async def close(self) -> None:
         self._cancel(list(self._tasks))
         await self.connection.close()
@@ -192,17 +214,31 @@ class ProcessRuntime(ProcessStreams):
     def known(self) -> list[str]:
         return [folder.uid for folder in folders(self.pods)]
 
+    async def _clear_away(self) -> None:
+        """End what an earlier life has left running."""
+        self._kill_strays()
+
     def _kill_strays(self) -> None:
-        """Programs of containers whose supervisor was killed, and that had left its reach."""
+        """Programs of containers whose supervisor was killed, and that had left its reach.
+
+        They are known by their environment, and those that dropped it by what they see: a folder of a pod of ours at a place
+        of a container. Control groups that are left are the next supervisor's to end.
+        """
         marks = tuple(f"{MARK}={folder.uid}/".encode() for folder in folders(self.pods))
         if not marks:
             return
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and memory.has_any_mark(int(entry.name), marks):
+        places = frozenset(place for folder in folders(self.pods) for place in folder.places())
+        for _ in range(STRAY_ROUNDS):  # one that is just starting another may be missed once
+            processes = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+            strays = [pid for pid in processes if memory.has_any_mark(pid, marks) or memory.sees(pid, places)]
+            strays = [pid for pid in strays if memory.is_alive(pid)]
+            for pid in strays:
                 try:
-                    os.kill(int(entry.name), signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
                 except OSError:
                     pass
+            if not strays:
+                return
 
     # Pods
 
@@ -246,7 +282,7 @@ class ProcessRuntime(ProcessStreams):
             is_ready = recorded.ready or not has_probe(container)
             is_started = recorded.started or not container.get("startupProbe")
             return ContainerRecord(
-                name, running, attempt, attempt, last, started=is_started, ready=is_ready, id=container_id(str(run))
+                name, running, attempt, attempt, last, started=is_started, ready=is_ready, id=self._container_id(run)
             )
         ending = folder.ending(name, attempt)
         if ending is not None and ending.stopped:
@@ -256,12 +292,12 @@ class ProcessRuntime(ProcessStreams):
             now = self.clock.now()
             ending = Ending(str(run), 137, now, now, failure="")
         state = self._ended(folder, container, attempt, ending)
-        return ContainerRecord(name, state, attempt, attempt + 1, last, id=container_id(str(run)))
+        return ContainerRecord(name, state, attempt, attempt + 1, last, id=self._container_id(run))
 
     async def prepare(self, pod: Obj) -> Sandbox:
         uid = uid_of(pod)
         folder = self.folder(uid)
-        holding = folder.load() or self._allocate(pod, folder)
+        holding = await self._hold(pod, folder)
         try:
             sources = await self.inputs.sources(pod)
             facts = NodeFacts(
@@ -273,35 +309,50 @@ class ProcessRuntime(ProcessStreams):
                 self.settings.api_port,
             )
             claims = self.settings.state / "claims"
-            context = VolumeContext(pod, folder.volumes, sources, facts, self.inputs.token, claims, self.clock.now())
+            is_new = not any(folder.attempts(container["name"]) for container in all_containers(pod))
+            context = VolumeContext(
+                pod, folder.volumes, sources, facts, self.inputs.token, claims, self.clock.now(), is_new
+            )
             places = await prepare_volumes(context)
         except MissingError as error:
             raise RuntimeProblem("ContainerCreating", str(error), event="FailedMount") from error
         self._write_names(pod, folder, holding.address)
         if self._is_isolating is None:
             self._is_isolating = await self.connection.is_isolating()
-        node_has_devices = value(self._capacity.get(holding.node, {}).get(GPU, "0")) > 0
+        seen = {
+            container["name"]: self._devices.environment(pod, container, holding.node, holding.devices)
+            for container in all_containers(pod)
+        }
         self._prepared[uid] = Setting(
             pod,
             folder,
             sources,
             facts,
             places,
-            holding.devices,
-            node_has_devices,
+            seen,
             self._is_isolating,
             self.inputs.lookup(namespace_of(pod)),
         )
         return Sandbox(holding.address)
 
-    def _allocate(self, pod: Obj, folder: PodFolder) -> Holding:
+    async def _hold(self, pod: Obj, folder: PodFolder) -> Holding:
+        """What the pod occupies: an address of its own, and devices that nobody else on this machine has meanwhile."""
+        known = folder.load()
+        devices: tuple[str, ...] = ()
+        if asked_for(pod) and (known is None or known.devices):
+            # Also of a pod that has some: whoever held them for it may have died since.
+            self._with_devices.add(folder.uid)
+            devices = await self._devices.claim(pod, folder.uid, known.devices if known else ())
+        if known is None:
+            return self._allocate(pod, folder, devices)
+        if known.devices != devices:
+            known = replace(known, devices=devices)
+            folder.save(known)
+        return known
+
+    def _allocate(self, pod: Obj, folder: PodFolder, devices: tuple[str, ...]) -> Holding:
         node = str(spec_of(pod).get("nodeName") or "")
-        count = sum(
-            value(((c.get("resources") or {}).get("limits") or {}).get(GPU, "0")) for c in spec_of(pod)["containers"]
-        )
-        available = self.settings.devices.get(node, range(value(self._capacity.get(node, {}).get(GPU, "0"))))
         try:
-            devices = self._devices.take(node, folder.uid, count, available)
             address = (
                 self.settings.host_address if spec_of(pod).get("hostNetwork") else self._addresses.take(folder.uid)
             )
@@ -321,7 +372,9 @@ class ProcessRuntime(ProcessStreams):
 
     def _forget(self, uid: str) -> None:
         self._addresses.give_back(uid)
-        self._devices.give_back(uid)
+        if uid in self._with_devices:
+            self._with_devices.discard(uid)
+            self._spawn(PodTask(uid, "", "devices"), self._devices.give_back(uid))
         self._prepared.pop(uid, None)
         self._hosts.pop(uid, None)
 
@@ -359,15 +412,17 @@ class ProcessRuntime(ProcessStreams):
         uid, name = uid_of(pod), container["name"]
         run = RunId(uid, name, attempt)
         if running := self._running.get(run):
-            return StartedContainer(container_id(str(run)), running.started_at, has_probe(container))
+            return StartedContainer(self._container_id(run), running.started_at, has_probe(container))
         setting = self._prepared[uid]
         try:
-            launch, note = compose(setting, container, attempt, self.settings.catalog)
+            launch, note = self._order(setting, container, attempt)
         except MissingError as error:
             raise RuntimeProblem("CreateContainerConfigError", str(error)) from error
         except UnknownImageError as error:
             raise RuntimeProblem("ErrImagePull", str(error)) from error
         prepare_container_folder(setting, container, attempt)
+        if note:
+            setting.folder.mark_simulated(name, attempt)
         self._containers[run] = container
         self._running[run] = Running(self.clock.now())
         try:
@@ -375,11 +430,19 @@ class ProcessRuntime(ProcessStreams):
         except StartError as error:
             self._running.pop(run, None)
             raise StartFailure(str(error)) from error
+        await self._begun(run)
         if run in self._running:  # else it has ended already
             self._running[run] = Running(began.at)
             self._watch_probes(pod, container, attempt)
             await self._after_start(pod, container)
-        return StartedContainer(container_id(str(run)), began.at, has_probe(container), note)
+        return StartedContainer(self._container_id(run), began.at, has_probe(container), note)
+
+    def _order(self, setting: Setting, container: Obj, attempt: int) -> tuple[Launch, str]:
+        """What to start for a run, and why it only pretends, if it does."""
+        return compose(setting, container, attempt, self.settings.catalog)
+
+    async def _begun(self, run: RunId) -> None:
+        """Until a container runs whose program was started."""
 
     async def _after_start(self, pod: Obj, container: Obj) -> None:
         if hook := (container.get("lifecycle") or {}).get("postStart"):
@@ -405,6 +468,9 @@ class ProcessRuntime(ProcessStreams):
                 await self._run_hook(pod, container, hook, grace)
             await self.connection.signal_first(str(run), signal.SIGTERM)
             await self.clock.sleep(max(deadline - self.clock.monotonic(), 0.0))
+        await self._kill(run)
+
+    async def _kill(self, run: RunId) -> None:
         await self.connection.signal(str(run), signal.SIGKILL)
 
     async def _run_hook(self, pod: Obj, container: Obj, hook: Obj, timeout: float) -> None:
@@ -417,15 +483,19 @@ class ProcessRuntime(ProcessStreams):
         run = RunId.parse(ending.id)
         if run is None:
             return
-        uid, name, attempt = run
+        uid, name, _ = run
         self._running.pop(run, None)
         for react in self._on_end.pop(run, ()):
             react(ending.code)
         self._cancel([PodTask(uid, name, "probes"), PodTask(uid, name, "stop")])
         container = self._containers.pop(run, None)
-        if container is None or self._observer is None or ending.failure:
-            return
-        self._observer.ended(uid, name, attempt, self._ended(self.folder(uid), container, attempt, ending))
+        if container is not None and not ending.failure:
+            self._tell_end(run, container, ending)
+
+    def _tell_end(self, run: RunId, container: Obj, ending: Ending) -> None:
+        if self._observer is not None:
+            ended = self._ended(self.folder(run.pod), container, run.attempt, ending)
+            self._observer.ended(run.pod, run.container, run.attempt, ended)
 
     def _on_lost(self) -> None:
         """The supervisor died, and every program with it."""
@@ -438,8 +508,9 @@ class ProcessRuntime(ProcessStreams):
     def _ended(self, folder: PodFolder, container: Obj, attempt: int, ending: Ending) -> Ended:
         reason = "OOMKilled" if ending.out_of_memory else "Completed" if ending.code == 0 else "Error"
         reason = "StartError" if ending.failure else reason
+        identity = self._container_id(RunId(folder.uid, container["name"], attempt))
         message = ending.failure or self._termination_message(folder, container, attempt, ending.code)
-        return Ended(ending.code, reason, ending.started_at, ending.finished_at, message, container_id(ending.id))
+        return Ended(ending.code, reason, ending.started_at, ending.finished_at, message, identity)
 
     @staticmethod
     def _termination_message(folder: PodFolder, container: Obj, attempt: int, code: int) -> str:
@@ -459,8 +530,12 @@ class ProcessRuntime(ProcessStreams):
         self, pod: Obj, container: str, command: list[str], *, stdin: bool, tty: bool
     ) -> ProcessSession:
         run = self.running(uid_of(pod), container)
-        base = self._launch_of(run)
-        order = Launch(
+        order = self._session(run, self._launch_of(run), command, stdin=stdin, tty=tty)
+        return await ProcessSession.start(self.connection, order, stdin=stdin)
+
+    def _session(self, run: RunId, base: Launch, command: list[str], *, stdin: bool, tty: bool) -> Launch:
+        """What to start for a command in a running container."""
+        return Launch(
             id=session_id(),
             argv=tuple(command),
             env={**base.env, **({"TERM": "xterm"} if tty else {})},
@@ -469,11 +544,15 @@ class ProcessRuntime(ProcessStreams):
             address=base.address,
             user=base.user,
             group=base.group,
+            groups=base.groups,
+            dropped=base.dropped,
+            kept=base.kept,
+            no_new_privileges=base.no_new_privileges,
+            filtered=base.filtered,
             tty=tty,
             isolate=base.isolate,
             inside=str(run),
         )
-        return await ProcessSession.start(self.connection, order, stdin=stdin)
 
     async def execute(self, pod: Obj, container: str, command: list[str], timeout: float) -> tuple[int, str]:
         """Run a command to its end: exit code and combined output."""
@@ -527,6 +606,11 @@ class ProcessRuntime(ProcessStreams):
     def folder(self, uid: str) -> PodFolder:
         return PodFolder(self.pods / uid)
 
+    def _container_id(self, run: RunId) -> str:
+        """The container ID a run shows in its status; it tells a run that only pretends from one that is real."""
+        is_simulated = self.folder(run.pod).is_simulated(run.container, run.attempt)
+        return (SCHEME if is_simulated else "corral://") + hashlib.sha256(str(run).encode()).hexdigest()
+
     def on_end(self, run: RunId, react: Callable[[int], None]) -> None:
         self._on_end.setdefault(run, []).append(react)
 
@@ -550,8 +634,3 @@ class ProcessRuntime(ProcessStreams):
         for key in keys:
             if task := self._tasks.pop(key, None):
                 task.cancel()
-
-
-def container_id(identity: str) -> str:
-    """The container ID a run shows in its status."""
-    return "corral://" + hashlib.sha256(identity.encode()).hexdigest()

@@ -47,7 +47,7 @@ def answer(listener: int, pod: PodPorts) -> None:
         return  # the process was killed while it waited
     run = True
     try:
-        run = _redirect(call, pod)
+        run = _redirect(listener, call, pod)
     except OSError:
         pass  # its memory is gone or closed to us; the call then sees the unchanged address
     try:
@@ -56,9 +56,10 @@ def answer(listener: int, pod: PodPorts) -> None:
         pass  # the process was killed meanwhile
 
 
-def _redirect(call: kernel.SocketCall, pod: PodPorts) -> bool:
+def _redirect(listener: int, call: kernel.SocketCall, pod: PodPorts) -> bool:
     """Whether the call shall still run."""
     with open(f"/proc/{call.pid}/mem", "r+b", buffering=0) as memory:  # noqa: PTH123  # a kernel file
+        kernel.check_stopped(listener, call)
         data = os.pread(memory.fileno(), min(call.length, 28), call.address)
         verdict = judge(data, call.is_bind, pod)
         if verdict is CallVerdict.RUN:
@@ -66,7 +67,7 @@ def _redirect(call: kernel.SocketCall, pod: PodPorts) -> bool:
         if verdict is CallVerdict.RUN_ON_OWN_ADDRESS:
             os.pwrite(memory.fileno(), pod.own, call.address + 4)
             return True
-        if _is_v6_only(call):
+        if _is_v6_only(listener, call):
             # The pod has no IPv6 address of its own: the socket listens on a port nobody knows instead of failing.
             return False
         os.pwrite(memory.fileno(), _MAPPED + pod.own, call.address + 8)
@@ -94,9 +95,10 @@ def judge(data: bytes, is_bind: bool, pod: PodPorts) -> CallVerdict:
     return verdict if is_local and (is_bind or port in pod.ports) else CallVerdict.RUN
 
 
-def _is_v6_only(call: kernel.SocketCall) -> bool:
+def _is_v6_only(listener: int, call: kernel.SocketCall) -> bool:
     status = Path(f"/proc/{call.pid}/status").read_text()
     leader = _THREAD_GROUP.search(status)
     copy = kernel.copy_descriptor(int(leader[1]) if leader else call.pid, call.descriptor)
     with socket.socket(fileno=copy) as twin:
+        kernel.check_stopped(listener, call)
         return bool(twin.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY))

@@ -18,13 +18,15 @@ import socket
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from corral.node.machine.claims import DeviceClaims, holder_of
 from corral.node.process import kernel, memory
 from corral.node.process.cgroups import Cgroups, Group
-from corral.node.process.launch import Abilities, Launch, probe, spawn
+from corral.node.process.launch import Abilities, Launch, let_go, probe, spawn
 from corral.node.process.logfile import LogFile
 from corral.node.process.sockets import PodPorts, answer
 
@@ -32,9 +34,25 @@ SOCKET_NAME = "supervisor.sock"
 READ_BYTES = 64 * 1024
 IDLE_EXIT_S = 30.0
 MEMORY_CHECK_S = 0.25
+PROCESS_CHECK_S = 1.0
+POD_PROCESSES = 8192
+"""How many processes and threads a container may have, unless CORRAL_POD_PROCESSES says otherwise; 0 is no limit."""
+SWEEP_ROUNDS = 500
+SWEEP_PAUSE_S = 0.002
+STDIN_BYTES = 4 * 1024 * 1024
+"""An order may bring this much for the input of a container."""
 MARK = "CORRAL_RUN"
 
 Message = dict[str, Any]
+
+
+class Feed:
+    """Bytes on their way to a container's input; None closes it. Whoever sent them is answered when they are in."""
+
+    def __init__(self, client: Connection, seq: object, data: bytes | None) -> None:
+        self.client = client
+        self.seq = seq
+        self.data = data
 
 
 class Run:
@@ -48,6 +66,8 @@ class Run:
         self.outputs: dict[int, str] = {}
         self.watchers: list[Connection] = []
         self.stdin: int | None = None
+        self.unread: deque[Feed] = deque()
+        """What its input has not taken yet, with those who wait for that."""
         self.listener: int | None = None
         self.report: socket.socket | None = None
         self.seq: object = None
@@ -84,8 +104,24 @@ class Supervisor:
         self.memory_due = 0.0
         self.stopping = False
         self.kill_at = 0.0
+        self.processes = int(os.environ.get("CORRAL_POD_PROCESSES") or POD_PROCESSES)
+        self.devices = DeviceClaims()
         self.cgroups = Cgroups()
+        self.leaving: list[Group] = []
+        """Control groups of ended containers in which something is still ending."""
+        self._end_leftovers()
         self.abilities = self._find_abilities()
+
+    def _group_name(self, run: str = "") -> str:
+        """The name of a control group: what all of this state have in common, and one run's own part."""
+        of_state = hashlib.sha256(str(self.state).encode()).hexdigest()[:12]
+        return f"{of_state}-" + (hashlib.sha256(run.encode()).hexdigest()[:12] if run else "")
+
+    def _end_leftovers(self) -> None:
+        """What a supervisor that was killed has left running: its containers died with it, but not what had left them."""
+        for group in self.cgroups.leftovers(self._group_name()):
+            group.kill()
+            self.leaving.append(group)
 
     def _find_abilities(self) -> Abilities:
         is_real_root = os.geteuid() == 0
@@ -145,6 +181,10 @@ class Supervisor:
     def _patience(self) -> float | None:
         if any(_is_watched(run) for run in self.runs.values()):
             return MEMORY_CHECK_S
+        if any(map(self._is_counted, self.runs.values())):
+            return PROCESS_CHECK_S
+        if self.leaving:
+            return 0.1
         return 0.1 if self.stopping else None if self.connections else 5.0
 
     @staticmethod
@@ -240,17 +280,28 @@ class Supervisor:
                 self._signal(run, message["signal"], group=message.get("group", True))
             return {"found": run is not None}
         if operation == "stdin":
-            return self._feed(self.runs[message["id"]], message.get("data"))
+            return self._feed(self.runs[message["id"]], connection, message)
         if operation == "attach":
             run = self.runs[message["id"]]
             (run.watchers.append if message["on"] else run.watchers.remove)(connection)
             return {}
         if operation == "list":
             return {"runs": [self._describe(run) for run in self.runs.values()], "isolated": self.abilities.can_isolate}
+        if operation == "claim":
+            return self._claim(message)
+        if operation == "unclaim":
+            self.devices.give_back(message["holder"])
+            return {}
         if operation == "stop":
             self._stop(float(message.get("grace", 0)))
             return {}
         return {"error": f"unknown operation {operation}"}
+
+    def _claim(self, message: Message) -> Message:
+        """Devices for a pod, held by this process so that nobody on the machine has them, too."""
+        names = self.devices.take(message["holder"], message["count"], message["among"])
+        holders = {} if names else {name: holder_of(name) for name in message["among"]}
+        return {"names": names, "holders": holders}
 
     def _describe(self, run: Run) -> Message:
         return {"id": run.launch.id, "pid": run.pid, "startedAt": run.started_at}
@@ -270,15 +321,24 @@ class Supervisor:
         enter = inner.pid if inner is not None and self.abilities.can_isolate else None
         run.pid, run.report = spawn(launch, streams, self.abilities, enter)
         run.seq = seq
-        if launch.memory or launch.cpu_milli:
-            name = hashlib.sha256(f"{self.state}/{launch.id}".encode()).hexdigest()[:24]
-            run.group = self.cgroups.confine(name, run.pid, launch.memory, launch.cpu_milli)
+        self._confine(run, inner)
+        let_go(run.report)
         for descriptor in sorted({*streams}):
             os.close(descriptor)
         self.runs[launch.id] = self.by_pid[run.pid] = run
         run.report.setblocking(False)
         self.selector.register(run.report, selectors.EVENT_READ, lambda: self._reported(run))
         return None
+
+    def _confine(self, run: Run, inner: Run | None) -> None:
+        """Before it becomes its program: a container gets limits of its own, a session in one those of its container."""
+        launch = run.launch
+        if inner is not None:
+            if inner.group is not None:
+                inner.group.add(run.pid)
+            return
+        name = self._group_name(launch.id)
+        run.group = self.cgroups.confine(name, run.pid, launch.memory, launch.cpu_milli, self.processes or None)
 
     def _prepare(self, connection: Connection, launch: Launch, given: list[int]) -> tuple[Run, tuple[int, int, int]]:
         """The run and its three streams: those the client passed, or pipes into the log."""
@@ -292,7 +352,7 @@ class Supervisor:
         run = Run(launch, LogFile(directory / "log"), connection)
         if launch.tty:
             ours, theirs = os.openpty()
-            run.stdin = os.dup(ours)
+            run.stdin = os.dup(ours)  # shares the mode of `ours`, which does not block
             self._listen(run, ours, "stdout")
             return run, (theirs, theirs, theirs)
         out_ours, out_theirs = os.pipe2(os.O_CLOEXEC)
@@ -301,6 +361,7 @@ class Supervisor:
         self._listen(run, err_ours, "stderr")
         if launch.stdin:
             in_theirs, run.stdin = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(run.stdin, False)
         else:
             in_theirs = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         return run, (in_theirs, out_theirs, err_theirs)
@@ -339,15 +400,53 @@ class Supervisor:
         pod = self.pods.setdefault(run.launch.address, PodPorts(run.launch.address))
         self.selector.register(listener, selectors.EVENT_READ, lambda: answer(listener, pod))
 
-    def _feed(self, run: Run, data: str | None) -> Message:
+    def _feed(self, run: Run, connection: Connection, message: Message) -> Message | None:
+        """Take bytes for a container's input. The answer comes when they are in: nobody sends more than it reads."""
         if run.stdin is None:
             return {"error": "the container has no standard input"}
-        if data is None:
-            os.close(run.stdin)
-            run.stdin = None
-        else:
-            os.write(run.stdin, data.encode("latin-1"))
-        return {}
+        data = message.get("data")
+        if data is not None and len(data) > STDIN_BYTES:
+            return {"error": f"more than {STDIN_BYTES} bytes at once"}
+        run.unread.append(Feed(connection, message.get("seq"), None if data is None else data.encode("latin-1")))
+        if len(run.unread) == 1:
+            self._push(run)
+        return None
+
+    def _push(self, run: Run) -> None:
+        """Let a container's input take what it can."""
+        descriptor = run.stdin
+        while run.unread and descriptor is not None:
+            feed = run.unread[0]
+            try:
+                if feed.data:
+                    feed.data = feed.data[os.write(descriptor, feed.data) :]
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                self._close_stdin(run, f"{type(error).__name__}: {error}")
+                return
+            if feed.data:
+                if descriptor not in self.selector.get_map():
+                    self.selector.register(descriptor, selectors.EVENT_WRITE, lambda: self._push(run))
+                return
+            run.unread.popleft()
+            if feed.data is None:
+                self._close_stdin(run, "the input was closed")
+                descriptor = None
+            self._send(feed.client, {"seq": feed.seq})
+        if descriptor is not None and descriptor in self.selector.get_map():
+            self.selector.unregister(descriptor)
+
+    def _close_stdin(self, run: Run, why: str) -> None:
+        if run.stdin is None:
+            return
+        if run.stdin in self.selector.get_map():
+            self.selector.unregister(run.stdin)
+        os.close(run.stdin)
+        run.stdin = None
+        while run.unread:
+            feed = run.unread.popleft()
+            self._send(feed.client, {"seq": feed.seq, "error": why})
 
     # Running programs
 
@@ -386,6 +485,10 @@ class Supervisor:
                 pass
 
     def _reap(self) -> None:
+        self._wait_for_children()
+        self.leaving = [group for group in self.leaving if not group.remove()]
+
+    def _wait_for_children(self) -> None:
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -405,7 +508,8 @@ class Supervisor:
         self._close(run)
         if run.group is not None:
             run.out_of_memory = run.out_of_memory or (status != 0 and run.group.out_of_memory())
-            run.group.remove()
+            if not run.group.remove():
+                self.leaving.append(run.group)
         self.runs.pop(run.launch.id, None)
         code = os.waitstatus_to_exitcode(status)
         ending: Message = {
@@ -440,8 +544,7 @@ class Supervisor:
                 del run.outputs[descriptor]
         if run.log is not None:
             run.log.close()
-        if run.stdin is not None:
-            os.close(run.stdin)
+        self._close_stdin(run, "the container ended")
         if run.listener is not None:
             self._forget(run.listener)
         if not any(other.launch.address == run.launch.address for other in self.runs.values() if other is not run):
@@ -461,31 +564,58 @@ class Supervisor:
             return
         for inner in [inner for inner in self.runs.values() if inner.launch.inside == run.launch.id]:
             self._signal(inner, signal.SIGKILL)
-        mark = f"{MARK}={run.launch.id}".encode()
-        is_last = not any(other is not run and not other.launch.inside for other in self.runs.values())
-        for pid in memory.children_of(os.getpid()):
-            # What a program leaves behind becomes our child. It may have dropped the mark with its environment, but not
-            # the namespace it was born in; and when no other container is left, it can be of no other.
-            is_of_run = is_last or memory.has_mark(pid, mark)
-            if pid not in self.by_pid and (
-                is_of_run or (run.namespace and memory.mount_namespace(pid) == run.namespace)
-            ):
+        if run.group is not None:
+            run.group.kill()
+        for _ in range(SWEEP_ROUNDS):
+            left = self._left_behind(run)
+            for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
+            if not left:
+                return
+            time.sleep(SWEEP_PAUSE_S)  # what they have started meanwhile is ours in the next round
+
+    def _left_behind(self, run: Run) -> list[int]:
+        """What lives on of an ended program.
+
+        It becomes our child, with everything below it. It may have dropped the mark with its environment, but not the
+        namespace it was born in; and when no other container is left, it can be of no other.
+        """
+        mark = f"{MARK}={run.launch.id}".encode()
+        is_last = not any(other is not run and not other.launch.inside for other in self.runs.values())
+        found: list[int] = []
+        for child in memory.children_of(os.getpid()):
+            if child in self.by_pid:
+                continue
+            family = memory.descendants_of(child)
+            is_of_run = is_last or any(
+                memory.has_mark(pid, mark) or (run.namespace and memory.mount_namespace(pid) == run.namespace)
+                for pid in family
+            )
+            found += [pid for pid in family if is_of_run and memory.is_alive(pid)]
+        return found
 
     def _check_memory(self) -> None:
+        """Enforce what the kernel does not: by looking now and then."""
         now = time.monotonic()
-        limited = [run for run in self.runs.values() if _is_watched(run)]
-        if not limited or now < self.memory_due:
+        watched = [run for run in self.runs.values() if _is_watched(run) or self._is_counted(run)]
+        if not watched or now < self.memory_due:
             return
-        for run in limited:
-            if memory.exceeds(run.pid, run.launch.memory or 0):
+        for run in watched:
+            if _is_watched(run) and memory.exceeds(run.pid, run.launch.memory or 0):
                 run.out_of_memory = True
+                self._signal(run, signal.SIGKILL)
+            elif self._is_counted(run) and memory.tasks_of(run.pid) > self.processes:
                 self._signal(run, signal.SIGKILL)
         # Looking costs time of its own: never more than a fiftieth of it.
         self.memory_due = now + max(MEMORY_CHECK_S, 50 * (time.monotonic() - now))
+
+    def _is_counted(self, run: Run) -> bool:
+        """Whether the limit of its processes is ours to enforce."""
+        is_limited = bool(self.processes) and not run.launch.inside
+        return is_limited and (run.group is None or run.group.processes is None)
 
 
 def _is_watched(run: Run) -> bool:

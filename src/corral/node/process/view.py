@@ -27,6 +27,8 @@ _DEVICE_LINKS = {
     "stdout": "/proc/self/fd/1",
     "stderr": "/proc/self/fd/2",
 }
+_KERNELS_OWN = ("/proc", "/dev/shm", "/dev/mqueue", "/dev/pts")
+"""Writable in every container, as with a kubelet."""
 _MAX_LINKS = 40
 
 
@@ -50,6 +52,7 @@ class RootView:
     """A root under construction at `base`."""
 
     base: str
+    all_devices: bool = False
     _private: set[str] = field(default_factory=set)
 
     def build(self, mounts: list[Mount]) -> None:
@@ -65,6 +68,13 @@ class RootView:
         self._devices()
         for mount in sorted(mounts, key=lambda mount: (mount.target.count("/"), mount.target)):
             self._attach(mount)
+
+    def protect(self, writable: list[str]) -> None:
+        """Make everything read-only but what is mounted at `writable`, and what is the kernel's."""
+        kernel.set_read_only(self.base, with_mounts_below=True)
+        own = [path for path in (self.base + target for target in _KERNELS_OWN) if os.path.ismount(path)]
+        for path in (*own, *(self._place(target, is_directory=False) for target in writable)):
+            kernel.set_read_only(path, read_only=False)
 
     def enter(self) -> None:
         kernel.change_root(self.base)
@@ -90,7 +100,7 @@ class RootView:
         self._private.add(target)
         with os.scandir("/dev") as entries:
             for entry in entries:
-                if _DEVICES.fullmatch(entry.name):
+                if entry.name not in _DEVICE_LINKS and (self.all_devices or _DEVICES.fullmatch(entry.name)):
                     self._copy(entry.path, os.path.join(target, entry.name))
         for name, link in _DEVICE_LINKS.items():
             os.symlink(link, os.path.join(target, name))

@@ -13,6 +13,7 @@ from pathlib import Path
 from corral.core.meta import Obj, namespace_of, spec_of
 from corral.core.names import check_subdomain
 from corral.node.environment import MissingError, NodeFacts, Sources, field_value, resource_value, secret_data
+from corral.node.process.ownership import hand_to_group
 from corral.node.process.paths import (
     OutsideError,
     checked_parts,
@@ -27,6 +28,7 @@ from corral.node.process.paths import (
 from corral.node.process.view import Mount
 
 DEFAULT_MODE = 0o644
+CONTENT = ("configMap", "secret", "downwardAPI", "projected")
 RENEW_AT = 0.8
 """The part of a token's life after which a new one is fetched."""
 
@@ -48,6 +50,8 @@ class VolumeContext:
     claims: Path
     """Where persistent volume claims live, one folder each."""
     now: float = 0.0
+    is_new: bool = True
+    """Whether no container of the pod has run yet: only then do its volumes change their group."""
 
 
 async def prepare_volumes(context: VolumeContext) -> dict[str, Path]:
@@ -56,12 +60,32 @@ async def prepare_volumes(context: VolumeContext) -> dict[str, Path]:
     for volume in spec_of(context.pod).get("volumes") or ():
         try:
             places[volume["name"]] = await _prepare(context, volume)
+            _hand_over(context, volume, places[volume["name"]])
         except (MissingError, OSError) as error:
             raise MissingError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from error
     return places
 
 
-def container_mounts(container: Obj, places: dict[str, Path], variables: dict[str, str]) -> tuple[Mount, ...]:
+def _hand_over(context: VolumeContext, volume: Obj, place: Path) -> None:
+    """Keep `fsGroup`. The machine's own folders stay as they are, as with a kubelet."""
+    security = spec_of(context.pod).get("securityContext") or {}
+    if (group := security.get("fsGroup")) is None or "hostPath" in volume:
+        return
+    if any(kind in volume for kind in CONTENT):
+        hand_to_group(place, group, is_read_only=True)  # each time: what is written anew belongs to nobody yet
+    elif context.is_new:
+        hand_to_group(place, group, only_on_mismatch=security.get("fsGroupChangePolicy") == "OnRootMismatch")
+
+
+def content_volumes(pod: Obj) -> frozenset[str]:
+    """The volumes whose content is the cluster's: nobody in a container writes to them, as with a kubelet."""
+    volumes = spec_of(pod).get("volumes") or ()
+    return frozenset(volume["name"] for volume in volumes if any(kind in volume for kind in CONTENT))
+
+
+def container_mounts(
+    container: Obj, places: dict[str, Path], variables: dict[str, str], read_only: frozenset[str] = frozenset()
+) -> tuple[Mount, ...]:
     """The mounts of one container, with `subPath` and `subPathExpr` applied."""
     from corral.node.environment import expand
 
@@ -73,7 +97,7 @@ def container_mounts(container: Obj, places: dict[str, Path], variables: dict[st
         sub = expand(mount["subPathExpr"], variables) if mount.get("subPathExpr") else mount.get("subPath") or ""
         target = "/" + mount["mountPath"].strip("/")
         below = _sub_path(place, sub, mount["name"]) if sub else ""
-        mounts.append(Mount(str(place), target, bool(mount.get("readOnly")), below))
+        mounts.append(Mount(str(place), target, bool(mount.get("readOnly")) or mount["name"] in read_only, below))
     return tuple(mounts)
 
 
@@ -105,7 +129,8 @@ async def _prepare(context: VolumeContext, volume: Obj) -> Path:
         return claim
     place.mkdir(parents=True, exist_ok=True)
     if "ephemeral" in volume or "emptyDir" in volume:
-        place.chmod(0o777)
+        if context.is_new:
+            place.chmod(0o777)
         return place
     files = await _content(context, volume)
     if files is None:

@@ -67,20 +67,19 @@ def read_levels(texts: Iterable[str]) -> tuple[Level, dict[str, Level]]:
 
 
 class AuditLog:
-    """Appends to the file at `path`. A disk that takes no more is reported in the log, and the server goes on."""
+    """Makes the lines, which `append` takes to the file."""
 
     def __init__(
-        self, path: Path, options: AuditOptions, timestamp: Callable[[], str], next_id: Callable[[], str]
+        self,
+        append: Callable[[bytes], None],
+        options: AuditOptions,
+        timestamp: Callable[[], str],
+        next_id: Callable[[], str],
     ) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
+        self._append = append
         self._options = options
         self._timestamp = timestamp
         self._next_id = next_id
-        self._file = _open(path)
-        self._rotates = path.is_file()  # a pipe or a device is the reader's
-        self._size = self._file.tell() if self._rotates else 0
-        self._failing = False
 
     def record(
         self,
@@ -122,10 +121,23 @@ class AuditLog:
             event["objectRef"] = {name: _cut(value, MAX_TEXT) for name, value in reference.items() if value}
         self._append(_encode(event) + b"\n")
 
+
+class AuditFile:
+    """The file at `path`. A disk that takes no more is reported in the log, and the server goes on."""
+
+    def __init__(self, path: Path, options: AuditOptions) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._options = options
+        self._file = _open(path)
+        self._rotates = path.is_file()  # a pipe or a device is the reader's
+        self._size = self._file.tell() if self._rotates else 0
+        self._failing = False
+
     def close(self) -> None:
         self._file.close()
 
-    def _append(self, line: bytes) -> None:
+    def append(self, line: bytes) -> None:
         try:
             if self._rotates and self._size and self._size + len(line) > self._options.max_bytes:
                 self._rotate()

@@ -12,7 +12,7 @@ from io import StringIO
 from pathlib import Path
 from urllib.parse import unquote
 
-from corral.core.admission import UserInfo
+from corral.core.admission import ANONYMOUS, UserInfo
 from corral.core.errors import BadRequest, Unauthorized
 from corral.core.meta import Obj, is_deleting, uid_of
 from corral.runtime import secrets
@@ -24,7 +24,6 @@ from corral.server.http.message import Request
 from corral.store import Event, ObjectKey, Store
 
 AUTHENTICATED = "system:authenticated"
-ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))
 API_AUDIENCES = (ISSUER,)
 ADMIN = UserInfo("kubernetes-admin", ("system:masters",))
 _SERVICE_ACCOUNT = "system:serviceaccount:"

@@ -13,13 +13,13 @@ from corral.core.meta import Obj, namespace_of
 from corral.core.remembering import LONGEST
 from corral.server.access import rbac
 from corral.server.access.rbac import Attributes
-from corral.store import Compacted, ObjectKey, Store, StoreWatch
+from corral.store import Event, ObjectKey, Store
 
 ROLES = "roles.rbac.authorization.k8s.io"
 CLUSTER_ROLES = "clusterroles.rbac.authorization.k8s.io"
 ROLE_BINDINGS = "rolebindings.rbac.authorization.k8s.io"
 CLUSTER_ROLE_BINDINGS = "clusterrolebindings.rbac.authorization.k8s.io"
-_KINDS = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
+_KINDS = frozenset({ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS})
 
 MASTERS = "system:masters"
 EVERYTHING: list[Obj] = [
@@ -51,8 +51,10 @@ class Authorizer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen = -1
-        self._watches: list[StoreWatch] = []
+        self.generation = 0
+        """Which state of the roles and bindings answers are about; another number, other answers."""
+        self._stale = True
+        store.observe(self._changed)
         self._bindings: dict[Subject, list[tuple[str, str, Obj]]] = {}
         self._grants: dict[tuple[str, tuple[str, ...]], Grants] = {}
         self._decisions: dict[tuple[str, tuple[str, ...], Attributes], bool] = {}
@@ -143,24 +145,17 @@ class Authorizer:
             return None
         return rbac.aggregated(stored.obj, (other.obj for other in self._store.scan(CLUSTER_ROLES)))
 
+    def _changed(self, event: Event) -> None:
+        if not self._stale and event.stored.key.resource in _KINDS:
+            self._stale = True
+            self.generation += 1
+
     def _refresh(self) -> None:
-        if self._seen == self._store.revision:
-            return
-        self._seen = self._store.revision
-        if not self._watches or self._changed():
-            for watch in self._watches:
-                watch.close()
-            self._watches = [self._store.watch(kind, after=self._seen) for kind in _KINDS]
+        if self._stale:
+            self._stale = False
             self._bindings = self._index()
             self._grants.clear()
             self._decisions.clear()
-
-    def _changed(self) -> bool:
-        try:
-            polled = [watch.poll() for watch in self._watches]  # every one of them, to move them all on
-            return any(polled)
-        except Compacted:
-            return True
 
     def _index(self) -> dict[Subject, list[tuple[str, str, Obj]]]:
         index: dict[Subject, list[tuple[str, str, Obj]]] = {}

@@ -24,7 +24,9 @@ from corral.runtime.secrets import private_key
 
 _TEN_YEARS = datetime.timedelta(days=3650)
 _ONE_YEAR = datetime.timedelta(days=365)
-_SKEW = datetime.timedelta(minutes=5)
+SKEW_S = 300.0
+"""How far a certificate begins in the past, for clocks that are behind."""
+_SKEW = datetime.timedelta(seconds=SKEW_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,10 @@ class Authority:
         self._key = key
 
     @classmethod
-    def create(cls, name: str, now: float) -> Authority:
+    def create(cls, name: str, now: float, life_s: float = _TEN_YEARS.total_seconds()) -> Authority:
         key = private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = _builder(subject, subject, key.public_key(), now, _TEN_YEARS)
+        builder = _builder(subject, subject, key.public_key(), now, datetime.timedelta(seconds=life_s))
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
         builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -59,7 +61,14 @@ class Authority:
     def certificate(self) -> bytes:
         return self.pair.certificate
 
-    def issue_server(self, hosts: Sequence[str], now: float) -> Pair:
+    def issue_server(
+        self,
+        hosts: Sequence[str],
+        now: float,
+        *,
+        name: str = "kube-apiserver",
+        life_s: float = _ONE_YEAR.total_seconds(),
+    ) -> Pair:
         """A serving certificate for DNS names and addresses."""
         names: list[x509.GeneralName] = []
         for host in hosts:
@@ -67,8 +76,9 @@ class Authority:
                 names.append(x509.IPAddress(ipaddress.ip_address(host)))
             except ValueError:
                 names.append(x509.DNSName(host))
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-        return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, now, x509.SubjectAlternativeName(names))
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        usage, life = ExtendedKeyUsageOID.SERVER_AUTH, datetime.timedelta(seconds=life_s)
+        return self._issue(subject, usage, now, x509.SubjectAlternativeName(names), life)
 
     def issue_client(self, user: str, groups: Sequence[str], now: float) -> Pair:
         """A client certificate: the user is the common name, the groups are organizations."""
@@ -94,9 +104,10 @@ class Authority:
         usage: x509.ObjectIdentifier,
         now: float,
         names: x509.SubjectAlternativeName | None = None,
+        life: datetime.timedelta = _ONE_YEAR,
     ) -> Pair:
         key = private_key(ec.SECP256R1())
-        builder = _builder(subject, self._certificate.subject, key.public_key(), now, _ONE_YEAR)
+        builder = _builder(subject, self._certificate.subject, key.public_key(), now, life)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)

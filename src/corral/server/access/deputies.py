@@ -27,7 +27,7 @@ class UserRights:
         self._authorizer = authorizer
         self._guard = RbacGuard(authorizer)
 
-    def may_create(self, user: UserInfo, obj: Obj, namespace: str) -> bool:
+    async def may_create(self, user: UserInfo, obj: Obj, namespace: str) -> bool:
         """Whether a user may create an object; one of a namespaced kind in `namespace`, whatever it says itself."""
         resource = self._resource(str(obj.get("apiVersion")), str(obj.get("kind")))
         where = namespace if resource.namespaced else ""
@@ -42,14 +42,14 @@ class UserRights:
             return False
         return True
 
-    def may_change(self, user: UserInfo, api_version: str, kind: str, namespace: str, name: str) -> bool:
+    async def may_change(self, user: UserInfo, api_version: str, kind: str, namespace: str, name: str) -> bool:
         """Whether a user may replace an object by whatever they like."""
         resource = self._resource(api_version, kind)
         where = namespace if resource.namespaced else ""
         wanted = Attributes("update", resource.group, resource.plural, namespace=where, name=name)
         return self._authorizer.allowed(user, wanted)
 
-    def may_grant(self, user: UserInfo, namespace: str) -> bool:
+    async def may_grant(self, user: UserInfo, namespace: str) -> bool:
         """Whether a user may give away rights that they do not hold, in a namespace or everywhere."""
         needed = (("escalate", "roles"), ("bind", "clusterroles"))
         return all(

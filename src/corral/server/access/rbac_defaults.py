@@ -7,7 +7,8 @@ from corral.core.meta import Obj
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-_ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
+AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+_ANNOTATIONS = {AUTOUPDATE: "true"}
 _GROUP = "rbac.authorization.k8s.io"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from corral.core.admission import AdmissionPlugin, AdmissionRequest
@@ -37,6 +37,13 @@ class Chain:
                     request = replace(request, obj=changed)
                     foreign = foreign or not getattr(plugin, "canonical", False)
         return request.obj, foreign
+
+    def hold(self, request: AdmissionRequest) -> None:
+        """Refuse what was admitted when something that a plug-in holds on to has changed since. Nothing comes between this and the store."""
+        for plugin in self._of(request.kind):
+            hold: Callable[[AdmissionRequest], None] | None = getattr(plugin, "hold", None)
+            if hold is not None and plugin.handles(request):
+                hold(request)
 
     async def validate(self, request: AdmissionRequest) -> None:
         for plugin in (*self._of(request.kind), *self.last):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -54,13 +55,21 @@ class Webhooks:
     name = "Webhooks"
 
     def __init__(
-        self, store: Store, serving: ServedResources, random: Random, conditions: Conditions, caller: Caller
+        self,
+        store: Store,
+        serving: ServedResources,
+        random: Random,
+        conditions: Conditions,
+        caller: Caller,
+        answered_here: Container[str] = (),
     ) -> None:
+        """`answered_here` are the names of Services whose webhooks check what plug-ins of this server check themselves."""
         self._store = store
         self._serving = serving
         self._random = random
         self._conditions = conditions
         self._caller = caller
+        self._answered_here = answered_here
         self._kept: dict[str, list[Hook]] = {}
         store.observe(self._changed)
 
@@ -130,6 +139,8 @@ class Webhooks:
         )
         if found is None:
             return None
+        if self._is_answered_here(spec.get("clientConfig") or {}):
+            return None
         if not namespace_matches(spec.get("namespaceSelector"), request, self._namespace):
             return None
         if not objects_match(spec.get("objectSelector"), request):
@@ -138,6 +149,10 @@ class Webhooks:
         if conditions and not self._conditions.all_true(conditions, request, self._fails(hook), hook.name):
             return None
         return found.version
+
+    def _is_answered_here(self, config: Obj) -> bool:
+        """Whatever its namespace: whoever installs such a project chooses that."""
+        return (config.get("service") or {}).get("name") in self._answered_here
 
     def _versions(self, request: AdmissionRequest) -> list[str]:
         kind = self._serving.registry.get(request.resource.group, request.resource.plural)

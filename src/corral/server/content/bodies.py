@@ -5,6 +5,7 @@ JSON is decoded by msgspec; the slow look for duplicate fields only happens when
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from corral.core.errors import BadRequest, UnsupportedMediaType
+from corral.core import yaml_documents
+from corral.core.errors import BadRequest, TooLarge, UnsupportedMediaType
 from corral.core.meta import Obj
 from corral.core.resource import Resource
-from corral.server.content import yaml_documents
 from corral.server.content.go_json_errors import read_float, syntax_error, type_name
 from corral.server.content.negotiation import JSON, PROTOBUF, YAML
 
@@ -28,6 +29,8 @@ _VERSION_KIND = (
 )
 MAX_DUPLICATES = 100
 _SHOWN_NAME = 256
+_PIECE = 256 * 1024
+MAX_VALUES = yaml_documents.MAX_NODES
 
 
 def media_type(content_type: str) -> str:
@@ -50,16 +53,23 @@ def decode_json(body: bytes, decode: Callable[[bytes], Any] = _decode) -> Any:
 def _decode_leniently(body: bytes, error: Exception) -> Any:
     """Go replaces bytes that are not UTF-8 and lone surrogates; so do we."""
     try:
-        return _decode(body.decode("utf-8", "replace").encode())
+        return _decode(_replaced(body).encode())
     except (msgspec.DecodeError, RecursionError) as cause:
         if b"\\u" not in body:  # an escaped surrogate is all that is left to forgive
             raise ValueError(str(error)) from cause
     try:
-        value = json.loads(body.decode("utf-8", "replace"))
+        value = json.loads(_replaced(body))
         text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return _decode(text.encode())
     except (ValueError, RecursionError, msgspec.DecodeError) as cause:
         raise ValueError(str(error)) from cause
+
+
+def _replaced(body: bytes) -> str:
+    """The text of a body with replacements for what is not UTF-8, in pieces: a single call would hold the interpreter."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pieces = [decoder.decode(body[start : start + _PIECE]) for start in range(0, len(body), _PIECE)]
+    return "".join([*pieces, decoder.decode(b"", final=True)])
 
 
 def decode_yaml(body: bytes) -> Any:
@@ -137,6 +147,20 @@ def _decode_json_object(body: bytes, resource: Resource, typed: bool) -> Obj:
         raise unrecognized(resource.kind, why, body) from error
 
 
+def check_count(value: Any, size: int) -> None:
+    """Refuse what has more values than anything that can be stored would: each of them costs work and memory later on."""
+    if size < 2 * MAX_VALUES:
+        return  # a value has a byte at least, and another one separates it from the next
+    left, waiting = MAX_VALUES, [value]
+    while waiting:
+        found = waiting.pop()
+        inner = found.values() if isinstance(found, dict) else found
+        left -= len(inner)
+        if left < 0:
+            raise TooLarge(f"Request entity too large: the body has more than {MAX_VALUES} values")
+        waiting += [item for item in inner if isinstance(item, dict | list)]
+
+
 def _as_object(value: Any, body: bytes, resource: Resource, typed: bool) -> Obj:
     if value is None:
         value = {}  # Go decodes null into an empty object
@@ -156,6 +180,7 @@ def _as_object(value: Any, body: bytes, resource: Resource, typed: bool) -> Obj:
             "kind": value.get("kind") or resource.kind,
         }
     checked: Obj = value
+    check_count(checked, len(body))
     return checked
 
 
@@ -163,9 +188,11 @@ def _decode_protobuf(body: bytes, resource: Resource) -> Obj:
     from corral.kinds.machinery import protobuf
 
     try:
-        return protobuf.decode(body)
+        found: Obj = protobuf.decode(body)
     except ValueError as error:
         raise BadRequest(f"{resource.kind} in version {resource.version!r} cannot be handled: {error}") from error
+    check_count(found, len(body))
+    return found
 
 
 def duplicates(body: bytes, value: Obj) -> list[str]:
@@ -175,7 +202,7 @@ def duplicates(body: bytes, value: Obj) -> list[str]:
     if not filled_in and body.count(b'"') - body.count(b'\\"') == again.count(b'"') - again.count(b'\\"'):
         return []
     found: dict[str, None] = {}
-    _find_duplicates(json.loads(body.decode("utf-8", "replace"), object_pairs_hook=_Pairs), [], found)
+    _find_duplicates(json.loads(_replaced(body), object_pairs_hook=_Pairs), [], found)
     return list(found)
 
 

@@ -19,6 +19,7 @@ _TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
 _DIGITS = re.compile(rb"[0-9]*+")
 _BLANK = re.compile(_GAP)
 MAX_STEPS = 20_000
+PIECE = 256 * 1024
 _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _ESCAPES = b'"\\/bfnrt'
 _HEX = b"0123456789abcdefABCDEF"
@@ -71,15 +72,25 @@ class _Scanner:
         return self.data[self.at]
 
     def skip(self, pattern: re.Pattern[bytes]) -> None:
-        found = pattern.match(self.data, self.at)
-        assert found is not None  # each of them matches nothing, too
-        self.at = found.end()
+        """Go over what fits, in pieces: a single call would hold the interpreter. What a piece cuts is for the next one."""
+        began = -1
+        while began < self.at:
+            began = self.at
+            found = pattern.match(self.data, self.at, self.at + PIECE)
+            assert found is not None  # each of them matches nothing, too
+            self.at = found.end()
+            if self.at - began < PIECE // 2:  # it ended before the piece did, or in a member as long as half of it
+                return
 
     def byte(self) -> int:
         if self.at >= len(self.data):
             raise _Syntax("unexpected end of JSON input")
         self.at += 1
         return self.data[self.at - 1]
+
+    def byte_or_blank(self) -> int:
+        """The next byte; Go reads a blank at the end, to see whether a word was complete."""
+        return self.byte() if self.at < len(self.data) else ord(" ")
 
     def value(self) -> bytes:
         """Scan one scalar, or the opening of a container; returns the container's opening byte."""
@@ -118,7 +129,7 @@ class _Scanner:
     def literal(self, word: bytes) -> None:
         self.at += 1
         for position, expected in enumerate(word[1:], 1):
-            if (byte := self.byte()) != expected:
+            if (byte := self.byte_or_blank()) != expected:
                 raise _wrong(byte, f"in literal {word.decode()} (expecting {_quote(word[position])})")
 
     def number(self) -> None:

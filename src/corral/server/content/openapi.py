@@ -1,11 +1,12 @@
 """OpenAPI documents made from the registry: version 3 per group and version, version 2 as one document.
 
 kubectl reads them to explain fields, to know how lists merge and to learn which options a PATCH takes; Go clients read
-version 2 as protobuf. Documents are built when first asked for after a change and kept as bytes.
+version 2 as protobuf. Documents are built when first asked for after a change, beside the event loop, and kept as bytes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from corral.kinds.machinery import schemas
 from corral.kinds.machinery.definition import KindDef, VersionDef
 from corral.kinds.machinery.describing import described
 from corral.kinds.machinery.registry import Registry
+from corral.runtime.aside import Aside
 from corral.server.content.discovery import Discovery
 from corral.server.content.openapi_protobuf import encode_document
 from corral.server.content.representations import encode
@@ -22,6 +24,7 @@ from corral.server.http.message import JSON, TEXT, Request, Response
 from corral.server.non_resource_paths import VERSION
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+Kinds = Sequence[tuple[KindDef, VersionDef]]
 _V3 = "#/components/schemas/"
 _V2 = "#/definitions/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -230,26 +233,28 @@ class _Operations:
 class OpenApi:
     """Serves /openapi/v2 and /openapi/v3."""
 
-    def __init__(self, registry: Registry, discovery: Discovery) -> None:
+    def __init__(self, registry: Registry, discovery: Discovery, aside: Aside | None = None) -> None:
+        self._aside = aside
+        self._making = asyncio.Lock()
         self._registry = registry
         self._discovery = discovery
         self._revision = -1
         self._kept: dict[str, tuple[bytes, str]] = {}
 
-    def answer(self, request: Request) -> Response | None:
+    async def answer(self, request: Request) -> Response | None:
         if self._revision != self._registry.revision:
             self._revision = self._registry.revision
             self._kept.clear()
         path = request.path.strip("/").removeprefix("openapi/")
         if path == "v2":
-            return self._version_2(request)
+            return await self._version_2(request)
         if path == "v3":
             body = encode({"paths": {name: {"serverRelativeURL": self._url(name)} for name in self._documents()}})
             return Response(200, body, TEXT)
         name = path.removeprefix("v3/")
         if not path.startswith("v3/") or name not in self._documents():
             return None
-        body, digest = self._keep(name, lambda: encode(self.document(name)))
+        body, digest = await self._keep(name, [name], _version_3)
         etag = f'"{digest}"'
         if request.header("if-none-match") == etag:
             return Response(304, b"", "", (("Etag", etag),))
@@ -275,57 +280,78 @@ class OpenApi:
         digest = hashlib.sha512(f"{VERSION[2]}:{text}".encode()).hexdigest().upper()
         return f"/openapi/v3/{name}?hash={digest}"
 
-    def _keep(self, name: str, make: Callable[[], bytes]) -> tuple[bytes, str]:
-        kept = self._kept.get(name)
-        if kept is None:
-            body = make()
-            kept = self._kept[name] = (body, hashlib.sha512(body).hexdigest().upper())
+    async def _keep(self, name: str, documents: Sequence[str], make: Callable[[Kinds], bytes]) -> tuple[bytes, str]:
+        """A document and its digest, made once however many ask for it at the same time."""
+        async with self._making:
+            kept = self._kept.get(name)
+            if kept is None:
+                revision = self._registry.revision
+                kinds = [found for each in documents for found in self._discovery.kinds(*_split(each))]
+                kept = await self._made(make, kinds)
+                if revision == self._registry.revision:
+                    self._kept[name] = kept
         return kept
 
-    def document(self, name: str) -> Obj:
-        """The version 3 document of one group and version."""
-        components, paths = self._collect([name])
-        return {
-            "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": ".".join(VERSION[:2])},
-            "paths": dict(sorted(paths.items())),
-            "components": {"schemas": dict(sorted(components.found.items()))},
-        }
+    async def _made(self, make: Callable[[Kinds], bytes], kinds: Kinds) -> tuple[bytes, str]:
+        if self._aside is None:
+            return _with_digest(make, kinds)
+        return await self._aside.run("openapi", _with_digest, make, kinds)
 
-    def _collect(self, names: Sequence[str]) -> tuple[Components, dict[str, Obj]]:
-        """The schemas and paths of some groups and versions."""
-        components = Components()
-        paths: dict[str, Obj] = {}
-        for name in names:
-            for kind, version in self._discovery.kinds(*_split(name)):
-                component = components.add_kind(kind, version)
-                paths.update(_Operations(kind, version, component).paths())
-        for extra in ("Status", "Patch", "DeleteOptions"):
-            components.add(_META + extra)
-        return components, paths
-
-    def document_2(self) -> Obj:
-        """The version 2 document of everything."""
-        components, paths = self._collect(self._documents())
-        convert = _Version2().schema
-        return {
-            "swagger": "2.0",
-            "info": {"title": "Kubernetes", "version": VERSION[2]},
-            "paths": {path: _path_2(item) for path, item in sorted(paths.items())},
-            "definitions": {name: convert(schema) for name, schema in sorted(components.found.items())},
-        }
-
-    def _version_2(self, request: Request) -> Response:
+    async def _version_2(self, request: Request) -> Response:
         if "protobuf" in request.header("accept"):
-            body, digest = self._keep("v2.pb", lambda: encode_document(self.document_2()))
+            body, digest = await self._keep(
+                "v2.pb", self._documents(), lambda kinds: encode_document(document_2(kinds))
+            )
             content_type = PROTOBUF_V2
         else:
-            body, digest = self._keep("v2", lambda: encode(self.document_2()))
+            body, digest = await self._keep("v2", self._documents(), lambda kinds: encode(document_2(kinds)))
             content_type = JSON
         etag = f'"{digest}"'
         if request.header("if-none-match") == etag:
             return Response(304, b"", "", (("Etag", etag),))
         return Response(200, body, content_type, (("Etag", etag), ("Vary", "Accept")))
+
+
+def _with_digest(make: Callable[[Kinds], bytes], kinds: Kinds) -> tuple[bytes, str]:
+    body = make(kinds)
+    return body, hashlib.sha512(body).hexdigest().upper()
+
+
+def _version_3(kinds: Kinds) -> bytes:
+    """The version 3 document of the kinds of one group and version."""
+    components, paths = _collect(kinds)
+    return encode(
+        {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": ".".join(VERSION[:2])},
+            "paths": dict(sorted(paths.items())),
+            "components": {"schemas": dict(sorted(components.found.items()))},
+        }
+    )
+
+
+def _collect(kinds: Kinds) -> tuple[Components, dict[str, Obj]]:
+    """The schemas and paths of some kinds."""
+    components = Components()
+    paths: dict[str, Obj] = {}
+    for kind, version in kinds:
+        component = components.add_kind(kind, version)
+        paths.update(_Operations(kind, version, component).paths())
+    for extra in ("Status", "Patch", "DeleteOptions"):
+        components.add(_META + extra)
+    return components, paths
+
+
+def document_2(kinds: Kinds) -> Obj:
+    """The version 2 document of these kinds."""
+    components, paths = _collect(kinds)
+    convert = _Version2().schema
+    return {
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": VERSION[2]},
+        "paths": {path: _path_2(item) for path, item in sorted(paths.items())},
+        "definitions": {name: convert(schema) for name, schema in sorted(components.found.items())},
+    }
 
 
 def _split(name: str) -> tuple[str, str]:

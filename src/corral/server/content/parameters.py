@@ -24,6 +24,8 @@ from corral.server.verbs.options import DeleteOptions, ListOptions, WatchOptions
 _GROUP = "meta.k8s.io"
 _PROPAGATIONS = ("Foreground", "Background", "Orphan", "nil")
 MAX_MANAGER = 128
+MAX_ASKED = 8 * 1024
+"""How much of a field selector is looked through for a name before anybody is known to be allowed to ask."""
 
 Warn = Callable[[str], None]
 
@@ -86,8 +88,8 @@ def field_selector(query: Query) -> FieldSelector | None:
 
 def selected_name(query: Query) -> str:
     """The name a metadata.name field selector asks for; authorization by resourceNames looks at it."""
-    if "fieldSelector" not in query:
-        return ""
+    if not 0 < len(query.get("fieldSelector")) <= MAX_ASKED:
+        return ""  # whoever asks for so much must be allowed to see the whole collection
     try:
         selector = field_selector(query)
     except BadRequest:
@@ -178,9 +180,9 @@ def _dry_run(values: Sequence[str], causes: list[Cause]) -> bool:
 
 
 def delete_options(query: Query, body: Obj | None, warn: Warn) -> DeleteOptions:
-    """Options of a delete, from its body or, as some clients do, from the query."""
+    """Options of a delete, from its body or, where there is none, from the query."""
     given: Obj = dict(body or {})
-    if not body:
+    if body is None:
         grace = integer(query, "gracePeriodSeconds")
         given = {"gracePeriodSeconds": grace} if grace is not None else {}
         for name in ("propagationPolicy", "orphanDependents"):
@@ -192,8 +194,8 @@ def delete_options(query: Query, body: Obj | None, warn: Warn) -> DeleteOptions:
         }
         given["preconditions"] = {name: value for name, value in preconditions.items() if value}
     causes: list[Cause] = []
-    named = given.get("dryRun")
-    dry_run = _dry_run([*query.all("dryRun"), *(named if isinstance(named, list) else [])], causes)
+    named = query.all("dryRun") if body is None else given.get("dryRun")
+    dry_run = _dry_run(named if isinstance(named, list) else [], causes)
     propagation = _propagation(given, causes)
     expected: Obj = given["preconditions"] if isinstance(given.get("preconditions"), dict) else {}
     if causes:

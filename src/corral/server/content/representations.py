@@ -25,6 +25,8 @@ from corral.store import Event, Stored
 encode = msgspec.json.Encoder().encode
 
 
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
+"""What a header must not have: some clients refuse the whole answer for it."""
 MAX_WARNINGS = 50  # Python's own HTTP client takes a hundred headers and refuses the answer with more
 
 
@@ -33,8 +35,8 @@ def warning_headers(messages: Sequence[str]) -> Headers:
     headers: list[tuple[str, str]] = []
     budget = 4096
     for message in messages[:MAX_WARNINGS]:
-        text = message if len(message) <= 256 else message[:256]
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\r", " ").replace("\n", " ")
+        text = (message if len(message) <= 256 else message[:256]).translate(_CONTROLS)
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
         budget -= len(quoted)
         if budget < 0:
             break
@@ -121,8 +123,11 @@ class Views:
                 "metadata": metadata,
                 "items": [stored.obj for stored in listing.items],
             }
+        many = "rows" if wanted.view == "Table" else "items"
         if wanted.media == YAML and len(listing.items) > 1:
-            return yaml_stream(shown, "rows" if wanted.view == "Table" else "items")
+            return yaml_stream(shown, many)
+        if wanted.media == JSON:
+            return Response(200, _encode_each(shown, many))
         body, content_type = encode_as(shown, wanted.media)
         return Response(200, body, content_type)
 
@@ -176,6 +181,12 @@ class Views:
         else:
             shown = partial(event.stored.obj, wanted.version)
         return encode({"type": event.type, "object": shown}) + b"\n"
+
+
+def _encode_each(shown: Obj, many: str) -> bytes:
+    """A list in JSON, encoded item by item: a single call for all of them would hold the interpreter's lock for as long."""
+    head = encode({name: value for name, value in shown.items() if name != many})[:-1]
+    return b'%b,"%b":[%b]}' % (head, many.encode(), b",".join([encode(item) for item in shown[many]]))
 
 
 def yaml_stream(shown: Obj, many: str) -> Stream:

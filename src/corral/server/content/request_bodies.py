@@ -112,16 +112,25 @@ def read_patch(body: bytes, kind: str) -> Any:
         patch = {} if patch is None else patch
         if not isinstance(patch, dict):
             why = f"json: cannot unmarshal {type_name(patch)} into Go value of type map[string]interface {{}}"
-            raise BadRequest(f"error decoding YAML: {why}")
+            raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
         return patch
+    said = "" if kind == "strategic" else "error decoding patch: "
     try:
         patch = bodies.decode_json(body)
     except ValueError as error:
-        raise BadRequest(f"error decoding patch: {error}") from error
+        raise BadRequest(f"{said}{error}") from error
+    if patch is None:
+        if kind == "merge":
+            raise BadRequest("Invalid JSON Patch")
+        return [] if kind == "json" else {}  # Go reads nothing into either, and changes nothing
     expected, name = (list, "[]handlers.jsonPatchOp") if kind == "json" else (dict, "map[string]interface {}")
     if not isinstance(patch, expected):
-        why = f"json: cannot unmarshal {type_name(patch)} into Go value of type {name}"
-        raise BadRequest(f"error decoding patch: {why}")
+        raise BadRequest(f"{said}json: cannot unmarshal {type_name(patch)} into Go value of type {name}")
+    for operation in patch if kind == "json" else ():
+        if not isinstance(operation, dict | None):
+            wrong = type_name(operation)
+            raise BadRequest(f"{said}json: cannot unmarshal {wrong} into Go value of type handlers.jsonPatchOp")
+    bodies.check_count(patch, len(body))
     if kind == "json" and len(patch) > MAX_PATCH_OPERATIONS:
         raise errors.TooLarge(
             f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_PATCH_OPERATIONS}, "

@@ -13,13 +13,14 @@ from urllib.parse import quote
 
 import msgspec
 
+from corral.client.wire import passed_on
 from corral.core import conditions
 from corral.core.admission import UserInfo
 from corral.core.errors import ApiError, ServiceUnavailable
 from corral.core.meta import Obj, spec_of, status_of
 from corral.server.access.authentication import ADMIN
-from corral.server.extension.outcalls import Address, Caller, CallFailed, resolve
-from corral.server.http.message import JSON, Answer, Request, Response, Stream, Writer
+from corral.server.extension.outcalls import Address, Caller, CallFailed, for_others, passed_back, resolve
+from corral.server.http.message import JSON, Answer, Request
 from corral.server.paths import RequestInfo
 from corral.server.verbs.options import Clock
 from corral.store import Event, ObjectKey, Stale, Store
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 
 BUCKET = "apiservices.apiregistration.k8s.io"
 RECHECK_S = 15.0
-_DROPPED = {"host", "authorization", "connection", "content-length", "transfer-encoding", "accept-encoding", "upgrade"}
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "date", "keep-alive", "audit-id"}
 _OURS = {*_HOP_BY_HOP, "content-type", "cache-control"}
 
@@ -82,17 +82,13 @@ class Aggregation:
             return None
         try:
             address = resolve(self._store, {"service": spec_of(service)["service"]})
-            return await self._proxy(request, info, user, service, address)
+            return await self._proxy(request, user, service, address)
         except CallFailed as error:
             raise ServiceUnavailable(f"error trying to reach service: {error}") from error
 
-    async def _proxy(
-        self, request: Request, info: RequestInfo, user: UserInfo, service: Obj, address: Address
-    ) -> Answer:
+    async def _proxy(self, request: Request, user: UserInfo, service: Obj, address: Address) -> Answer:
         spec = spec_of(service)
-        fields = [
-            (key, value) for key, value in request.fields if key not in _DROPPED and not key.startswith("x-remote-")
-        ]
+        fields = [field for field in for_others(request) if field[0] != "accept-encoding"]
         answer = await self._caller.open(
             request.method,
             address,
@@ -100,20 +96,11 @@ class Aggregation:
             headers=[*fields, *identity_headers(user)],
             bundle=spec.get("caBundle") or "",
             verify=not spec.get("insecureSkipTLSVerify"),
-            suffix=request.target,
+            suffix=passed_on(request.target),
         )
         headers = tuple((key, value) for key, value in answer.headers if key not in _OURS)
         content_type = answer.header("content-type", JSON)
-        if info.verb != "watch":
-            async with answer:
-                return Response(answer.status, await answer.read(), content_type, headers)
-
-        async def produce(writer: Writer) -> None:
-            async with answer:
-                async for chunk in answer.chunks():
-                    await writer.write(chunk)
-
-        return Stream(produce, content_type, headers)
+        return await passed_back(answer, request.method, content_type, headers)
 
     # discovery
 

@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from corral.client.wire import BrokenAnswer, Exchange, Wire
+from corral.client.wire import PASSED_ON, BrokenAnswer, Dial, Exchange, Wire, passed_on
 from corral.core.meta import Obj, spec_of
 from corral.server.access.certificates import Pair, load_pair
+from corral.server.http.message import NO_CACHE, Headers, Request, Response, Stream, Writer
 from corral.store import ObjectKey, Store
 
 _SLICES = "endpointslices.discovery.k8s.io"
@@ -24,8 +25,29 @@ _READS = ("GET", "HEAD")
 _INSECURE = "<insecure>"
 MAX_SERVERS = 64
 """Servers whose connections are kept; a proxy to pods may meet any number of them."""
+SHORT = 256 * 1024
+"""Bytes of an answer that is held as a whole before it is passed on; what is longer goes as the client takes it."""
 MAX_ANSWER = 64 << 20
 """Bytes of an answer that is read as a whole; a third party must not fill the API server's memory."""
+
+
+_OURS = frozenset(
+    {"authorization", "connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)  # fmt: skip
+_IDENTITY = ("impersonate-", "x-remote-")
+_CREDENTIAL = "base64url.bearer."
+
+
+def for_others(request: Request) -> list[tuple[str, str]]:
+    """The headers of a request that another server may see: never with what credentials it came, nor who says it is whom."""
+    fields = []
+    for name, value in request.fields:
+        if name in _OURS or name.replace("_", "-").startswith(_IDENTITY):
+            continue
+        if name == "sec-websocket-protocol":  # where browsers put their token
+            value = ",".join(entry for entry in value.split(",") if not entry.strip().startswith(_CREDENTIAL))
+        fields.append((name, passed_on(value)))
+    return fields
 
 
 class CallFailed(Exception):
@@ -33,11 +55,13 @@ class CallFailed(Exception):
 
 
 class Address(NamedTuple):
-    """Where to call: the URL shown to people, the URL to connect to, and the name its certificate must have."""
+    """Where to call: the URL shown to people, the URL to connect to, and the name its certificate must have. One that
+    `is_checked` may be called as it is; of all others the caller finds out."""
 
     shown: str
     url: str
     server_name: str
+    is_checked: bool = False
 
 
 class Reply(NamedTuple):
@@ -138,9 +162,11 @@ def check_status(reply: Reply) -> None:
 class Caller:
     """Makes the calls, keeping connections between them."""
 
-    def __init__(self, certificate: Pair | None = None) -> None:
+    def __init__(self, addresses: Dial, certificate: Pair | None = None) -> None:
+        """`addresses` says where a host may be called."""
+        self._addresses = addresses
         self._certificate = certificate
-        self._wires: dict[tuple[str, str, str], Wire] = {}
+        self._wires: dict[tuple[str, str, str, bool], Wire] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     def close(self) -> None:
@@ -148,15 +174,17 @@ class Caller:
             wire.close()
         self._wires.clear()
 
-    def _wire(self, base: str, server_name: str, bundle: str, *, verify: bool) -> Wire:
+    def _wire(self, base: str, address: Address, bundle: str, *, verify: bool) -> Wire:
         """The connections to a server, with the certificates it is checked against."""
         trusted = bundle if verify else _INSECURE
-        wire = self._wires.get((base, server_name, trusted))
+        key = (base, address.server_name, trusted, address.is_checked)
+        wire = self._wires.get(key)
         if wire is None:
             if len(self._wires) >= MAX_SERVERS:
                 self._forget_idle()
             context = self._context(trusted) if base.startswith("https:") else None
-            wire = self._wires[base, server_name, trusted] = Wire(base, context, server_name=server_name)
+            addresses = None if address.is_checked else self._addresses
+            wire = self._wires[key] = Wire(base, context, server_name=address.server_name, addresses=addresses)
         return wire
 
     def _forget_idle(self) -> None:
@@ -168,6 +196,8 @@ class Caller:
     def _context(self, trusted: str) -> ssl.SSLContext:
         context = self._contexts.get(trusted)
         if context is None:
+            if len(self._contexts) >= MAX_SERVERS:
+                self._contexts.clear()  # wires keep theirs
             data = base64.b64decode(trusted).decode() if trusted and trusted != _INSECURE else None
             context = ssl.create_default_context(cadata=data)
             if trusted == _INSECURE:
@@ -219,7 +249,7 @@ class Caller:
         host = parts.netloc.rpartition("@")[2]
         target = parts.path + (f"?{parts.query}" if parts.query else "") + suffix
         try:
-            wire = self._wire(f"{parts.scheme}://{host}", address.server_name, bundle, verify=verify)
+            wire = self._wire(f"{parts.scheme}://{host}", address, bundle, verify=verify)
             return await _answered(
                 shown, wire, method, target if target.startswith("/") else f"/{target}", headers, body
             )
@@ -231,13 +261,13 @@ async def _answered(
     shown: str, wire: Wire, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
 ) -> OpenAnswer:
     """Asked once, and again where a server may have closed the kept connection at the moment a read was sent over it."""
-    exchange = wire.request(method, target, headers, body)
+    exchange = wire.request(method, target, headers, body, buffer=PASSED_ON)
     try:
         return OpenAnswer(shown, await exchange.__aenter__())
     except (BrokenAnswer, ConnectionResetError):
         if not exchange.reused or method not in _READS:
             raise
-    return OpenAnswer(shown, await wire.request(method, target, headers, body).__aenter__())
+    return OpenAnswer(shown, await wire.request(method, target, headers, body, buffer=PASSED_ON).__aenter__())
 
 
 class OpenAnswer:
@@ -270,6 +300,29 @@ class OpenAnswer:
                 yield data
         except OSError as error:
             raise CallFailed(f"{self._shown}: {error}") from error
+
+
+async def passed_back(
+    answer: OpenAnswer, method: str, content_type: str, headers: Headers, cache: str = NO_CACHE
+) -> Response | Stream:
+    """The answer for the client: short ones at once, others as he takes them."""
+    if answer.status < 200:
+        async with answer:
+            raise CallFailed(f"the server answered with status {answer.status}, which nobody asked for")
+    length = answer.header("content-length")
+    has_no_body = method == "HEAD" or answer.status in (204, 304)
+    if has_no_body or (length.isascii() and length.isdigit() and len(length) < 16 and int(length) <= SHORT):
+        async with answer:
+            return Response(answer.status, await answer.read(), content_type, headers, cache)
+
+    async def produce(writer: Writer) -> None:
+        async with answer:
+            async for chunk in answer.chunks():
+                await writer.write(chunk)
+
+    stream = Stream(produce, content_type, headers)
+    stream.status = answer.status
+    return stream
 
 
 def _reason(error: OSError | ValueError, host: str, where: str) -> str:

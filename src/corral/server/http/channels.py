@@ -28,6 +28,8 @@ TUNNEL = "SPDY/3.1+portforward.k8s.io"
 SPDY_EXEC = ("v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 SPDY_PORT_FORWARD = ("portforward.k8s.io",)
 STREAMS_TIMEOUT_S = 30.0
+MAX_UNREAD = 256 * 1024
+_COST = 64  # of keeping a message at all, however small it is
 
 Connect = Callable[[int], Awaitable[PortStream]]
 
@@ -149,16 +151,30 @@ class _Queue:
     """Bytes of one channel on their way in, with an end."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[bytes] = asyncio.Queue(256)
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._ended = False
+        self._size = 0
+        self._room = asyncio.Event()
+        self._room.set()
 
     async def put(self, data: bytes) -> None:
-        await self._queue.put(data)
+        """Waits while much is unread: then the connection is not read, and its client has to wait, too."""
+        await self._room.wait()
+        self._queue.put_nowait(data)
+        self._count(_COST + len(data))
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > MAX_UNREAD:
+            self._room.clear()
+        else:
+            self._room.set()
 
     async def get(self) -> bytes:
         if self._ended and self._queue.empty():
             return b""
         data = await self._queue.get()
+        self._count(-_COST - len(data))
         self._ended = self._ended or not data
         return data
 

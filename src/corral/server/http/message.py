@@ -69,7 +69,7 @@ class RawStream(Protocol):
 class Request:
     """One request, body included. Header names are lower case; a repeated header keeps its last value in `headers`."""
 
-    __slots__ = ("__dict__", "body", "fields", "headers", "method", "peer", "target")
+    __slots__ = ("__dict__", "body", "fields", "handed_on", "headers", "method", "peer", "target")
 
     def __init__(self, method: str, target: str, peer: UserInfo | None = None) -> None:
         self.method = method
@@ -78,6 +78,8 @@ class Request:
         self.headers: dict[str, str] = {}
         self.fields: list[tuple[str, str]] = []
         self.body = b""
+        self.handed_on = False
+        """Whether another process of this server answers it."""
 
     @cached_property
     def path(self) -> str:

@@ -6,8 +6,9 @@ import asyncio
 import re
 from typing import Any, Protocol
 
-from corral.core.admission import UserInfo
+from corral.core.admission import ANONYMOUS, UserInfo
 from corral.core.server_limits import Limits
+from corral.server.http.limits import Pool, Share, Shares, too_many
 from corral.server.http.message import Answer, Request, Response
 
 MAX_BODY = 3 * 1024 * 1024
@@ -18,6 +19,11 @@ HEAD_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 60.0
 IDLE_TIMEOUT_S = 90.0
 LINGER_S = 0.5
+SLOWEST_RATE = 16 * 1024
+"""So many bytes a second an answer must be taken with, on average, after the first IDLE_TIMEOUT_S."""
+STRANGERS_HOLD = 4 * 1024 * 1024
+"""All bytes that are kept for strangers: what has come of their requests, and what they have not read of the answers."""
+STRANGER_BUFFER = 16 * 1024
 STREAM_BUFFER = 256 * 1024
 
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._~-]*)(?::[0-9]*)?")
@@ -30,8 +36,8 @@ class Application(Protocol):
 
     async def answer(self, request: Request) -> Answer: ...
 
-    def knows(self, request: Request) -> bool:
-        """Whether the request comes from somebody with good credentials."""
+    def caller(self, request: Request) -> UserInfo | None:
+        """Whose share of the connections a request takes, when it comes from somebody with good credentials."""
         ...
 
     def refuse_body(self, request: Request) -> Response | None:
@@ -53,6 +59,10 @@ class ServedConnection(Protocol):
         """End what has taken too long."""
         ...
 
+    def renew(self) -> None:
+        """Have the client come back over a new connection, once what it has asked for is answered."""
+        ...
+
     def drain(self) -> None:
         """Take nothing new, end what would never end, and close when the rest is answered."""
         ...
@@ -62,6 +72,16 @@ class ServedConnection(Protocol):
         ...
 
 
+class _Place:
+    """A connection in the share of its user."""
+
+    __slots__ = ("arrived", "buffered", "share", "unsent")
+
+    def __init__(self, share: Share) -> None:
+        self.share = share
+        self.arrived = self.unsent = self.buffered = 0
+
+
 class Shared:
     """What all connections of one server share: the application, who is connected, and the current Date header."""
 
@@ -69,8 +89,12 @@ class Shared:
         self.app = app
         self.limits = limits
         self.connections: set[ServedConnection] = set()
-        self.strangers: dict[ServedConnection, None] = {}
-        """Connections that have shown no credentials yet, the oldest first."""
+        self.strangers: dict[ServedConnection, int] = {}
+        """Connections that have shown no credentials yet, the oldest first, and how many bytes are kept for each."""
+        self._arriving = Pool(limits.bytes, limits.bytes_each)
+        self._unsent = Pool(limits.answers, limits.answers_each)
+        self.shares = Shares(limits)
+        self._known: dict[ServedConnection, _Place] = {}
         self.closed = 0
         """How many connections have ended since somebody cleaned up."""
         self.date = ""
@@ -79,26 +103,147 @@ class Shared:
         self.audit_prefix = "00000000-0000-4000-8000-"
 
     def connected(self, connection: ServedConnection) -> bool:
-        """Count a new connection; False when there is no room for it. Strangers make room for each other."""
-        if len(self.connections) >= self.limits.connections:
+        """Count a new connection; False when there is no room for it. Strangers make room for each other, and who has the most
+        connections makes room for others."""
+        if len(self.connections) >= self.limits.connections and not self._made_room():
             return False
         self.connections.add(connection)
-        if connection.peer is None:
-            self.strangers[connection] = None
-            if len(self.strangers) > self.limits.strangers:
-                oldest = next(iter(self.strangers))
-                self.disconnected(oldest)
-                oldest.transport.abort()
+        if connection.peer is not None:
+            return self._belongs(connection, connection.peer)
+        self.strangers[connection] = 0
+        if len(self.strangers) > self.limits.strangers:
+            self._end(next(iter(self.strangers)))
         return True
+
+    def _made_room(self) -> bool:
+        largest = self.shares.largest()
+        if largest is not None:
+            self._end(next(each for each, place in self._known.items() if place.share is largest))
+        return largest is not None
+
+    def _end(self, connection: ServedConnection) -> None:
+        self.disconnected(connection)
+        connection.transport.abort()
 
     def disconnected(self, connection: ServedConnection) -> None:
         self.closed += connection in self.connections
         self.connections.discard(connection)
-        self.strangers.pop(connection, None)
+        self._arriving.add(ANONYMOUS, -self.strangers.pop(connection, 0))
+        place = self._known.pop(connection, None)
+        if place is not None:
+            self._arriving.add(place.share.user, -place.arrived)
+            self._unsent.add(place.share.user, -place.unsent)
+            self.shares.leave(place.share)
+
+    def failed(self) -> None:
+        """A connection has ended before it was one."""
+        self.closed += 1
+
+    def known(self, connection: ServedConnection, request: Request) -> Response | None:
+        """Note who is there, now that a request says so: what is kept for users counts as theirs. The refusal of one who has
+        too many connections."""
+        if connection not in self.strangers:
+            return None
+        user = self.app.caller(request)
+        if user is None:
+            return None
+        held = self.strangers.pop(connection)
+        self._arriving.add(ANONYMOUS, -held)
+        connection.transport.set_write_buffer_limits(high=STREAM_BUFFER)
+        may_stay = self._belongs(connection, user)
+        self._arriving.add(user, held)
+        self._known[connection].arrived = held
+        return None if may_stay else self.too_many("connections")
+
+    def _belongs(self, connection: ServedConnection, user: UserInfo) -> bool:
+        share = self.shares.join(user)
+        self._known[connection] = _Place(share)
+        return self.shares.may_connect(share)
+
+    def serves(self, connection: ServedConnection, user: UserInfo) -> None:
+        """Note for whom a connection is used from now on, where it is used for one user after the other."""
+        place = self._known[connection]
+        if place.share.user == user:
+            return
+        moved = _Place(self.shares.join(user))
+        for pool, amount in ((self._arriving, place.arrived), (self._unsent, place.unsent)):
+            pool.add(place.share.user, -amount)
+            pool.add(user, amount)
+        moved.arrived, moved.unsent, moved.buffered = place.arrived, place.unsent, place.buffered
+        self.shares.leave(place.share)
+        self._known[connection] = moved
+
+    def too_many(self, what: str) -> Response:
+        error = too_many(what)
+        return self.app.refuse(error.code, error.message)
+
+    def hold(self, connection: ServedConnection, size: int) -> bool:
+        """Note how much has come over a connection and is kept. When it is too much for all strangers, who holds the most has to
+        go; when it is too much for one user, that is said."""
+        place = self._known.get(connection)
+        if place is not None:
+            self._arriving.add(place.share.user, size - place.arrived)
+            place.arrived = size
+            return self._arriving.has_room(place.share.user)
+        if connection in self.strangers:
+            self._arriving.add(ANONYMOUS, size - self.strangers[connection])
+            self.strangers[connection] = size
+            while self._arriving.held(ANONYMOUS) > STRANGERS_HOLD or not self._arriving.has_room(ANONYMOUS):
+                self._end(max(self.strangers, key=self.strangers.__getitem__))
+        return True
+
+    def may_send(self, connection: ServedConnection, size: int) -> bool:
+        """Whether so much may wait for a client to take it, beside what waits already; it counts until `sent`. What strangers do
+        not read counts as held for them."""
+        place = self._known.get(connection)
+        if place is None:
+            return size <= STREAM_BUFFER or self._unsent.has_room(ANONYMOUS, size)
+        if not self._unsent.has_room_for_first(place.share.user, size):
+            return False
+        place.unsent += size
+        self._unsent.add(place.share.user, size)
+        return True
+
+    def sent(self, connection: ServedConnection, size: int) -> None:
+        place = self._known.get(connection)
+        if place is not None:
+            place.unsent -= size
+            self._unsent.add(place.share.user, -size)
+
+    def is_known(self, connection: ServedConnection) -> bool:
+        """Whether what is sent over a connection counts as somebody's."""
+        return connection in self._known
+
+    def paused(self, connection: ServedConnection) -> None:
+        """Note that a client does not take what it is sent: what the transport holds is its user's. Who has no room left for it
+        loses the connection."""
+        place = self._known.get(connection)
+        if place is None or place.unsent >= STREAM_BUFFER:  # a large answer is counted in whole
+            return
+        if self.may_send(connection, STREAM_BUFFER):
+            place.buffered = STREAM_BUFFER
+        else:
+            self._end(connection)
+
+    def resumed(self, connection: ServedConnection) -> None:
+        place = self._known.get(connection)
+        if place is not None:
+            self.sent(connection, place.buffered)
+            place.buffered = 0
+
+    def renew(self, one_of: int) -> None:
+        """Have every so manieth client come back over a new connection."""
+        for connection in list(self.connections)[::one_of]:
+            connection.renew()
 
     def next_audit_id(self) -> str:
         self._sequence += 1
         return f"{self.audit_prefix}{self._sequence:012x}"
+
+
+def time_to_take(size: int) -> float:
+    """How long a client may take for an answer of this size."""
+    return IDLE_TIMEOUT_S + size / SLOWEST_RATE
 
 
 def peer_user(transport: asyncio.Transport) -> UserInfo | None:

@@ -140,8 +140,7 @@ class SpdyStream:
         if data:
             self._chunks.append(data)
             self._buffered += len(data)
-            if self._buffered > MAX_BUFFERED:
-                raise SpdyError("peer ignores flow control")
+            self.session.count_unread(len(data))
         self._ended = self._ended or end
         self._arrived.set()
 
@@ -153,10 +152,15 @@ class SpdyStream:
             self._arrived.clear()
             await self._arrived.wait()
         data = b"".join(self._chunks)
-        self._chunks.clear()
-        self._buffered = 0
+        self.discard()
         await self.session.send(Frame(WINDOW_UPDATE, 0, struct.pack(">II", self.number, len(data))))
         return data
+
+    def discard(self) -> None:
+        """Let go of what has not been read."""
+        self._chunks.clear()
+        self.session.count_unread(-self._buffered)
+        self._buffered = 0
 
     async def write(self, data: bytes) -> None:
         for start in range(0, len(data), 32 * 1024):
@@ -177,6 +181,17 @@ class Session:
         self._opened = opened
         self._codec = HeaderCodec()
         self.streams: dict[int, SpdyStream] = {}
+        self._unread = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def count_unread(self, size: int) -> None:
+        """All streams together keep a bounded amount. Some clients know no windows, so then the connection is not read."""
+        self._unread += size
+        if self._unread > MAX_BUFFERED:
+            self._room.clear()
+        else:
+            self._room.set()
 
     async def send(self, frame: Frame) -> None:
         await self._raw.write(encode_frame(frame))
@@ -187,6 +202,7 @@ class Session:
         try:
             while data := await self._raw.read():
                 for frame in reader.feed(data):
+                    await self._room.wait()
                     await self._handle(frame)
         except SpdyError:
             await self.send(Frame(GOAWAY, 0, struct.pack(">II", max(self.streams, default=0), 1)))
@@ -224,4 +240,5 @@ class Session:
         await self._opened(stream)
 
     def forget(self, stream: SpdyStream) -> None:
+        stream.discard()
         self.streams.pop(stream.number, None)

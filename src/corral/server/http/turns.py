@@ -13,6 +13,10 @@ from collections.abc import AsyncIterator, Iterator
 ALLOWANCE = 1024 * 1024
 PIECE_COST = 4 * 1024
 """What a piece costs however small it is."""
+BEGIN_COST = 32 * 1024
+"""What it costs to begin a stream: who asks is known by then, what is there has to be looked through."""
+LOOK_COST = 64
+"""What looking at one object costs, to see whether it is wanted."""
 CALLED = ALLOWANCE // PIECE_COST
 
 
@@ -36,6 +40,12 @@ class Turns:
             self._spent += PIECE_COST + len(piece)
             self._arm()
             yield piece
+
+    async def begin(self, objects: int = 0) -> None:
+        """Wait until something may be begun that looks through so many objects: many streams at once begin a few in each turn."""
+        await self._room()
+        self._spent += BEGIN_COST + objects * LOOK_COST
+        self._arm()
 
     async def _room(self) -> None:
         """Wait until something may be done. Who is called and finds no room left keeps the place in line."""

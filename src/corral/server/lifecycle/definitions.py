@@ -2,8 +2,8 @@
 
 A definition whose names nobody else has is accepted and established; from then on its kind is in the registry. A
 definition that is deleted first takes all its objects with it. The definitions of kinds that Corral ships are written
-to the store when a cluster is made, so that they can be seen and replaced; while they are as written, the kinds are
-served from Corral's own declarations, which saves decoding large schemas at every start.
+to the store when a cluster is made, so that they can be seen and applied over: any release's definition is taken, and the
+kind is served from Corral's own declaration all the same. One that is deleted is written anew.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from corral import __version__
 from corral.core import conditions
 from corral.core.conditions import condition, is_true
 from corral.core.errors import ApiError, Conflict, NotFound
-from corral.core.meta import Key, Obj, finalizers_of, is_deleting, spec_of, status_of
+from corral.core.meta import Key, Obj, finalizers_of, is_deleting, labels_of, spec_of, status_of
+from corral.core.patch.apply import STAND_IN
 from corral.kinds.kubernetes.apiextensions.kinds import CUSTOM_RESOURCE_DEFINITIONS
-from corral.kinds.machinery.crd import crd_manifest, kind_from_crd
+from corral.kinds.kubernetes.apiextensions.rules import SHIPPED
+from corral.kinds.machinery.crd import crd_manifest
 from corral.kinds.machinery.definition import KindDef
 from corral.runtime.controller import Manager, Result
 from corral.server.api import Api, ListOptions
 from corral.server.lifecycle.identity import system_user
+from corral.server.lifecycle.notices import DEFINITIONS, keep_notices
+from corral.server.lifecycle.served_definitions import BUCKET, ServedDefinitions
 from corral.server.verbs.delete import CRD_CLEANUP as CLEANUP
 from corral.server.verbs.intake import in_order
 from corral.store import Event, ObjectKey, Stale, Stored
 
-BUCKET = "customresourcedefinitions.apiextensions.k8s.io"
-SHIPPED = "corral.dev/shipped-with"  # label: the release whose own declaration this definition repeats, unchanged
 _RECHECK_S = 1.0
 _ATTEMPTS = 5
 
@@ -42,16 +44,17 @@ class Definitions:
         self._manager = manager
         self._user = system_user("custom-resource-definition-controller")
         self._natives = {kind.group_resource: kind for kind in api.registry.natives}
-        self._served: dict[str, int] = {}  # generation of the definition each kind is served from
-        self._queue = manager.add(self, watches=[], workers=1).queue
+        self._served = ServedDefinitions(api.registry)
+        self._reported: dict[
+            str, int
+        ] = {}  # generation of the definitions of natives that were reported to change nothing
+        self._recorder = manager.recorder.named(self.name)
+        self._queue = manager.add(self, watches=[]).about(self._find).queue
         for stored in self._store.scan(BUCKET):
             if not self._is_shipped(stored):
-                self._serve(stored.obj)
+                self._served.serve(stored.obj, self._store.assigned)
+                self._reported[stored.key.name] = stored.generation
                 self._queue.add(Key("", stored.key.name))
-        for name, kind in self._natives.items():
-            stored_one = self._store.get(ObjectKey(BUCKET, "", name))
-            if (stored_one is None or self._is_shipped(stored_one)) and kind.group_resource not in self._served:
-                self._serve_native(kind)
         self._store.observe(self._changed)
         self._api.after_create[BUCKET] = self.reconcile
         manager.run_task(self._ship, "shipped definitions")
@@ -59,8 +62,10 @@ class Definitions:
     def _changed(self, event: Event) -> None:
         key = event.stored.key
         if key.resource == BUCKET:
-            if event.type == "DELETED":
-                self._stop_serving(key.name)
+            if event.type == "DELETED" and key.name in self._natives:
+                self._queue.add(Key("", key.name))
+            elif event.type == "DELETED":
+                self._served.stop(key.name)
             elif not self._is_shipped(event.stored):
                 self._queue.add(Key("", key.name))
         elif event.type == "DELETED":
@@ -68,17 +73,26 @@ class Definitions:
             if parent is not None and is_deleting(parent.obj):
                 self._queue.add(Key("", key.resource))
 
+    def _find(self, key: Key) -> Obj | None:
+        stored = self._store.get(ObjectKey(BUCKET, "", key.name))
+        return stored.obj if stored is not None else None
+
     async def reconcile(self, key: Key) -> Result | None:
         for _ in range(_ATTEMPTS):
             stored = self._store.get(ObjectKey(BUCKET, "", key.name))
             if stored is None:
+                if key.name in self._natives:
+                    await self._ship_one(self._natives[key.name])
+                    await self._tell_applied()
                 return None
             crd = stored.obj
             if is_deleting(crd):
                 return await self._remove(stored)
             changed = self._accepted(crd)
             if changed == crd or await self._write(stored, changed):
-                self._serve(changed)
+                self._served.serve(changed, self._store.assigned)
+                if key.name in self._natives and not self._is_shipped(stored):
+                    await self._tell(changed)
                 return None
             # Whoever creates a definition wants it served when that is answered, also if somebody was faster here.
             await self._store.settled()
@@ -111,7 +125,10 @@ class Definitions:
         if storage not in versions:
             versions = [*versions, storage]
         new = {**status, "conditions": found, "acceptedNames": accepted, "storedVersions": versions}
-        return {**crd, "status": new}
+        metadata = crd["metadata"]
+        if metadata["name"] in self._natives and SHIPPED not in labels_of(crd):
+            metadata = {**metadata, "labels": {**labels_of(crd), SHIPPED: __version__}}
+        return {**crd, "metadata": metadata, "status": new}
 
     def _clash(self, crd: Obj) -> Obj | None:
         """The condition that says which name another kind of the group already has."""
@@ -139,22 +156,24 @@ class Definitions:
             return False
         return True
 
-    # -- serving ------------------------------------------------------------------------------------------------------
+    # -- telling ------------------------------------------------------------------------------------------------------
 
-    def _serve(self, crd: Obj) -> None:
+    async def _tell(self, crd: Obj) -> None:
+        """Say of an applied definition of a native, once for each change, that it changes nothing."""
         name, generation = crd["metadata"]["name"], crd["metadata"].get("generation") or 0
-        if is_true(crd, "Established") and self._served.get(name) != generation:
-            self._api.registry.add(kind_from_crd(crd, self._store.assigned))
-            self._served[name] = generation
+        if self._reported.get(name) == generation:
+            return
+        self._reported[name] = generation
+        self._recorder.event(
+            crd, "Normal", "ServedByCorral", "Corral serves this kind itself; its definition has no effect"
+        )
+        await self._tell_applied()
 
-    def _serve_native(self, kind: KindDef) -> None:
-        if self._api.registry.get(kind.group, kind.plural) is None:
-            self._api.registry.add(kind)
-
-    def _stop_serving(self, name: str) -> None:
-        plural, _, group = name.partition(".")
-        self._served.pop(name, None)
-        self._api.registry.remove(group, plural)
+    async def _tell_applied(self) -> None:
+        heads = ((name, self._store.head(ObjectKey(BUCKET, "", name))) for name in sorted(self._natives))
+        applied = [name for name, head in heads if head is not None and not self._is_shipped(head)]
+        sentence = f"Corral serves these kinds itself; their applied definitions have no effect: {', '.join(applied)}"
+        await keep_notices(self._manager.client, DEFINITIONS, [sentence] if applied else [])
 
     # -- removing -----------------------------------------------------------------------------------------------------
 
@@ -210,24 +229,22 @@ class Definitions:
 
     async def _ship(self) -> None:
         """Write the definitions of shipped kinds that are missing, or that an older release wrote."""
-        for name, kind in self._natives.items():
-            stored = self._store.head(ObjectKey(BUCKET, "", name))
-            if stored is not None and (
-                SHIPPED not in stored.labels or self._is_shipped(stored) or stored.generation != 1
-            ):
-                continue
-            if self._api.registry.get(kind.group, kind.plural) is None:
-                continue  # a foreign definition of the same names is served
-            try:
-                written = await self._store.put(
-                    ObjectKey(BUCKET, "", name),
-                    self._shipped(kind, stored),
-                    expected=stored.revision if stored is not None else 0,
-                )
-            except Stale:
-                continue  # somebody wrote their own at this moment
-            written.set_aside()
+        for kind in self._natives.values():
+            await self._ship_one(kind)
             await asyncio.sleep(0)
+
+    async def _ship_one(self, kind: KindDef) -> None:
+        key = ObjectKey(BUCKET, "", kind.group_resource)
+        stored = self._store.head(key)
+        if stored is not None and (SHIPPED not in stored.labels or self._is_shipped(stored) or stored.generation != 1):
+            return
+        try:
+            written = await self._store.put(
+                key, self._shipped(kind, stored), expected=stored.revision if stored is not None else 0
+            )
+        except Stale:
+            return  # somebody wrote their own at this moment
+        written.set_aside()
 
     def _shipped(self, kind: KindDef, old: Stored | None) -> Obj:
         """The definition of a shipped kind as it looks when established."""
@@ -240,6 +257,17 @@ class Definitions:
             "generation": 1,
             "creationTimestamp": before.get("creationTimestamp") or now,
             "labels": {SHIPPED: __version__},
+            # Somebody who owns nothing: without any owner, everything would belong to "before-first-apply".
+            "managedFields": [
+                {
+                    "manager": STAND_IN,
+                    "operation": "Update",
+                    "apiVersion": manifest["apiVersion"],
+                    "time": now,
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {},
+                }
+            ],
         }
         return self._accepted(in_order({**manifest, "metadata": metadata}))
 

@@ -38,7 +38,7 @@ class GarbageCollector:
         self._store = api.store
         self._manager = manager
         self._user = system_user("generic-garbage-collector")
-        self._queue = manager.add(self, watches=[], workers=4).queue
+        self._queue = manager.add(self, watches=[], workers=4).about(self._find).queue
         for resource in self._store.resources():
             for stored in self._store.scan(resource):
                 if stored.owners or self._is_held(stored):
@@ -47,7 +47,7 @@ class GarbageCollector:
         self._store.observe(self._changed)
 
     def _is_held(self, stored: Stored) -> bool:
-        return b'"deletionTimestamp"' in stored.raw and bool(_held(stored.obj))
+        return stored.may_be_ending and bool(_held(stored.obj))
 
     def _changed(self, event: Event) -> None:
         stored, previous = event.stored, event.previous
@@ -55,7 +55,7 @@ class GarbageCollector:
             for key in self._store.owned_by(uid_of(stored.obj)):
                 self._queue.add(queue_key(key))
         else:
-            if _held(stored.obj) or (stored.owners and _references_changed(stored, previous)):
+            if self._is_held(stored) or (stored.owners and _references_changed(stored, previous)):
                 self._queue.add(queue_key(stored.key))
         lost = event.type == "DELETED" or _references_changed(stored, previous)
         if previous is not None and previous.owners and lost:
@@ -67,6 +67,10 @@ class GarbageCollector:
             owner = self._store.get(key) if key is not None else None
             if owner is not None and _held(owner.obj):
                 self._queue.add(queue_key(owner.key))
+
+    def _find(self, key: Key) -> Obj | None:
+        stored = self._store.get(object_key(key))
+        return stored.obj if stored is not None else None
 
     async def reconcile(self, key: Key) -> Result | None:
         stored = self._store.get(object_key(key))
@@ -152,7 +156,9 @@ class GarbageCollector:
         for reference in dangling:
             key = self._owner_key(reference, stored.key.namespace)
             found = self._store.named(key.resource, key.name) if key is not None else []
-            if any(uid_of(other.obj) == reference.get("uid") for other in found):
+            # An owner right here is one whose removal is being written; only others are strangers.
+            strangers = [other for other in found if other.key.namespace != stored.key.namespace]
+            if any(uid_of(other.obj) == reference.get("uid") for other in strangers):
                 shown = ", ".join(f"{field}: {reference.get(field)}" for field in ("apiVersion", "kind", "name", "uid"))
                 message = f"ownerRef [{shown}] does not exist in namespace {go_quote(stored.key.namespace)}"
                 self._manager.recorder.event(stored.obj, "Warning", "OwnerRefInvalidNamespace", message)

@@ -34,7 +34,7 @@ class Namespaces:
         self._api = api
         self._manager = manager
         self._user = system_user("namespace-controller")
-        self._queue = manager.add(self, watches=[], workers=2).queue
+        self._queue = manager.add(self, watches=[], workers=2).about(self._find).queue
         for stored in self._api.store.scan("namespaces"):
             self._queue.add(Key("", stored.key.name))
         self._api.store.observe(self._changed)
@@ -49,6 +49,10 @@ class Namespaces:
             # Also a live namespace: its default service account may have been deleted.
             if parent is not None and (name in ("default", ROOT_CA) or is_deleting(parent.obj)):
                 self._queue.add(Key("", namespace))
+
+    def _find(self, key: Key) -> Obj | None:
+        stored = self._api.store.get(ObjectKey("namespaces", "", key.name))
+        return stored.obj if stored is not None else None
 
     async def reconcile(self, key: Key) -> Result | None:
         stored = self._api.store.get(ObjectKey("namespaces", "", key.name))

@@ -21,7 +21,7 @@ class Quotas:
         self._api = api
         self._store = api.store
         self._manager = manager
-        self._queue = manager.add(self, watches=[], workers=1).queue
+        self._queue = manager.add(self, watches=[]).about(self._find).queue
         for stored in self._store.scan(QUOTAS):
             self._queue.add(Key(stored.key.namespace, stored.key.name))
         self._store.observe(self._changed)
@@ -35,6 +35,10 @@ class Quotas:
             for quota in self._store.scan(QUOTAS, namespace):
                 if any(bucket_of(counted) == resource for counted in spec_of(quota.obj).get("hard") or ()):
                     self._queue.add(Key(namespace, quota.key.name))
+
+    def _find(self, key: Key) -> Obj | None:
+        stored = self._store.get(ObjectKey(QUOTAS, key.namespace, key.name))
+        return stored.obj if stored is not None else None
 
     async def reconcile(self, key: Key) -> Result | None:
         stored = self._store.head(ObjectKey(QUOTAS, key.namespace, key.name))

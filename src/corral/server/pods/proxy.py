@@ -9,25 +9,25 @@ cluster's, because those who may write them are not those who may make the serve
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
+from corral.client.wire import passed_on
 from corral.core import errors
 from corral.core.admission import UserInfo
 from corral.core.errors import BadRequest, ServiceUnavailable
 from corral.core.meta import Obj, spec_of, status_of
 from corral.core.resource import Resource
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.server.extension.outcalls import MAX_ANSWER, Address, Caller, CallFailed, OpenAnswer, endpoint
-from corral.server.http.message import JSON, Answer, Request, Response, Stream, Writer
+from corral.server.extension.egress import NOT_ALLOWED, Egress
+from corral.server.extension.outcalls import Address, Caller, CallFailed, endpoint, for_others, passed_back
+from corral.server.http.message import JSON, Answer, Request
 from corral.server.paths import RequestInfo
 from corral.server.verbs.options import Warnings
 from corral.store import ObjectKey, Store
 
 Handler = Callable[[Request, RequestInfo, UserInfo, Warnings], Awaitable[Answer]]
 _PATH = "/:@!$&'()*+,;=~"
-_DROPPED = {"host", "authorization", "connection", "content-length", "transfer-encoding", "upgrade"}
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "date", "keep-alive", "content-type"}
 
 
@@ -41,40 +41,6 @@ def split_name(text: str) -> tuple[str, str, str]:
     if len(parts) == 3 and parts[0] in ("", "http", "https"):
         return parts[0] or "http", parts[1], parts[2]
     raise BadRequest(f"invalid service request {text!r}")
-
-
-class Egress:
-    """Where the server may be sent. `networks` are those of the cluster's pods and Services, on which this process may reach
-    them whatever they are; None when pods live on machines of their own, outside any network that is known here."""
-
-    def __init__(self, networks: Sequence[str] | None) -> None:
-        self._networks = None if networks is None else [ip_network(network) for network in networks]
-
-    def host(self, text: str, *, outside: bool) -> str:
-        """`text` as the host of a URL. Addresses `outside` the known networks pass only where there is none, and never
-        those of this machine or of its links."""
-        try:
-            address = ip_address(text)
-        except ValueError:
-            raise BadRequest("address not allowed") from None
-        inside = any(address in network for network in self._networks or ())
-        if not inside and (not outside or self._networks is not None or not _is_off_limits(address)):
-            raise BadRequest("address not allowed")
-        return f"[{address}]" if address.version == 6 else str(address)
-
-
-def _is_off_limits(address: IPv4Address | IPv6Address) -> bool:
-    if isinstance(address, IPv6Address):
-        if address.scope_id is not None:
-            return False
-        address = address.ipv4_mapped or address
-    return not (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_unspecified
-        or address.is_multicast
-        or address.is_reserved
-    )
 
 
 def pod_port(pod: Obj, text: str) -> int:
@@ -118,7 +84,7 @@ class Proxying:
         if wanted is None:
             raise ServiceUnavailable(f'no service port "{port}" found for service "{name}"')
         if spec_of(service).get("type") == "ExternalName":
-            raise BadRequest("address not allowed")
+            raise BadRequest(NOT_ALLOWED)
         try:
             host, number = endpoint(self._store, service, info.namespace, name, int(wanted["port"]))
         except CallFailed as error:
@@ -141,37 +107,22 @@ class Proxying:
             # It lives on a machine, with everything else that does: only what it says is its own can be meant.
             if any(each.get("containerPort") == port for each in declared):
                 return f"[{address}]" if ":" in address else address
-            raise BadRequest("address not allowed")
+            raise BadRequest(NOT_ALLOWED)
         return self._egress.host(address, outside=True)
 
     async def _forward(self, request: Request, info: RequestInfo, scheme: str, host: str, port: int) -> Answer:
         base = f"{scheme}://{host}:{port}"
         _, _, query = request.target.partition("?")
         slash = "/" if request.path.endswith("/") and info.rest else ""
-        suffix = f"/{quote(info.rest, safe=_PATH)}{slash}" + (f"?{query}" if query else "")
-        fields = [(key, value) for key, value in request.fields if key not in _DROPPED]
-        address = Address(base, base, "")
+        suffix = f"/{quote(info.rest, safe=_PATH)}{slash}" + (f"?{passed_on(query)}" if query else "")
+        fields = for_others(request)
+        address = Address(base, base, "", is_checked=True)
         try:
             answer = await self._caller.open(
                 request.method, address, body=request.body, headers=fields, verify=False, suffix=suffix
             )
             headers = tuple((key, value) for key, value in answer.headers if key not in _HOP_BY_HOP)
             content_type = answer.header("content-type", JSON)
-            if answer.status != 200 or _is_small(answer):
-                async with answer:
-                    return Response(answer.status, await answer.read(), content_type, headers, "")
+            return await passed_back(answer, request.method, content_type, headers, "")
         except CallFailed as error:
             raise ServiceUnavailable(f"error trying to reach service: {error}") from error
-
-        async def produce(writer: Writer) -> None:
-            async with answer:
-                async for chunk in answer.chunks():
-                    await writer.write(chunk)
-
-        return Stream(produce, content_type, headers)
-
-
-def _is_small(answer: OpenAnswer) -> bool:
-    """Whether the answer can be held as a whole: its length is known, and not too much."""
-    length = answer.header("content-length")
-    return length.isdigit() and int(length) <= MAX_ANSWER

@@ -1,13 +1,14 @@
 """Pods that run on other clusters, served next to the cluster's own: read, listed, watched, and reached.
 
 They cannot be written here: who wants them gone deletes the job. An own pod hides one of the same name elsewhere, unless it
-only waits behind its gate while the other runs: then it is shown with the other's status.
+only waits behind its gate while the other runs: then it is shown with the other's status. Lists and watches have those that
+`PodListing` says, and all of them for who names the label of their cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from corral.core.errors import Forbidden, ServiceUnavailable
 from corral.core.meta import (
@@ -20,7 +21,7 @@ from corral.core.meta import (
     status_of,
     with_metadata,
 )
-from corral.core.remote_pods import CLUSTER_LABEL, Forwarded, PodChange, PodFeed, RemotePodSource
+from corral.core.remote_pods import CLUSTER_LABEL, Forwarded, PodChange, PodFeed, PodListing, RemotePodSource
 from corral.core.streams import LogOptions
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.runtime.tasks import until_one_ends
@@ -31,6 +32,7 @@ from corral.server.verbs.selection import Selection
 from corral.server.verbs.watch import Watch
 from corral.store import Event, ObjectKey, Store, Stored
 
+MOST_KEPT = 256 * 1024
 _PASSED_ON = ("accept", "connection", "upgrade", "x-stream-protocol-version")
 _WEBSOCKET = "sec-websocket-"
 _BEARER = "base64url.bearer."
@@ -54,39 +56,43 @@ class RemotePodsApi:
 
     async def list(self, served: Served, options: ListOptions, listing: Listing) -> Listing:
         """The list with the pods elsewhere behind the own ones, on its last page."""
-        if listing.continue_token:
+        view = self._view(served, options)
+        if listing.continue_token or view is None:
             return listing
-        selection = Selection(served, options.namespace, options.labels, options.fields)
         found = await self._pods.list(options.namespace, int(listing.resource_version))
-        seen = {stored.key: stored for pod in found if (stored := self._seen(_stored(served, pod))) is not None}
+        seen = {stored.key: stored for pod in found if (stored := view.seen(_stored(served, pod))) is not None}
         shown = [*(seen.pop(stored.key, stored) for stored in listing.items), *seen.values()]
-        return listing._replace(items=[stored for stored in shown if _matches(selection, stored)])
+        return listing._replace(items=[stored for stored in shown if view.matches(stored)])
 
     async def as_it_runs(self, own: Stored) -> Stored:
         """An own pod as it is shown."""
-        if not _waits(own.obj):
+        if not _waits(own.obj) or self._pods.listing is PodListing.ON_REQUEST:
             return own
         pod = await self._pods.get(own.key.namespace, own.key.name)
         return _standing_in(own, pod) if pod is not None else own
 
-    async def watch(self, served: Served, options: WatchOptions, watch: Watch) -> JoinedWatch:
+    async def watch(self, served: Served, options: WatchOptions, watch: Watch) -> Watch | JoinedWatch:
         """A watch of the own pods and those elsewhere."""
-        selection = Selection(served, options.namespace, options.labels, options.fields)
+        view = self._view(served, options)
+        if view is None:
+            return watch
         since = int(options.resource_version or 0)
         if options.send_initial_events:
             since = 0
         current, feed = await self._pods.follow(since)
         if since == 0 and options.send_initial_events is False:
             current = []
-        others = [pod for pod in current if self._store.head(_stored(served, pod).key) is None]
-        first = [self._event(served, selection, PodChange(None, pod)) for pod in others]
-        return JoinedWatch(
-            watch,
-            feed,
-            [event for event in first if event],
-            lambda change: self._event(served, selection, change),
-            self._own_event,
-        )
+        first = [event for pod in current if view.adds(pod) and (event := view.event(PodChange(None, pod))) is not None]
+        return JoinedWatch(watch, feed, first, view.event, view.own_event)
+
+    def _view(self, served: Served, options: ListOptions | WatchOptions) -> _View | None:
+        """What a list or watch shows of pods elsewhere; None when that is nothing."""
+        labels = options.labels
+        asked = labels is not None and any(entry.key == CLUSTER_LABEL for entry in labels.requirements)
+        if not asked and self._pods.listing is PodListing.ON_REQUEST:
+            return None
+        selection = Selection(served, options.namespace, labels, options.fields)
+        return _View(self._pods, self._store, served, selection, asked)
 
     async def refuse_write(self, namespace: str, name: str) -> None:
         """Say why a pod that is shown cannot be written; nothing when there is none."""
@@ -123,41 +129,82 @@ class RemotePodsApi:
                     await opened.__aexit__(None, None, None)
 
             return Upgrade(run, passed)
+        chunks, begun = answer.chunks(), b""
         if answer.status != 200 or not request.query.flag("follow"):
             try:
-                body = b"".join([chunk async for chunk in answer.chunks()])
-                return Response(answer.status, body, content_type, _of_a_body(passed))
-            finally:
+                begun, is_whole = await _beginning(chunks)
+            except OSError as error:
                 await opened.__aexit__(None, None, None)
+                raise ServiceUnavailable(f"the cluster that runs the pod broke off: {error}") from error
+            except BaseException:
+                await opened.__aexit__(None, None, None)
+                raise
+            if is_whole or answer.status != 200:
+                await opened.__aexit__(None, None, None)
+                return Response(answer.status, begun, content_type, _of_a_body(passed))
 
         async def produce(writer: Writer) -> None:
             try:
-                async for chunk in answer.chunks():
+                await writer.write(begun)
+                async for chunk in chunks:
                     await writer.write(chunk)
             finally:
                 await opened.__aexit__(None, None, None)
 
         return Stream(produce, content_type, _of_a_body(passed))
 
-    def _seen(self, other: Stored) -> Stored | None:
-        """What is shown for a pod elsewhere; None when an own one hides it."""
+
+async def _beginning(chunks: AsyncIterator[bytes]) -> tuple[bytes, bool]:
+    """As much of an answer as is kept here, and whether it is all of it. What is longer goes on as the client takes it: another cluster
+    may send without end."""
+    parts, size = [], 0
+    async for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size > MOST_KEPT:
+            return b"".join(parts), False
+    return b"".join(parts), True
+
+
+class _View:
+    """Pods elsewhere as one selection sees them."""
+
+    def __init__(self, pods: RemotePodSource, store: Store, served: Served, selection: Selection, asked: bool) -> None:
+        self._pods = pods
+        self._store = store
+        self._served = served
+        self._selection = selection
+        self._asked = asked
+
+    def matches(self, stored: Stored) -> bool:
+        if self._selection.namespace and stored.key.namespace != self._selection.namespace:
+            return False
+        return self._selection.match is None or self._selection.match(stored)
+
+    def seen(self, other: Stored) -> Stored | None:
+        """What is shown for a pod elsewhere; None when an own one hides it, or its job has pods here."""
         own = self._store.get(other.key)
         if own is None:
-            return other
+            return other if self._asked or not self._pods.has_stand_ins(other.obj) else None
         return _standing_in(own, other.obj) if _waits(own.obj) else None
 
-    def _event(self, served: Served, selection: Selection, change: PodChange) -> Event | None:
-        """A change elsewhere as this selection sees it."""
-        pods = [_stored(served, pod) if pod is not None else None for pod in change]
+    def adds(self, pod: Obj) -> bool:
+        """Whether a pod elsewhere is one more than the own ones that are selected."""
+        own = self._store.get(_stored(self._served, pod).key)
+        return own is None or not self.matches(own)
+
+    def event(self, change: PodChange) -> Event | None:
+        """A change elsewhere."""
+        pods = [_stored(self._served, pod) if pod is not None else None for pod in change]
         own = self._store.get(next(pod.key for pod in pods if pod is not None))
         # An own pod is there before one elsewhere stands for it, and stays when that is gone.
-        old, new = (self._seen(pod) if pod is not None else own for pod in pods)
-        was, now = (pod is not None and _matches(selection, pod) for pod in (old, new))
+        old, new = (self.seen(pod) if pod is not None else own for pod in pods)
+        was, now = (pod is not None and self.matches(pod) for pod in (old, new))
         if now and new is not None:
             return Event("MODIFIED" if was else "ADDED", new, old) if new is not old else None
         return Event("DELETED", old, old) if was and old is not None else None
 
-    def _own_event(self, event: Event) -> Event:
+    def own_event(self, event: Event) -> Event:
         """A change of an own pod, as it is shown."""
         if event.type not in ("ADDED", "MODIFIED") or not _waits(event.stored.obj):
             return event
@@ -245,12 +292,6 @@ def _passed_on(request: Request) -> dict[str, str]:
 
 def _of_a_body(headers: Headers) -> Headers:
     return tuple((name, value) for name, value in headers if name not in ("upgrade", "audit-id"))
-
-
-def _matches(selection: Selection, stored: Stored) -> bool:
-    if selection.namespace and stored.key.namespace != selection.namespace:
-        return False
-    return selection.match is None or selection.match(stored)
 
 
 def _waits(pod: Obj) -> bool:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from corral.client.limits import ANSWER_S
 from corral.core.errors import ApiError, ServiceUnavailable, not_found
 from corral.core.meta import Key, Obj, key_of, labels_of, with_labels
-from corral.core.remote_pods import CLUSTER_LABEL, RemotePodSource
+from corral.core.remote_pods import CLUSTER_LABEL, Forwarded, RemotePodSource
 from corral.kinds.kubernetes.metrics import KINDS, NODE_METRICS
 from corral.kinds.machinery.definition import KindDef
 from corral.kinds.machinery.virtual_resources import ExtraRequest
 
-PATIENCE_S = 5.0
+MOST = 8 << 20
+"""Bytes of what one cluster says: enough for ten thousand pods."""
 _decode = msgspec.json.Decoder(dict).decode
 
 
@@ -49,11 +51,33 @@ class RemoteUsage:
         """What one cluster says about its pods; nothing when it cannot be reached or does not measure."""
         target = request.kind.resource().at(request.version).path(request.namespace)
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(ANSWER_S):
                 async with await pods.forward(shown[0], "GET", target, {"Accept": "application/json"}) as answer:
-                    body = b"".join([chunk async for chunk in answer.chunks()])
-                items = _decode(body).get("items") or [] if answer.status == 200 else []
+                    body = await _read(answer)
+                items = _items(body) if answer.status == 200 else []
         except (ApiError, OSError, TimeoutError, msgspec.MsgspecError):
             return []
         known = {key_of(pod): labels_of(pod) for pod in shown}
         return [with_labels(item, known[key_of(item)]) for item in items if key_of(item) in known]
+
+
+async def _read(answer: Forwarded) -> bytes:
+    """The whole of an answer; nothing when there is more than is read of another cluster's."""
+    parts, size = [], 0
+    async for chunk in answer.chunks():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > MOST:
+            return b"{}"
+    return b"".join(parts)
+
+
+def _items(body: bytes) -> list[Obj]:
+    """Those that are objects with names."""
+    items = _decode(body).get("items")
+    return [item for item in items if _is_named(item)] if isinstance(items, list) else []
+
+
+def _is_named(item: object) -> bool:
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    return isinstance(metadata, dict) and all(isinstance(metadata.get(part), str) for part in ("name", "namespace"))

@@ -113,6 +113,10 @@ class PodStreaming:
             raise BadRequest(f"pod {info.name} has ended and is gone; the end of its log is all that is left of it")
         options = _log_options(request.query, info.name, self._api.clock.now())
         container = choose_container(pod, request.query.get("container"))
+        if options.previous:
+            raise BadRequest(
+                f"pod {info.name} has ended and is gone; what is left of its log is of the last run of {container!r}"
+            )
         return Response(200, remote_pods.kept_log(pod, container, options) or b"", "text/plain")
 
     async def _pod(self, info: RequestInfo, user: UserInfo) -> Obj:

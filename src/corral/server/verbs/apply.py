@@ -52,7 +52,8 @@ class Applier:
                 writing.name,
                 f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found",
             )
-        obj, entries = self._merged(writing, None, config)
+        writing = self._writer.steps.weighed(writing)
+        obj, entries = await self._writer.steps.do(writing, self._merged, writing, None, config)
         try:
             return await self._writer.create(writing, obj, Settled(entries))
         except errors.AlreadyExists:
@@ -62,15 +63,18 @@ class Applier:
         seen = writing.served.view(current).obj
         if writing.subresource == "scale":
             return await self._scale(writing, current, config)
-        merged, entries = self._merged(writing, seen, config)
+        writing, do = self._writer.steps.weighed(writing, current), self._writer.steps.do
+        merged, entries = await do(writing, self._merged, writing, seen, config)
         unchanged = merged is seen and entries == ssa.managed_fields_of(seen)
         if unchanged and current is self._store.head(writing.key):
             await self._check_lock(writing, current, config)
             await self._store.settled()
             return writing.served.view(current)
-        obj = intake.read_status(writing, merged, seen) if writing.subresource == "status" else None
+        obj = None
+        if writing.subresource == "status":
+            obj = await do(writing, intake.read_status, writing, merged, seen)
         if obj is None:
-            obj = intake.read(writing, merged)
+            obj = await do(writing, intake.read, writing, merged)
         intake.check_name(writing, obj["metadata"])
         return await self._writer.replace(writing, current, obj, Settled(entries))
 

@@ -20,7 +20,8 @@ from corral.server.verbs.intake import Writing
 from corral.server.verbs.managed_fields import TRACKED, Management
 from corral.server.verbs.options import Clock, Random
 from corral.server.verbs.scale import scaled
-from corral.store import Stale, Store, Stored, StoreError, TooLarge
+from corral.server.verbs.steps import Steps
+from corral.store import Homeless, Stale, Store, Stored, StoreError, TooLarge
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +33,17 @@ STUMBLES = (AttributeError, KeyError, TypeError, ValueError)
 class Writer:
     """Create and update over one store."""
 
-    def __init__(self, store: Store, chain: Chain, clock: Clock, random: Random, management: Management = TRACKED):
+    def __init__(
+        self,
+        store: Store,
+        chain: Chain,
+        clock: Clock,
+        random: Random,
+        management: Management = TRACKED,
+        steps: Steps = Steps(),  # noqa: B008  # without a thread it has no state
+    ):
         self._management = management
+        self.steps = steps
         self._store = store
         self._chain = chain
         self._clock = clock
@@ -43,24 +53,24 @@ class Writer:
 
     async def create(self, writing: Writing, sent: Obj, management: Management | None = None) -> Stored:
         """Store a new object, read from what was `sent`."""
-        obj = intake.read(writing, sent)
+        writing, do = self.steps.weighed(writing), self.steps.do
+        obj = await do(writing, intake.read, writing, sent)
         metadata = obj["metadata"]
         writing = writing._replace(
             namespace=intake.namespace_of_new(writing, metadata), name=metadata.get("name") or ""
         )
-        if metadata.get("resourceVersion"):
-            raise ApiError("resourceVersion should not be set on objects to be created", code=500, reason="")
+        versioned = bool(metadata.pop("resourceVersion", ""))
         now = self._clock.timestamp()
-        intake.begin_life(writing, metadata, self._random.uid(), now)
-        obj = (management or self._management).create(writing, obj, now)
+        intake.begin_life(writing, metadata, self._random.uid_at(self._clock.now()), now)
+        obj = await do(writing, (management or self._management).create, writing, obj, now)
         obj = await self._mutate(writing, "CREATE", obj, None)
         metadata = obj["metadata"]
         base = "" if metadata.get("name") else metadata.get("generateName") or ""
         if base:
             metadata["name"] = names.generate_name(base, self._random.suffix())
-        intake.prepare_new(writing, obj)
-        if not base:
-            return await self._insert(writing, obj)
+        await do(writing, intake.prepare_new, writing, obj)
+        if not base or versioned:
+            return await self._insert(writing, obj, versioned=versioned)
         return await self._insert_generated(writing, obj, base)
 
     async def _insert_generated(self, writing: Writing, obj: Obj, base: str) -> Stored:
@@ -76,14 +86,14 @@ class Writer:
             why = "the server was not able to generate a unique name for the object"
             raise errors.AlreadyExists(f"{error.message}, {why}", details=error.details) from None
 
-    async def _insert(self, writing: Writing, obj: Obj) -> Stored:
+    async def _insert(self, writing: Writing, obj: Obj, *, versioned: bool = False) -> Stored:
+        """`versioned` is an object that was sent with a version, as if it were there already; other faults are told first."""
         served, options = writing.served, writing.options
         name = obj["metadata"].get("name") or ""
-        causes = intake.check_new(writing, obj)
-        if causes:
-            raise invalid(served, name, causes)
-        intake.pass_on_warnings(writing, obj, None)
+        await self.steps.do(writing, _check_new, writing, obj)
         await self._validate(writing, "CREATE", obj, None)
+        if versioned:
+            raise ApiError("resourceVersion should not be set on objects to be created", code=500, reason="")
         key = served.key(writing.namespace, name)
         current = self._store.head(key)
         if current is not None:
@@ -91,10 +101,13 @@ class Writer:
         if options.dry_run:
             return await self._as_if_kept(writing, Stored(key, 0, obj=obj))
         stored = intake.in_order(await served.to_storage(obj))
+        self._chain.hold(writing.admission("CREATE", obj, None))
         try:
             kept = await self._store.put(key, stored, expected=0)
         except Stale as stale:
             await self._exists(served, name, stale.current)
+        except Homeless:
+            raise
         except StoreError as error:
             raise refused(error) from error
         if served.needs_webhook:
@@ -119,7 +132,9 @@ class Writer:
             current = self._store.head(writing.key)
             if writing.served.needs_webhook:
                 await writing.served.prepare(current)
-            obj = self._read_update(writing, sent, current)
+            writing = self.steps.weighed(writing, current)
+            old = writing.served.view(current).obj if current is not None else None
+            obj = await self.steps.do(writing, self._read_update, writing, sent, old)
             if current is None:
                 return await self._create_by_update(writing, obj), True
             try:
@@ -130,12 +145,12 @@ class Writer:
         await self._store.settled()
         raise errors.conflict(writing.served.resource, writing.name)
 
-    def _read_update(self, writing: Writing, sent: Obj, current: Stored | None) -> Obj:
+    def _read_update(self, writing: Writing, sent: Obj, old: Obj | None) -> Obj:
         if writing.subresource == "scale":
-            sent = self._scaled(writing, current, sent)
+            sent = self._scaled(writing, old, sent)
         obj: Obj | None = None
-        if writing.subresource == "status" and current is not None:
-            obj = intake.read_status(writing, sent, writing.served.view(current).obj)
+        if writing.subresource == "status" and old is not None:
+            obj = intake.read_status(writing, sent, old)
         if obj is None:
             obj = intake.read(writing, sent)
         intake.check_name(writing, obj["metadata"])
@@ -148,11 +163,11 @@ class Writer:
         self._check_may_appear(writing, obj["metadata"])
         return await self.create(writing, obj)
 
-    def _scaled(self, writing: Writing, current: Stored | None, scale: Obj) -> Obj:
+    def _scaled(self, writing: Writing, old: Obj | None, scale: Obj) -> Obj:
         paths = writing.served.version.scale
-        if current is None or paths is None:
+        if old is None or paths is None:
             raise errors.not_found(writing.served.resource, writing.name)
-        return scaled(writing, writing.served.view(current).obj, paths, scale)
+        return scaled(writing, old, paths, scale)
 
     def _check_may_appear(self, writing: Writing, metadata: Obj) -> None:
         served = writing.served
@@ -165,22 +180,19 @@ class Writer:
         self, writing: Writing, current: Stored, obj: Obj, management: Management | None = None
     ) -> Stored:
         """Replace `current` by `obj`, a private object in the requested version. Raises Stale when `current` no longer is."""
-        served = writing.served
+        served, do = writing.served, self.steps.do
         old = served.view(current).obj
         await self._check_preconditions(writing, current, obj["metadata"])
         intake.carry_over(writing, obj, old)
-        management = management or self._management
-        obj = management.update(writing, obj, old, self._clock.timestamp())
+        update = (management or self._management).update
+        obj = await do(writing, update, writing, obj, old, self._clock.timestamp())
         obj = await self._mutate(writing, "UPDATE", obj, old)
-        intake.prepare_changed(writing, obj, old)
+        await do(writing, intake.prepare_changed, writing, obj, old)
         if intake.same(obj, old):
             await self._store.settled()
             return served.view(current)
         intake.raise_generation(writing, obj, old)
-        causes = intake.check_changed(writing, obj, old)
-        if causes:
-            raise invalid(served, writing.name, causes)
-        intake.pass_on_warnings(writing, obj, old)
+        await do(writing, _check_changed, writing, obj, old)
         await self._validate(writing, "UPDATE", obj, old)
         if writing.options.dry_run:
             return await self._as_if_kept(writing, Stored(current.key, current.revision, obj=obj))
@@ -250,7 +262,23 @@ class Writer:
             raise said from error
         assert changed is not None
         # A foreign plug-in may leave out what has a default, or share parts that must not be worked on in place.
-        return intake.reread(writing, changed) if foreign else changed
+        return await self.steps.do(writing, intake.reread, writing, changed) if foreign else changed
+
+
+def _check_new(writing: Writing, obj: Obj) -> None:
+    """Refuse a new object with everything that is wrong with it, or pass on what is allowed but unwise."""
+    causes = intake.check_new(writing, obj)
+    if causes:
+        raise invalid(writing.served, obj["metadata"].get("name") or "", causes)
+    intake.pass_on_warnings(writing, obj, None)
+
+
+def _check_changed(writing: Writing, obj: Obj, old: Obj) -> None:
+    """The same for a changed object."""
+    causes = intake.check_changed(writing, obj, old)
+    if causes:
+        raise invalid(writing.served, writing.name, causes)
+    intake.pass_on_warnings(writing, obj, old)
 
 
 def _stumbled(writing: Writing, obj: Obj, old: Obj | None) -> ApiError | None:

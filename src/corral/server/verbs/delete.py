@@ -18,6 +18,13 @@ from corral.server.verbs.options import Clock, DeleteOptions
 from corral.store import Stale, Store, Stored, StoreError
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+SHOWN_WHEN_GONE = frozenset(
+    {
+        "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts", "services",
+        "csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "storageclasses.storage.k8s.io", "volumeattachments.storage.k8s.io",
+    }
+)  # fmt: skip
+"""Kinds of which a real server answers the object that was deleted, in place of a Status."""
 _PROPAGATION = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
 _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"  # holds a definition until its objects are gone
@@ -96,6 +103,8 @@ class Deleter:
             return
         await self._store.settled()
         kind = writing.served.kind
+        if writing.served.bucket == _DEFINITIONS:
+            raise errors.conflict(writing.served.resource, writing.name, _of_definition(options, uid, current.revision))
         subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
         details: Obj = {"name": writing.name, "kind": kind.kind}
         if kind.group:
@@ -125,6 +134,14 @@ class Deleter:
         if writing.served.bucket == "namespaces":
             changed["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
         return changed
+
+
+def _of_definition(options: DeleteOptions, uid: str, revision: int) -> str:
+    """A real server looks at the preconditions of a definition elsewhere, and says so in other words."""
+    if options.uid is not None and options.uid != uid:
+        return f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {uid}"
+    wanted = options.resource_version
+    return f"Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {revision}"
 
 
 def _finalizers(metadata: Obj, options: DeleteOptions, default: str) -> list[str]:

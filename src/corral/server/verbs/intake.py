@@ -31,7 +31,8 @@ _STATUS_ON_CREATE = frozenset({"nodes"})
 
 
 class Writing(NamedTuple):
-    """One write request on its way through. `patched` is set while the object is what a patch made of the stored one."""
+    """One write request on its way through. `patched` is set while the object is what a patch made of the stored one,
+    `heavy` when its steps are too long for the event loop."""
 
     user: UserInfo
     served: Served
@@ -41,6 +42,7 @@ class Writing(NamedTuple):
     options: WriteOptions
     subresource: str = ""
     patched: bool = False
+    heavy: bool = False
 
     @property
     def key(self) -> ObjectKey:
@@ -177,6 +179,7 @@ def check_name(writing: Writing, metadata: Obj) -> None:
 def namespace_of_new(writing: Writing, metadata: Obj) -> str:
     """The namespace an object goes to, taken from the request where the object is silent."""
     if not writing.served.kind.namespaced:
+        metadata.pop("namespace", None)  # forgotten rather than refused, as upstream does it
         return ""
     sent = metadata.get("namespace") or ""
     if sent and writing.namespace and sent != writing.namespace:
@@ -291,10 +294,24 @@ def raise_generation(writing: Writing, obj: Obj, old: Obj) -> None:
         obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
 
+_ANY_FINALIZERS = frozenset(
+    {
+        "customresourcedefinitions", "events", "leases", "mutatingwebhookconfigurations", "poddisruptionbudgets", "runtimeclasses",
+        "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+    }
+)  # fmt: skip
+"""Kinds of Kubernetes' own whose finalizers need no domain."""
+
+
 def check_new(writing: Writing, obj: Obj) -> list[Cause]:
     """Everything wrong with a new object."""
     kind = writing.served.kind
-    causes = validation.check_metadata(obj["metadata"], namespaced=kind.namespaced, check_name=kind.check_name)
+    causes = validation.check_metadata(
+        obj["metadata"],
+        namespaced=kind.namespaced,
+        check_name=kind.check_name,
+        qualified_finalizers=kind.plural not in _ANY_FINALIZERS,
+    )
     return causes + writing.shape.check(obj)
 
 
@@ -335,8 +352,21 @@ def may_go(served: Served, obj: Obj) -> bool:
     return served.bucket != "namespaces" or not (obj.get("spec") or {}).get("finalizers")
 
 
+_REGISTRY = {
+    "customresourcedefinitions": "apiextensions.k8s.io/customresourcedefinitions",
+    "endpoints": "services/endpoints",
+    "ingresses": "ingress",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+"""Where a real server keeps kinds of Kubernetes' own that it does not keep under their names; conflicts tell of it."""
+
+
 def uid_conflict(writing: Writing, sent: str, found: str) -> Conflict:
-    key = "/".join(part for part in ("/registry", writing.served.bucket, writing.namespace, writing.name) if part)
+    kind = writing.served.kind
+    folder = _REGISTRY.get(kind.plural, kind.plural) if kind.builtin else f"{kind.group}/{kind.plural}"
+    key = "/".join(part for part in ("/registry", folder, writing.namespace, writing.name) if part)
     why = (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
         f"failed: UID in precondition: {sent}, UID in object meta: {found}"

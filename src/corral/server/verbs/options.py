@@ -26,6 +26,8 @@ class Random(Protocol):
 
     def uid(self) -> str: ...
 
+    def uid_at(self, now: float) -> str: ...
+
     def suffix(self, length: int = 5) -> str: ...
 
     def uniform(self, low: float, high: float) -> float: ...
@@ -34,7 +36,8 @@ class Random(Protocol):
 class WriteOptions(NamedTuple):
     """Options of create, update, patch and apply. `field_validation` is "", Ignore, Warn or Strict; "" is Warn.
     `owned` says that the object passed in is the caller's to give away, so that it need not be copied. `complaints` are
-    what decoding found wrong with the body (duplicate fields), to be treated like unknown fields."""
+    what decoding found wrong with the body (duplicate fields), to be treated like unknown fields. `size` is that of the body
+    the object came in, 0 for callers within."""
 
     dry_run: bool = False
     manager: str = ""
@@ -42,6 +45,7 @@ class WriteOptions(NamedTuple):
     force: bool = False
     owned: bool = False
     complaints: tuple[str, ...] = ()
+    size: int = 0
     warn: Callable[[str], None] = ignore_warning
 
 

@@ -37,7 +37,7 @@ class Patcher:
         self._writer = writer
 
     async def patch(self, writing: Writing, patch_type: str, patch: Any) -> Stored:
-        change = _change(writing, patch_type, patch)
+        change, steps = _change(writing, patch_type, patch), self._writer.steps
         writing = writing.repeatable()._replace(patched=True)
         for _ in range(ATTEMPTS):
             current = self._store.head(writing.key)
@@ -46,34 +46,42 @@ class Patcher:
                 raise errors.not_found(writing.served.resource, writing.name)
             if writing.served.needs_webhook:
                 await writing.served.prepare(current)
+            writing = steps.weighed(writing, current)
+            seen = writing.served.view(current)
             try:
-                return await self._writer.replace(writing, current, self._changed(writing, current, change))
+                changed = await steps.do(writing, _changed, writing, seen.obj, _base(writing, seen), change)
+                return await self._writer.replace(writing, current, changed)
             except Stale:
                 continue
         await self._store.settled()
         raise errors.conflict(writing.served.resource, writing.name)
 
-    def _changed(self, writing: Writing, current: Stored, change: Change) -> Obj:
-        seen = writing.served.view(current)
-        if writing.subresource == "scale":
-            paths = writing.served.version.scale
-            assert paths is not None
-            patched = change(scale_of(seen, paths))
-            if isinstance(patched, dict):
-                try:
-                    patched = scaled(writing, seen.obj, paths, patched)
-                except BadRequest as error:
-                    if "cannot be handled" not in error.message:
-                        raise
-                    raise _bad_patch(patched, error.message.partition(": ")[2]) from None
-        else:
-            patched = change(seen.obj)
-        if not isinstance(patched, dict):
-            raise _unprocessable()
-        obj = read_patched(writing, patched)
-        intake.check_name(writing, obj["metadata"])
-        intake.namespace_of_new(writing, obj["metadata"])
-        return obj
+
+def _base(writing: Writing, seen: Stored) -> Obj:
+    """What a patch is applied to: the object, or the scale it shows."""
+    if writing.subresource != "scale":
+        return seen.obj
+    assert writing.served.version.scale is not None
+    return scale_of(seen, writing.served.version.scale)
+
+
+def _changed(writing: Writing, old: Obj, base: Obj, change: Change) -> Obj:
+    """The object that a change of `base` makes of `old`."""
+    patched = change(base)
+    if writing.subresource == "scale" and isinstance(patched, dict):
+        assert writing.served.version.scale is not None
+        try:
+            patched = scaled(writing, old, writing.served.version.scale, patched)
+        except BadRequest as error:
+            if "cannot be handled" not in error.message:
+                raise
+            raise _bad_patch(patched, error.message.partition(": ")[2]) from None
+    if not isinstance(patched, dict):
+        raise _unprocessable()
+    obj = read_patched(writing, patched)
+    intake.check_name(writing, obj["metadata"])
+    intake.namespace_of_new(writing, obj["metadata"])
+    return obj
 
 
 def _change(writing: Writing, patch_type: str, patch: Any) -> Change:

@@ -44,7 +44,7 @@ def _all(tests: list[Match]) -> Match | None:
 def _label_test(labels: Selector) -> Match:
     """A list asks this of every object, so the commonest selector gets the shortest way."""
     if len(labels.requirements) == 1 and labels.requirements[0].operator in ("=", "==", "in"):
-        key, values = labels.requirements[0].key, labels.requirements[0].values
+        key, values = labels.requirements[0].key, frozenset(labels.requirements[0].values)
         return lambda stored: stored.labels.get(key) in values
     return lambda stored: labels.matches(stored.labels)
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from corral.core import conditions
-from corral.core.meta import Obj, key_of, namespace_of, owner_references_of, spec_of, status_of
+from corral.core.meta import Obj, key_of, namespace_of, owner_references_of, spec_of, status_of, uid_of
 from corral.core.quantity import milli
+from corral.inspect.explain import named
 from corral.kinds.kueue import names
 from corral.workload import workload as wl
 
@@ -17,6 +18,15 @@ Owner = tuple[str, str, str]
 """Namespace, kind, name."""
 
 DELETED = "Deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """When a Workload lost its quota, and why."""
+
+    at: float
+    reason: str
+    message: str
 
 
 @dataclass(slots=True)
@@ -34,7 +44,7 @@ class WorkloadRecord:
     cluster: str = ""
     ended: float | None = None
     result: str = ""
-    evictions: int = 0
+    evictions: list[Eviction] = field(default_factory=list)
     message: str = ""
 
     @property
@@ -71,6 +81,8 @@ class Record:
         self.entries: dict[str, WorkloadRecord] = {}
         self.used: dict[UsageColumn, Used] = {}
         self._by_owner: dict[Owner, list[WorkloadRecord]] = {}
+        self._jobs: dict[str, str] = {}
+        """What users call the jobs of Workloads, by the uids of these."""
         self.on_end: Callable[[WorkloadRecord], None] = lambda entry: None
 
     @property
@@ -111,7 +123,7 @@ class Record:
             self._reserve(entry, workload)
         elif not wl.has_quota(workload) and entry.reserved is not None:
             self._release(entry)
-            entry.evictions += 1
+            entry.evictions.append(self._eviction(workload))
             entry.admitted, entry.cluster = None, ""
         if wl.is_admitted(workload) and entry.admitted is None:
             entry.admitted = self.seconds
@@ -119,8 +131,14 @@ class Record:
             entry.cluster = str(status_of(workload).get("clusterName") or self._cluster)
         entry.message = _why(workload)
 
+    def _eviction(self, workload: Obj) -> Eviction:
+        """What its conditions say; a Workload that preempts is called by its job."""
+        last = conditions.find(workload, names.PREEMPTED) or conditions.find(workload, names.EVICTED) or {}
+        return Eviction(self.seconds, str(last.get("reason") or ""), named(str(last.get("message") or ""), self._jobs))
+
     def _own(self, entry: WorkloadRecord, workload: Obj) -> None:
         for reference in owner_references_of(workload):
+            self._jobs.setdefault(uid_of(workload), f"{reference['kind']} {reference['name']}")
             owner = (entry.namespace, str(reference["kind"]), str(reference["name"]))
             if owner not in entry.owners:
                 entry.owners = (*entry.owners, owner)

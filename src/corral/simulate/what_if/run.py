@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import click
 
+from corral.core.admission import SERVER
 from corral.core.errors import AlreadyExists, ApiError
 from corral.core.meta import Obj, labels_of, metadata_of, name_of, namespace_of, spec_of, status_of
 from corral.core.quantity import Quantity
+from corral.core.remote_pods import CLUSTER_LABEL
+from corral.core.resource import Resource
 from corral.fleet.introduce import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS, names
 from corral.kinds.kueue.names import GROUP as KUEUE
 from corral.node.node import NodeSpec
+from corral.server.verbs.options import WriteOptions
 from corral.simulate.cluster import SimulatedCluster
 from corral.simulate.fleet import CHECK, SimulatedFleet
 from corral.simulate.what_if.manifests import Manifests, Submission, quota_of
@@ -24,6 +30,7 @@ from corral.simulate.what_if.record import Owner, Record, WorkloadRecord
 
 ALONE = "cluster"
 PODS = "110"
+MANAGER = "corral-simulate"
 STILL_S = 3600.0
 
 
@@ -50,6 +57,8 @@ async def simulate(
             cluster = await _start_alone(stack, manifests, node, seed)
         record = Record(cluster.clock.now, "" if workers else ALONE)
         cluster.manager.informer(WORKLOADS).on_change(record.changed)
+        if not manifests.jobs:
+            raise click.ClickException("the manifests have no jobs")
         playback = _Playback(cluster, record, until)
         await playback.run(manifests.jobs)
         record.close()
@@ -60,6 +69,18 @@ async def simulate(
             for flavor, resource, amount in quota_of(queue)
         }
         return Outcome(record, record.seconds, quotas, playback.unqueued)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings: what goes wrong on the way is part of the story."""
+    logger = logging.getLogger("corral")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 # Clusters
@@ -91,10 +112,10 @@ async def _start_fleet(
     own = bool(manifests.of_kind("ClusterQueue"))
     queues = [(namespace_of(queue) or "default", name_of(queue)) for queue in manifests.of_kind("LocalQueue")]
     for name, cluster in fleet.workers.items():
-        shared = [(obj, file) for obj, file in manifests.standing if not _is_of_queues(obj)]
+        shared = [(obj, place) for obj, place in manifests.standing if not _is_of_queues(obj)]
         await _apply(cluster, shared)
         await _standard_queues(cluster, workers[name], [], queues if own else ())
-    await _apply(fleet.manager, [(_dispatching(obj), file) for obj, file in manifests.standing])
+    await _apply(fleet.manager, [(_dispatching(obj), place) for obj, place in manifests.standing])
     if not own:
         await _standard_queues(fleet.manager, [node for nodes in workers.values() for node in nodes], [CHECK])
     return fleet.manager
@@ -158,23 +179,41 @@ async def _make_namespaces(cluster: SimulatedCluster, manifests: Manifests) -> N
 
 
 async def _apply(cluster: SimulatedCluster, standing: Sequence[tuple[Obj, str]]) -> None:
-    for obj, file in standing:
+    for obj, place in standing:
         if obj["kind"] != "Namespace":
-            await _create(cluster, obj, file)
+            await _create(cluster, obj, place)
 
 
-async def _create(cluster: SimulatedCluster, obj: Obj, file: str) -> Obj:
+async def _create(cluster: SimulatedCluster, obj: Obj, place: str) -> Obj:
     found = cluster.api.registry.find(str(obj["apiVersion"]), str(obj["kind"]))
     if found is None:
-        raise click.ClickException(f"{file}: there is no kind {obj['kind']} in {obj['apiVersion']}")
+        raise click.ClickException(f"{place}: {_unknown(cluster, str(obj['apiVersion']), str(obj['kind']))}")
     kind, version = found
     resource = kind.resource().at(version.name)
     if kind.namespaced:
         obj = {**obj, "metadata": {"namespace": "default", **metadata_of(obj)}}
+    # What somebody wrote is taken strictly; what comes from a cluster has been accepted there.
+    options = WriteOptions(manager=MANAGER, field_validation="Strict" if place else "Ignore")
     try:
-        return await cluster.client.create(resource, obj)
+        return (await cluster.api.create(SERVER, resource, namespace_of(obj), obj, options)).obj
     except ApiError as error:
-        raise click.ClickException(f"{file}: {error}") from error
+        raise click.ClickException(f"{place or f'{kind.kind} {name_of(obj)}'}: {error}") from error
+
+
+def _unknown(cluster: SimulatedCluster, api_version: str, kind: str) -> str:
+    """That there is no such kind, and which was meant."""
+    known = [
+        (one.kind, f"{one.group}/{version.name}".lstrip("/"))
+        for one in cluster.api.registry
+        for version in one.versions
+    ]
+    there = [version for name, version in known if name == kind]
+    if there:
+        return f"there is no kind {kind} in {api_version}; it is one of {', '.join(there)}"
+    here = [name for name, version in known if version == api_version]
+    close = get_close_matches(kind, here or [name for name, _ in known], n=1)
+    meant = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(sorted(here))}" if here else ""
+    return f"there is no kind {kind} in {api_version}{meant}"
 
 
 async def _standard_queues(
@@ -193,11 +232,23 @@ async def _standard_queues(
     spec: Obj = {"namespaceSelector": {}, "resourceGroups": [group]}
     if checks:
         spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": name} for name in checks]}
-    await cluster.client.create(RESOURCE_FLAVORS, {"metadata": {"name": FLAVOR}, "spec": {}})
-    await cluster.client.create(CLUSTER_QUEUES, {"metadata": {"name": CLUSTER_QUEUE}, "spec": spec})
-    for namespace, name in local or (("default", LOCAL_QUEUE),):
-        queue = {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterQueue": CLUSTER_QUEUE}}
-        await cluster.client.create(LOCAL_QUEUES, queue)
+    queues = [
+        {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterQueue": CLUSTER_QUEUE}}
+        for namespace, name in local or (("default", LOCAL_QUEUE),)
+    ]
+    # Nodes that say which cluster they are of give their flavor that label: who asks for it comes here and nowhere else.
+    clusters = {node.labels.get(CLUSTER_LABEL, "") for node in nodes}
+    labels = {CLUSTER_LABEL: clusters.pop()} if len(clusters) == 1 and "" not in clusters else {}
+    wanted: list[tuple[Resource, Obj]] = [
+        (RESOURCE_FLAVORS, {"metadata": {"name": FLAVOR}, "spec": {"nodeLabels": labels} if labels else {}}),
+        (CLUSTER_QUEUES, {"metadata": {"name": CLUSTER_QUEUE}, "spec": spec}),
+        *((LOCAL_QUEUES, queue) for queue in queues),
+    ]
+    for kind, obj in wanted:
+        try:
+            await cluster.client.create(kind, obj)
+        except AlreadyExists:
+            continue  # the manifests have one of their own
 
 
 # Time

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from corral.clusters.process.controllers_process import leads
 from corral.controllers.dispatch.metrics import DispatchMetrics
 from corral.controllers.member.metrics import MemberMetrics
 from corral.controllers.placement.metrics import PlacementMetrics
@@ -22,6 +23,7 @@ def test_reference_is_complete() -> None:
     DispatchMetrics(metrics)
     PlacementMetrics(metrics)
     MemberMetrics(metrics)
+    leads(metrics)
     declared = {
         (f"{family.name}_total" if family.type == "counter" else family.name, family.type)
         for family in metrics.registry.collect()

@@ -85,6 +85,24 @@ def test_dropping_everything_removes_the_container() -> None:
     assert managed_fields_of(obj) == []
 
 
+@pytest.mark.parametrize("field", ["labels", "annotations", "finalizers", "ownerReferences"])
+@pytest.mark.parametrize("rest", [{}, {"data": {"x": "1"}}], ids=["alone", "with data"])
+def test_giving_up_the_last_of_the_metadata_leaves_what_nobody_owns(field: str, rest: dict[str, Any]) -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}
+    given = {"labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["a/b"], "ownerReferences": [owner]}
+    named = {**config_map(), **rest}
+    first = apply(
+        None, {**named, "metadata": {**named["metadata"], field: given[field]}}, CONFIG_MAP, manager="m1", now=T0
+    )
+    first["metadata"]["uid"] = "its own"
+    second = apply(first, named, CONFIG_MAP, manager="m1", now=T1)
+    kept = {name: value for name, value in second["metadata"].items() if name != "managedFields"}
+    assert kept == {**named["metadata"], "uid": "its own"}
+    assert {name: value for name, value in second.items() if name != "metadata"} == {
+        name: value for name, value in named.items() if name != "metadata"
+    }
+
+
 def test_applying_again_changes_nothing_at_all() -> None:
     obj = apply(None, config_map(x="1"), CONFIG_MAP, manager="m1", now=T0)
     assert apply(obj, config_map(x="1"), CONFIG_MAP, manager="m1", now=T1) is obj

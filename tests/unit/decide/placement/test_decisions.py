@@ -13,13 +13,13 @@ from corral.decide.placement.clusters import Cluster, SchedulingError, cluster_o
 from corral.decide.placement.eviction import judge
 from corral.decide.placement.overrides import OverrideError, apply_overrides
 from corral.decide.placement.rollout import amount, plan
-from corral.decide.placement.scores import Spread, affinity_score, extremes
+from corral.decide.placement.scores import Preference, Spread, affinity_score, extremes
 from corral.decide.placement.selection import is_selectable, ordered, strip
 from corral.decide.placement.snapshots import outdated, policy_hash, resource_hash, split
 from corral.decide.placement.staged import concurrency
 from corral.decide.placement.strategy import strategy_of
 from corral.decide.placement.works import summarize
-from corral.jobs.framework.endings import ENDINGS
+from corral.jobs.framework.registry import ENDINGS
 
 NOW = 1_767_225_600.0
 STAMP = "2026-01-01T00:00:00Z"
@@ -54,6 +54,16 @@ def test_a_sorter_never_gives_more_than_its_weight(values: list[int], weight: in
         ranges = extremes(policy, fleet)
         for one in fleet:
             assert abs(affinity_score(policy, one, ranges)) <= abs(weight)
+
+
+def test_what_a_cluster_remembers_of_its_score_ends_with_the_policy_and_with_the_range() -> None:
+    kept = [cluster("a", "4", "8Gi"), cluster("b", "10", "20Gi")]
+    policies = [preferring(by("cpu", 40)), preferring(by("cpu", 40, "Ascending")), preferring(by("memory", 30))]
+    fleets = [[*kept, cluster("c", cpu, "32Gi")] for cpu in ("16", "16", "12", "2")]
+    for policy in policies * 2:
+        for fleet in fleets:
+            preference, ranges = Preference(policy, fleet), extremes(policy, fleet)
+            assert [preference.of(one) for one in fleet] == [affinity_score(policy, one, ranges) for one in fleet]
 
 
 def test_a_property_with_a_wrong_name_is_an_error() -> None:

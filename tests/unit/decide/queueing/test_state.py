@@ -10,11 +10,13 @@ from corral.decide.queueing.model.settings import QueueingSettings
 from corral.testing.queueing import (
     EPOCH,
     QueueingWorld,
+    make_assignment,
     make_cluster_queue,
     make_cohort,
     make_flavor,
     make_local_queue,
     make_workload,
+    reserve,
 )
 
 
@@ -140,6 +142,104 @@ def test_victims_are_evicted_once_however_many_cycles_run() -> None:
     built.state.eviction_failed(key("low"))
     (again,) = built.state.plan_cycle(EPOCH).preemptions
     assert [victim.ongoing for victim in again.victims] == [False]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_room_that_victims_leave_is_given_away_when_they_have_left_or_before(*, waits: bool) -> None:
+    built = QueueingWorld(QueueingSettings(waits_for_victims=waits))
+    built.state.upsert_flavor(make_flavor("f"))
+    for queue, quota in (("a", 4), ("b", 0), ("c", 0)):
+        built.state.upsert_cluster_queue(
+            make_cluster_queue(queue, {"f": {"cpu": quota}}, cohort="team", within="LowerPriority")
+        )
+        built.state.upsert_local_queue(make_local_queue(f"lq-{queue}", queue))
+    built.put(make_workload("victim", "lq-a", requests={"cpu": 3}))
+    built.settle()
+    built.put(
+        make_workload("preemptor", "lq-a", requests={"cpu": 2}, priority=9, created=1),
+        make_workload("first", "lq-b", requests={"cpu": 1}, created=2),
+        make_workload("second", "lq-c", requests={"cpu": 1}, created=3),
+    )
+    before = [admission.key.name for admission in built.cycle().admissions]
+    assert before == (["first"] if waits else ["first", "second"])
+    built.vacate()
+    built.settle()
+    assert built.admitted() == {"a": ["preemptor"], "b": ["first"], "c": ["second"]}
+
+
+@pytest.mark.parametrize("fair", [False, True], ids=["classical", "fair"])
+def test_nobody_else_has_to_leave_while_the_eviction_of_a_victim_is_being_written(*, fair: bool) -> None:
+    built = QueueingWorld(QueueingSettings(fair_sharing=fair))
+    built.state.upsert_flavor(make_flavor("f"))
+    for queue, quota in (("lending", 6), ("borrowing", 0)):
+        built.state.upsert_cluster_queue(
+            make_cluster_queue(queue, {"f": {"cpu": quota}}, cohort="team", reclaim="LowerPriority")
+        )
+        built.state.upsert_local_queue(make_local_queue(f"lq-{queue}", queue))
+
+    def running(name: str, cpu: int, priority: int) -> None:
+        workload = make_workload(name, "lq-borrowing", requests={"cpu": cpu}, priority=priority)
+        built.put(reserve(workload, "borrowing", make_assignment("main", {"cpu": "f"}, {"cpu": cpu})))
+
+    running("important", 4, 9)
+    running("victim", 2, 1)
+    built.put(make_workload("preemptor", "lq-lending", requests={"cpu": 2}, priority=3, created=1))
+    (planned,) = built.state.plan_cycle(EPOCH).preemptions
+    assert [victim.key.name for victim in planned.victims] == ["victim"]
+    built.finish("important")
+    running("cheaper", 4, 0)
+    assert not list(built.state.plan_cycle(EPOCH).preemptions)
+    assert set(built.state.world.expected_evictions) == {key("victim")}
+    built.state.eviction_failed(key("victim"))
+    (planned,) = built.state.plan_cycle(EPOCH).preemptions
+    assert [victim.key.name for victim in planned.victims] == ["cheaper"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_quota_of_who_is_deactivated_is_free_when_it_has_stopped_or_before(*, waits: bool) -> None:
+    built = QueueingWorld(QueueingSettings(waits_for_victims=waits))
+    built.state.upsert_flavor(make_flavor("f"))
+    built.state.upsert_cluster_queue(make_cluster_queue("cq", {"f": {"cpu": 2}}))
+    built.state.upsert_local_queue(make_local_queue("lq", "cq"))
+    built.put(make_workload("running", requests={"cpu": 2}))
+    built.settle()
+    built.put(make_workload("next", requests={"cpu": 2}, created=1))
+    assert not list(built.cycle().admissions)
+    switched_off = built.get("running")
+    built.put({**switched_off, "spec": {**switched_off["spec"], "active": False}})
+    before = [admission.key.name for admission in built.cycle().admissions]
+    assert before == ([] if waits else ["next"])
+    built.evict(key("running"), "Deactivated")
+    built.vacate()
+    built.settle()
+    assert built.admitted() == {"cq": ["next"]}
+
+
+INACTIVE: dict[str, dict[str, object]] = {
+    "it is on hold": {"stopPolicy": "Hold"},
+    "a check is missing": {"admissionChecksStrategy": {"admissionChecks": [{"name": "nowhere"}]}},
+}
+
+
+@pytest.mark.parametrize("fair", [False, True], ids=["classical", "fair"])
+@pytest.mark.parametrize("inactive", INACTIVE.values(), ids=INACTIVE)
+def test_a_queue_loses_nobody_to_preemption_while(inactive: dict[str, object], *, fair: bool) -> None:
+    built = QueueingWorld(QueueingSettings(fair_sharing=fair))
+    lending, borrowing = {"f": {"cpu": 4}}, {"f": {"cpu": 0}}
+    built.state.upsert_flavor(make_flavor("f"))
+    built.state.upsert_cluster_queue(make_cluster_queue("lending", lending, cohort="team", reclaim="Any"))
+    built.state.upsert_cluster_queue(make_cluster_queue("borrowing", borrowing, cohort="team"))
+    for queue in ("lending", "borrowing"):
+        built.state.upsert_local_queue(make_local_queue(f"lq-{queue}", queue))
+    built.put(make_workload("borrower", "lq-borrowing", requests={"cpu": 3}))
+    built.settle()
+    built.state.upsert_cluster_queue(make_cluster_queue("borrowing", borrowing, cohort="team", **inactive))
+    built.put(make_workload("owner", "lq-lending", requests={"cpu": 4}, created=1))
+    built.settle()
+    assert built.admitted() == {"borrowing": ["borrower"]}
+    built.state.upsert_cluster_queue(make_cluster_queue("borrowing", borrowing, cohort="team"))
+    built.settle()
+    assert built.admitted() == {"lending": ["owner"]}
 
 
 def test_preemption_messages_name_both_sides() -> None:

@@ -34,8 +34,34 @@ def job(annotations: Obj | None = None, status: Obj | None = None, **spec: Any) 
             {"succeeded": 3, "completedIndexes": "0-2,5", "failedIndexes": "6"},
             {"main": 1},
         ),
+        (
+            {"parallelism": 2, "completions": 2, "completionMode": "Indexed"},
+            {"failedIndexes": "0"},
+            {"main": 1},
+        ),
+        (
+            {"parallelism": 3, "completions": 3, "completionMode": "Indexed"},
+            {"succeeded": 3, "completedIndexes": "1,3-4"},
+            {"main": 1},
+        ),
+        (
+            {"parallelism": 4, "completions": 4, "completionMode": "Indexed"},
+            {"succeeded": 2, "completedIndexes": "0-1", "failedIndexes": "1-2"},
+            {"main": 3},
+        ),
+        ({"parallelism": 2, "completions": 2}, {"succeeded": 3}, {"main": 2}),
     ],
-    ids=["one at a time", "enough left", "last one runs", "no completions given", "indexed counts failed ones"],
+    ids=[
+        "one at a time",
+        "enough left",
+        "last one runs",
+        "no completions given",
+        "indexed counts failed ones",
+        "only failed indexes",
+        "indexes of a larger size do not count",
+        "an index of both lists counts once",
+        "more succeeded than are wanted now",
+    ],
 )
 def test_reclaimable_pods(spec: Obj, status: Obj, want: dict[str, int]) -> None:
     assert ADAPTER.reclaimable_pods(job(status=status, **spec)) == want

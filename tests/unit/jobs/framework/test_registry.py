@@ -9,8 +9,8 @@ import pytest
 
 from corral.core.meta import Obj
 from corral.jobs.framework import registry
-from corral.jobs.framework.endings import ENDINGS
 from corral.jobs.framework.job_kind import JobKind
+from corral.jobs.framework.registry import ENDINGS
 
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
 FAILED = {"conditions": [{"type": "Failed", "status": "True"}]}

@@ -11,18 +11,30 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.security.served import World
 
 from corral.cli.main import corral
+from corral.clusters.embedded import EmbeddedCluster
+from corral.configuration.fleet import parse as parse_fleet
 from corral.core.admission import UserInfo
-from corral.server.access.audit import MAX_ITEMS, MAX_TEXT, MAX_URI, AuditLog, AuditOptions, read_levels
+from corral.server.access.audit import MAX_ITEMS, MAX_TEXT, MAX_URI, AuditFile, AuditLog, AuditOptions, read_levels
 from corral.server.paths import RequestInfo, parse
 
 USER = UserInfo("ann", ("devs",))
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def opened(path: Path, options: AuditOptions | None = None) -> AuditLog:
-    return AuditLog(path, options or AuditOptions(), lambda: "now", lambda: "id")
+class Opened(AuditLog):
+    """A log with its file."""
+
+    def __init__(self, path: Path, options: AuditOptions) -> None:
+        file = AuditFile(path, options)
+        super().__init__(file.append, options, lambda: "now", lambda: "id")
+        self.close = file.close
+
+
+def opened(path: Path, options: AuditOptions | None = None) -> Opened:
+    return Opened(path, options or AuditOptions())
 
 
 def ask(
@@ -158,3 +170,23 @@ def test_what_is_not_a_file_is_neither_set_aside_nor_made_private(tmp_path: Path
     assert len(lines) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
     assert pipe.stat().st_mode & 0o777 == 0o640
+
+
+async def test_a_cluster_of_a_fleet_keeps_the_log_its_file_asks_for(tmp_path: Path) -> None:
+    said = {"path": "logs/audit", "level": "None", "resources": {"configmaps": "Metadata"}, "maxBackups": 1}
+    fleet = parse_fleet({"clusters": [{"name": "a", "roles": ["worker"], "auditLog": said}]}, "fleet.yaml")
+    cluster = EmbeddedCluster(fleet, fleet.cluster("a"), tmp_path, 0, "127.64.0.0/16")
+    await cluster.start()
+    try:
+        world = World(cluster.base)
+        for path in ("/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets"):
+            assert (await world.ask("GET", path)).status == 200
+    finally:
+        await cluster.stop()
+    path = tmp_path / "logs" / "audit"
+    assert [event["requestURI"] for event in events(path)] == ["/api/v1/namespaces/default/configmaps"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_cluster_that_is_not_asked_to_keeps_no_log() -> None:
+    assert parse_fleet({"clusters": [{"name": "a"}]}, "fleet.yaml").cluster("a").audit_log is None

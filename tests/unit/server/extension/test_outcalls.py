@@ -14,6 +14,7 @@ from tests.converting import closed_port
 from corral.runtime.clock import WallClock
 from corral.server.access.certificates import Authority, load_pair
 from corral.server.extension import outcalls
+from corral.server.extension.egress import Egress
 from corral.server.extension.outcalls import Address, Caller, CallFailed
 
 OK = b"HTTP/1.1 200 OK\r\nX-Two: a\r\nX-Two: b\r\nContent-Length: 2\r\n\r\nhi"
@@ -43,12 +44,15 @@ class Other:
             writer.close()
 
 
+HERE = Egress(None, ["127.0.0.1/32"]).addresses
+
+
 @asynccontextmanager
 async def other(*answers: bytes, context: ssl.SSLContext | None = None) -> AsyncIterator[tuple[Caller, Other]]:
     served = Other(answers)
     server = await asyncio.start_server(served.serve, "127.0.0.1", 0, ssl=context)
     served.url = f"{'https' if context else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    caller = Caller()
+    caller = Caller(HERE)
     try:
         yield caller, served
     finally:
@@ -117,7 +121,7 @@ async def test_a_write_is_sent_once() -> None:
     ],
 )
 async def test_a_server_that_is_not_there_is_told_in_the_words_of_gos_client(url: str, why: str) -> None:
-    caller = Caller()
+    caller = Caller(HERE)
     with closed_port() as port, pytest.raises(CallFailed) as failed:
         await get(caller, url.format(port=port))
     assert str(failed.value) == f'Get "https://shown/hook/x": {why.format(port=port)}'

@@ -23,13 +23,16 @@ from corral.kinds.kubernetes.core.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from corral.kinds.kubernetes.notices import sentences
 from corral.runtime.clock import VirtualClock
 from corral.runtime.controller import Manager
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
 from corral.server.api import Api, DeleteOptions
-from corral.server.lifecycle import set_up_lifecycle
+from corral.server.lifecycle import EventExpiry, set_up_lifecycle
+from corral.server.lifecycle.garbage import GarbageCollector
 from corral.server.local import LocalClient
+from corral.server.verbs.options import WriteOptions
 from corral.store import ObjectKey, Store
 
 WIDGETS = Resource("errs.example", "v1", "widgets", "Widget")
@@ -259,6 +262,80 @@ async def test_shipped_kinds_are_served_and_their_definitions_visible(cluster: C
     assert all(conditions.is_true(stored.obj, "Established") for stored in listing.items)
 
 
+CLUSTER_QUEUES = "clusterqueues.kueue.x-k8s.io"
+
+
+def older_definition(**metadata: Any) -> Obj:
+    """A release that knew one version of ClusterQueues, and other fields."""
+    names = {
+        "plural": "clusterqueues",
+        "kind": "ClusterQueue",
+        "listKind": "ClusterQueueList",
+        "singular": "clusterqueue",
+    }
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": CLUSTER_QUEUES, **metadata},
+        "spec": {"group": "kueue.x-k8s.io", "scope": "Cluster", "names": names, "versions": [version]},
+    }
+
+
+async def write_over(cluster: Cluster, how: str) -> None:
+    definitions, api = CUSTOM_RESOURCE_DEFINITIONS, cluster.api
+    if how == "update":
+        held = (await api.get(ADMIN, definitions, "", CLUSTER_QUEUES)).obj
+        version = held["metadata"]["resourceVersion"]
+        await api.update(ADMIN, definitions, "", CLUSTER_QUEUES, older_definition(resourceVersion=version))
+    elif how == "merge patch":
+        patch = {"spec": older_definition()["spec"]}
+        await api.patch(ADMIN, definitions, "", CLUSTER_QUEUES, "merge", patch)
+    else:
+        options = WriteOptions(manager="kubectl")
+        await api.patch(ADMIN, definitions, "", CLUSTER_QUEUES, "apply", older_definition(), options)
+
+
+@pytest.mark.parametrize("how", ["update", "merge patch", "server-side apply"])
+def test_a_definition_of_another_release_is_taken_and_the_kind_stays_ours(how: str) -> None:
+    @in_cluster
+    async def scenario(cluster: Cluster) -> None:
+        native = cluster.api.registry.get("kueue.x-k8s.io", "clusterqueues")
+        await cluster.create(NAMESPACES, {"metadata": {"name": "default"}})
+        for _ in range(2):
+            await write_over(cluster, how)
+            await cluster.settle()
+            held = (await cluster.api.get(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", CLUSTER_QUEUES)).obj
+            assert [version["name"] for version in held["spec"]["versions"]] == ["v1beta1"]
+            assert held["status"]["storedVersions"] == ["v1beta1"]
+            assert conditions.is_true(held, "Established")
+            assert cluster.api.registry.get("kueue.x-k8s.io", "clusterqueues") is native
+        await cluster.clock.sleep(5)
+        told = [stored.obj for stored in (await cluster.api.list(ADMIN, EVENTS)).items]
+        assert [event["reason"] for event in told if event["involvedObject"]["name"] == CLUSTER_QUEUES] == [
+            "ServedByCorral"
+        ]
+        said = sentences((await cluster.api.get(ADMIN, CONFIG_MAPS, "kube-system", "corral-notices")).obj)
+        assert said == [f"Corral serves these kinds itself; their applied definitions have no effect: {CLUSTER_QUEUES}"]
+        await cluster.api.delete(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", CLUSTER_QUEUES)
+        await cluster.settle()
+        assert not sentences((await cluster.api.get(ADMIN, CONFIG_MAPS, "kube-system", "corral-notices")).obj)
+
+    scenario()
+
+
+@in_cluster
+async def test_a_shipped_kind_is_still_served_after_its_definition_is_deleted(cluster: Cluster) -> None:
+    native = cluster.api.registry.get("kueue.x-k8s.io", "clusterqueues")
+    before = (await cluster.api.get(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", CLUSTER_QUEUES)).obj
+    await cluster.api.delete(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", CLUSTER_QUEUES)
+    await cluster.settle()
+    after = (await cluster.api.get(ADMIN, CUSTOM_RESOURCE_DEFINITIONS, "", CLUSTER_QUEUES)).obj
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert cluster.api.registry.get("kueue.x-k8s.io", "clusterqueues") is native
+
+
 @in_cluster
 async def test_the_status_of_a_quota_follows_what_is_there(cluster: Cluster) -> None:
     await cluster.create(SECRETS, config("s"))
@@ -273,12 +350,23 @@ async def test_the_status_of_a_quota_follows_what_is_there(cluster: Cluster) -> 
     assert status["used"]["secrets"] == "0"
 
 
+def event(name: str) -> Obj:
+    involved = {"kind": "Namespace", "name": "ns", "namespace": "ns"}
+    return {"metadata": {"name": name, "namespace": "ns"}, "involvedObject": involved, "reason": "Test"}
+
+
+@in_cluster
+async def test_of_very_many_events_the_oldest_are_forgotten_early(cluster: Cluster) -> None:
+    EventExpiry(cluster.api, cluster.manager, most=3)
+    for number in range(5):
+        await cluster.create(EVENTS, event(f"e{number}"))
+        await asyncio.sleep(1)
+    await cluster.settle()
+    assert [number for number in range(5) if cluster.has(f"e{number}", "events")] == [2, 3, 4]
+
+
 @in_cluster
 async def test_events_are_forgotten_after_an_hour(cluster: Cluster) -> None:
-    def event(name: str) -> Obj:
-        involved = {"kind": "Namespace", "name": "ns", "namespace": "ns"}
-        return {"metadata": {"name": name, "namespace": "ns"}, "involvedObject": involved, "reason": "Test"}
-
     await cluster.create(EVENTS, event("early"))
     await asyncio.sleep(1800)
     await cluster.create(EVENTS, event("late"))
@@ -339,3 +427,17 @@ async def test_an_owner_in_another_namespace_does_not_count_and_is_reported(clus
     await asyncio.sleep(1)
     events = (await cluster.api.list(ADMIN, EVENTS)).items
     assert [event.obj["reason"] for event in events] == ["OwnerRefInvalidNamespace"]
+
+
+@in_cluster
+async def test_an_owner_in_the_same_namespace_whose_removal_is_being_written_is_no_stranger(cluster: Cluster) -> None:
+    owner = await cluster.create(CONFIG_MAPS, config("owner"))
+    child = await cluster.create(CONFIG_MAPS, config("child", owner))
+    stored = cluster.store.get(ObjectKey("configmaps", "ns", "child"))
+    (collector,) = [
+        each.reconciler for each in cluster.manager.controllers if isinstance(each.reconciler, GarbageCollector)
+    ]
+    assert stored is not None
+    collector._warn_of_strangers(stored, child["metadata"]["ownerReferences"])
+    await asyncio.sleep(1)
+    assert not (await cluster.api.list(ADMIN, EVENTS)).items

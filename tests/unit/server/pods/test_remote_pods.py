@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -13,12 +14,15 @@ from corral.client import kubeconfig
 from corral.client.http import HttpClient
 from corral.clusters.embedded_api import EmbeddedApi
 from corral.controllers.dispatch.remote_pods.changes import History, PodChangeFeed
-from corral.core.errors import BadRequest, Expired, Forbidden, NotFound
-from corral.core.meta import Obj, name_of, namespace_of
-from corral.core.remote_pods import Forwarded, PodChange
+from corral.core.admission import UserInfo
+from corral.core.errors import ApiError, BadRequest, Expired, Forbidden, NotFound
+from corral.core.meta import Obj, labels_of, name_of, namespace_of
+from corral.core.remote_pods import Forwarded, PodChange, PodListing
 from corral.core.streams import LogOptions
 from corral.decide.dispatch.remote_pods import part_of
 from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.machinery.virtual_resources import ExtraRequest
+from corral.server.pods.remote_usage import MOST, RemoteUsage
 
 
 def pod(name: str, phase: str = "Running", **labels: str) -> Obj:
@@ -49,6 +53,7 @@ class Fake:
 
     def __init__(self, api: EmbeddedApi) -> None:
         self._api = api
+        self.listing = PodListing.LISTED
         self.history = History()
         self.history.start(0)
         self.pods: dict[str, Obj] = {}
@@ -63,6 +68,9 @@ class Fake:
             new = {**new, "metadata": {**new["metadata"], "resourceVersion": str(revision)}}
             self.pods[key] = new
         self.history.add(revision, PodChange(old, new))
+
+    def has_stand_ins(self, pod: Obj) -> bool:
+        return labels_of(pod).get("app") == "set"
 
     async def list(self, namespace: str = "", revision: int = 0) -> Sequence[Obj]:
         self.history.mark(revision)
@@ -214,6 +222,8 @@ async def test_what_is_kept_of_a_pods_log_is_read_like_a_log_and_nothing_else_is
     assert await said(follow=True, tail_lines=2) == b"line 3\nline 4\n"
     with pytest.raises(BadRequest, match="container x is not valid for pod a"):
         await said(container="x")
+    with pytest.raises(BadRequest, match="what is left of its log is of the last run of 'c'"):
+        await said(previous=True)
     with pytest.raises(BadRequest, match="pod a has ended and is gone"):
         await world.client.raw("POST", "/api/v1/namespaces/default/pods/a/exec?command=true")
     assert world.fake.asked == []
@@ -262,3 +272,128 @@ async def test_a_watch_begins_with_a_gated_pod_once_as_it_runs(world: World) -> 
     await world.client.create(PODS, own("next"))
     assert await next_events(stream, 1) == [("ADDED", "next")]
     await stream.aclose()
+
+
+async def test_pods_of_a_set_are_listed_by_those_that_wait_here_unless_their_cluster_is_named(world: World) -> None:
+    await world.client.create(PODS, waiting("member-0"))
+    listed = await world.client.list(PODS, "default")
+    stream = world.client.watch(PODS, "default", resource_version=listed.resource_version)
+    world.fake.put(pod("member-0", app="set"))
+    world.fake.put(pod("member-1", app="set"))
+    world.fake.put(pod("job-a"))
+    assert await names(world) == ["member-0", "job-a"]
+    assert await names(world, "corral.dev/cluster") == ["job-a", "member-0", "member-1"]
+    assert await next_events(stream, 2) == [("MODIFIED", "member-0"), ("ADDED", "job-a")]
+    assert (await world.client.get(PODS, "member-1", "default"))["status"]["phase"] == "Running"
+    await stream.aclose()
+
+
+async def test_on_request_lists_and_watches_have_own_pods_only_and_as_they_are_stored(world: World) -> None:
+    world.fake.listing = PodListing.ON_REQUEST
+    await world.client.create(PODS, waiting("member-0"))
+    listed = await world.client.list(PODS, "default")
+    stream = world.client.watch(PODS, "default", resource_version=listed.resource_version)
+    for name in ("member-0", "member-1"):
+        world.fake.put(pod(name, app="set"))
+    world.fake.put(pod("job-a", app="x"))
+    await world.client.create(PODS, own("next"))
+    assert await next_events(stream, 1) == [("ADDED", "next")]
+    await stream.aclose()
+    assert await names(world) == ["member-0", "next"]
+    assert await names(world, "app=x") == []
+    assert (await world.client.get(PODS, "member-0", "default"))["status"]["phase"] == "Pending"
+
+
+async def test_on_request_pods_elsewhere_are_found_by_name_and_by_the_label_of_their_cluster(world: World) -> None:
+    world.fake.listing = PodListing.ON_REQUEST
+    await world.client.create(PODS, waiting("member-0"))
+    world.fake.put(pod("member-0", app="set"))
+    world.fake.put(pod("job-a"))
+    assert (await world.client.get(PODS, "job-a", "default"))["status"]["phase"] == "Running"
+    assert [chunk async for chunk in world.client.logs("job-a", "default")]
+    assert await names(world, "corral.dev/cluster=w1") == ["job-a", "member-0"]
+    stream = world.client.watch(PODS, "default", labels="corral.dev/cluster")
+    assert sorted(await next_events(stream, 2)) == [("ADDED", "job-a"), ("ADDED", "member-0")]
+    await stream.aclose()
+
+
+async def names(world: World, labels: str = "") -> list[str]:
+    found = [name_of(held) for held in (await world.client.list(PODS, "default", labels=labels)).items]
+    return sorted(found) if labels else found
+
+
+class Endless(Answer):
+    """What a hostile cluster says: more than anybody has room for."""
+
+    def __init__(self, chunk: bytes, status: int = 200) -> None:
+        self._chunk, self.status = chunk, status
+        self.said = 0
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while self.said < 200_000_000:
+            self.said += len(self._chunk)
+            yield self._chunk
+            await asyncio.sleep(0)
+
+
+class Once(Answer):
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+
+def says(world: World, answer: Answer) -> None:
+    async def forward(*_: object) -> AbstractAsyncContextManager[Forwarded]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Forwarded]:
+            yield answer
+
+        return opened()
+
+    world.fake.forward = forward  # type: ignore[method-assign]
+
+
+async def test_of_a_log_without_end_no_more_is_kept_than_the_client_has_to_take(world: World) -> None:
+    world.fake.put(pod("a"))
+    says(world, endless := Endless(b"x" * 65_536))
+    context = ssl.create_default_context(cadata=world.api.server.authority.certificate.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.api.server.port, ssl=context)
+    head = f"GET /api/v1/namespaces/default/pods/a/log HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {world.api.server.admin_token}\r\n\r\n"
+    writer.write(head.encode())
+    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+    for _ in range(2000):
+        await asyncio.sleep(0)
+    assert endless.said < 32_000_000
+    writer.transport.abort()
+
+
+async def test_of_an_error_without_end_the_beginning_is_told(world: World) -> None:
+    world.fake.put(pod("a"))
+    says(world, endless := Endless(b"x" * 65_536, 500))
+    with pytest.raises(ApiError) as told:
+        _ = [chunk async for chunk in world.client.logs("a", "default")]
+    assert told.value.code == 500
+    assert endless.said < 1_000_000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Endless(b'{"items":[' + b'{"metadata":{"name":"a","namespace":"default"}},' * 1000),
+        *(
+            Once(body)
+            for body in (b"", b"[]", b'{"items":{}}', b'{"items":[1,null,{"metadata":[]},{"metadata":{"name":5}}]}')
+        ),
+    ],
+    ids=["endless", "empty", "a list", "no items", "what are none"],
+)
+async def test_usage_that_is_none_is_left_out(world: World, answer: Answer) -> None:
+    world.fake.put(pod("a"))
+    says(world, answer)
+    usage = RemoteUsage(lambda: world.fake)
+    (kind,) = (kind for kind in usage.kinds if kind.kind == "PodMetrics")
+    request = ExtraRequest(kind, "v1beta1", "default", "", "", UserInfo("u"), None, {})
+    assert await usage.list(request) == []
+    assert not isinstance(answer, Endless) or answer.said < 2 * MOST

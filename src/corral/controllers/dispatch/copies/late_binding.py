@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
+from corral.controllers.dispatch.copies.promises import Promises
 from corral.controllers.dispatch.workers.capacity import WorkerQueues, usage_mark
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core import conditions
 from corral.core.meta import Key, Obj, key_of, labels_of
-from corral.decide.dispatch import binding, nominate
+from corral.decide.dispatch import binding, model, nominate
 from corral.decide.dispatch.nominate import Nomination
 from corral.decide.dispatch.reasons import grouped_reasons
 from corral.decide.dispatch.room import demands_of
 from corral.decide.dispatch.room import total as total_of
 from corral.kinds.kueue import names
 from corral.workload import workload as wl
-
-BY_NOMINATION = "nominated"
 
 
 class LateBinding:
@@ -32,17 +31,35 @@ class LateBinding:
         self._context = context
         self._binding: dict[Key, str] = {}
         self._refused: dict[Key, dict[str, object]] = {}
-        context.workloads.add_index(BY_NOMINATION, nominate.nominated)
+        self._promises = Promises()
+        self._is_used = context.settings.dispatcher == model.LATE_BINDING
+        if self._is_used:
+            context.workloads.on_change(lambda old, new: self.note(key_of(new or old or {})))
 
     def forget(self, key: Key) -> None:
         """The Workload is gone or has its cluster."""
-        self._binding.pop(key, None)
         self._refused.pop(key, None)
+        if self._binding.pop(key, None) is not None:
+            self.note(key)
+
+    def note(self, key: Key) -> None:
+        """A Workload changed, here or on a worker: it is promised room where it is bound and has no quota yet."""
+        if not self._is_used:
+            return
+        workload = self._context.workloads.get(key)
+        bound = () if workload is None else self._bound(workload)
+        waiting = [name for name in bound if not self._has_reserved(name, key)]
+        self._promises.keep(key, waiting, lambda: total_of(demands_of(workload or {})))
+
+    def stays(self, workload: Obj) -> bool:
+        """Whether a Workload waits for the word of the worker it is bound to, however much room others have."""
+        current = self._current(workload, self._context.refusals.barred(key_of(workload)))
+        return bool(current) and not self._is_refused(current, key_of(workload))
 
     def bind(self, subject: DispatchedWorkload, configured: Sequence[str], barred: Container[str] = ()) -> Nomination:
         """The one worker that can start the Workload now or soonest; it stays where a worker has reserved quota for it."""
         workload = subject.workload
-        current = next((name for name in nominate.nominated(workload) if name not in barred), "")
+        current = self._current(workload, barred)
         # A worker that has not looked at its copy yet has not refused it; leaving now would never let anybody answer.
         if current and not self._is_refused(current, key_of(workload)):
             return Nomination((current,))
@@ -53,7 +70,12 @@ class LateBinding:
         chosen = binding.rebind(choice, current)
         self._report(subject, choice, chosen)
         self._binding[key_of(workload)] = chosen
+        self.note(key_of(workload))
         return Nomination((chosen,) if chosen else ())
+
+    def _current(self, workload: Obj, barred: Container[str]) -> str:
+        """The worker a Workload is bound to; empty when there is none that may have it."""
+        return next((name for name in nominate.nominated(workload) if name not in barred), "")
 
     def _report(self, subject: DispatchedWorkload, choice: binding.Choice, chosen: str) -> None:
         """Why the Workload waits on each worker; of one that can start somewhere, why it goes there and not elsewhere."""
@@ -94,7 +116,7 @@ class LateBinding:
             queue,
             serves=remote.supports(subject.adapter.resource),
             promised=self._promised(cluster, subject.workload),
-            refused=queue is not None and refused == usage_mark(queue),
+            refused=refused is not None and queue is not None and refused == usage_mark(queue),
         )
 
     def _queue(self, cluster: str, workload: Obj) -> Obj | None:
@@ -117,29 +139,24 @@ class LateBinding:
 
         For one that is bound already only older ones count: two that made way for each other would never come to rest.
         """
+        key = key_of(workload)
+        if not nominate.nominated(workload):
+            return self._promises.total(cluster, key)
         total: dict[str, int] = {}
-        is_bound = bool(nominate.nominated(workload))
-        for key in self._bound_to(cluster):
-            other = self._context.workloads.get(key)
-            if other is None or key == key_of(workload) or self._has_reserved(cluster, key):
+        for other_key, amounts in self._promises.of(cluster):
+            other = self._context.workloads.get(other_key)
+            if other is None or other_key == key or nominate.age(other) > nominate.age(workload):
                 continue
-            if is_bound and nominate.age(other) > nominate.age(workload):
-                continue
-            for resource, amount in total_of(demands_of(other)).items():
+            for resource, amount in amounts.items():
                 total[resource] = total.get(resource, 0) + amount
         return total
 
-    def _bound_to(self, cluster: str) -> list[Key]:
-        """Workloads bound to a worker, those included whose nomination is being written right now."""
-        written = [key_of(other) for other in self._context.workloads.by_index(BY_NOMINATION, cluster)]
-        kept = [key for key in written if self._binding.get(key, cluster) == cluster]
-        return list(dict.fromkeys((*kept, *(key for key, name in self._binding.items() if name == cluster))))
+    def _bound(self, workload: Obj) -> tuple[str, ...]:
+        """The workers a Workload is bound to, a nomination included that is being written right now."""
+        name = self._binding.get(key_of(workload))
+        return nominate.nominated(workload) if name is None else (name,) if name else ()
 
 
 def _queues(remote: Remote | None) -> WorkerQueues | None:
     """The queues of a worker that can be reached."""
-    if remote is None or not remote.connected:
-        return None
-    if remote.cluster_queues is None or remote.flavors is None or remote.topologies is None:
-        return None
-    return WorkerQueues(remote.cluster_queues, remote.flavors, remote.topologies)
+    return remote.queues if remote is not None and remote.connected else None

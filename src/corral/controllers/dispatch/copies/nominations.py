@@ -12,6 +12,8 @@ from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkl
 from corral.controllers.dispatch.copies.deployment_siblings import Siblings
 from corral.controllers.dispatch.copies.late_binding import LateBinding
 from corral.controllers.dispatch.copies.multi_workload_jobs import Components
+from corral.controllers.dispatch.copies.worker_answers import limits
+from corral.controllers.dispatch.runs.dependencies import send_prerequisites
 from corral.controllers.dispatch.runs.remote_job import create_copy
 from corral.controllers.dispatch.runs.runs import Runs
 from corral.controllers.dispatch.safety.worker_tasks import SILENT_S, StillRunning, unless_still_running
@@ -59,7 +61,7 @@ class Nominations:
         nomination = self._nomination(subject)
         workload = await self._write_nomination(subject.workload, nomination)
         barred = self._context.refusals.barred(key_of(workload))
-        answers = await self._ask_all(subject, [name for name in nomination.clusters if name not in barred])
+        answers = await self._ask_all(subject, {name for name in nomination.clusters if name not in barred})
         said = {name: answer.why for name, answer in answers.items() if answer.why}
         reasons = {**barred, **said, **subject.rejected}
         self._keep(key_of(workload), reasons, barred)
@@ -72,12 +74,28 @@ class Nominations:
         if barred and not set(nomination.clusters) - set(barred) and not self._others(subject, barred):
             await self._hand_back(subject, "No worker accepts the job", waiting)
             return None
+        if impossible := await self._impossible(subject, answers):
+            await self._hand_back(subject, "No worker can ever take it", impossible)
+            return None
         if self._context.settings.say_why:
             await self._context.explain(workload, subject.check, waiting)
         asked = self._context.refusals.soonest(key_of(workload))
         turn = await self._open_gate(key_of(workload)) if self._context.settings.orchestrates else None
         later = (nomination.again_after, patience, asked, turn, *(answer.again for answer in answers.values()))
         return Result(min((seconds for seconds in later if seconds is not None), default=None))
+
+    async def _impossible(self, subject: DispatchedWorkload, answers: Mapping[str, _Answer]) -> str:
+        """Why no worker will ever take a Workload; empty while one might. Asked only once all of them have turned it down."""
+        if not self._context.settings.hands_back_impossible or not answers:
+            return ""
+        key = key_of(subject.workload)
+        for name in answers:
+            remote = self._context.remotes.get(name)
+            copy = remote.workload(key) if remote is not None else None
+            if copy is None or not conditions.is_false(copy, names.QUOTA_RESERVED):
+                return ""
+        found = await limits(self._context, subject.workload, sorted(answers))
+        return grouped_reasons(found) if all(found.values()) else ""
 
     def _keep(self, key: Key, reasons: Mapping[str, str], barred: Container[str]) -> None:
         """Remember what workers said, for whoever asks why the Workload waits."""
@@ -148,6 +166,8 @@ class Nominations:
             if barred:
                 asked = [name for name in nominate.nominated(workload) if name not in barred]
                 workload = with_status(workload, {**status_of(workload), "nominatedClusterNames": asked})
+            if not settings.config_order:
+                configured.sort()
             return nominate.incremental(workload, configured, now, step=settings.step, round_s=settings.round_s)
         return Nomination(nominate.nominated(workload))
 
@@ -165,16 +185,18 @@ class Nominations:
         if nomination.clusters == nominate.nominated(workload):
             return workload
         status = {**status_of(workload), "nominatedClusterNames": list(nomination.clusters)}
-        return await self._context.write(with_status(workload, status))
+        return await self._context.write(with_status(workload, status), quietly=True)
 
     async def _ask_all(self, subject: DispatchedWorkload, wanted: Container[str]) -> dict[str, _Answer]:
         """Let the copies follow the nomination on every worker at once; what each has to say."""
-        answers: dict[str, _Answer] = {}
+        clusters = self._context.clusters_of(subject.check, subject.workload)
+        answers = dict.fromkeys(clusters, _Answer())
+        holding = {remote.name for remote in self._context.remotes.holding(key_of(subject.workload))}
 
         async def ask(name: str) -> None:
             answers[name] = await self._ask(subject, name) if name in wanted else await self._drop(subject, name)
 
-        await run_all(ask(name) for name in self._context.clusters_of(subject.check, subject.workload))
+        await run_all(ask(name) for name in clusters if name in wanted or name in holding)
         return answers
 
     async def _drop(self, subject: DispatchedWorkload, cluster: str) -> _Answer:
@@ -206,8 +228,12 @@ class Nominations:
         return _Answer()
 
     async def _copy_to(self, subject: DispatchedWorkload, remote: Remote) -> None:
-        copy = remote_workload(subject.workload, self._context.settings.origin)
+        origin = self._context.settings.origin
+        if self._context.settings.propagate and not remote.is_itself:
+            await send_prerequisites(self._context.manager.client, remote, subject.workload, origin)
+        copy = remote_workload(subject.workload, origin)
         if self._context.settings.orchestrates and self._components.nomination(subject) is None:
             copy = gated(copy)
         if await create_copy(remote, copy, self._context.settings.origin):
+            self._context.possible_locations.asked(key_of(subject.workload), remote.name)
             self._context.metrics.copied(remote.name)

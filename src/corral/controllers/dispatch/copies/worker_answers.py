@@ -7,7 +7,7 @@ not been shown to any worker yet, and may wait for what none of them could give.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -43,14 +43,18 @@ class WorkerAnswers:
             return ()
         check = context.check_of(workload)
         clusters = context.clusters_of(check, workload) if check else []
-        limits = await asyncio.gather(*(_limit(context.remotes.get(name), workload) for name in clusters))
-        answers = {
-            name: WorkerAnswer(name, why, TOO_LARGE if why else "") for name, why in zip(clusters, limits, strict=True)
-        }
+        found = await limits(context, workload, clusters)
+        answers = {name: WorkerAnswer(name, why, TOO_LARGE if why else "") for name, why in found.items()}
         for said in context.answers.get(key, ()):
             limit = answers.get(said.worker)
             answers[said.worker] = replace(said, detail=said.detail or limit.detail) if limit is not None else said
         return tuple(answers[name] for name in sorted(answers))
+
+
+async def limits(context: DispatchContext, workload: Obj, clusters: Sequence[str]) -> dict[str, str]:
+    """Why each of these workers could never take a Workload; empty where it could, or cannot be asked."""
+    found = await asyncio.gather(*(_limit(context.remotes.get(name), workload) for name in clusters))
+    return dict(zip(clusters, found, strict=True))
 
 
 async def _limit(remote: Remote | None, workload: Obj) -> str:

@@ -12,13 +12,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
+from corral.client.limits import ANSWER_S
 from corral.controllers.dispatch.remote_pods.changes import History, PodChangeFeed
 from corral.controllers.dispatch.remote_pods.kept_pods import KeptPods
 from corral.controllers.dispatch.workers.pod_ancestry import Ancestry
 from corral.controllers.dispatch.workers.remotes import Remote, Remotes
-from corral.core.errors import ServiceUnavailable
-from corral.core.meta import Key, Obj, is_owned_by, key_of, labels_of, namespace_of, status_of, uid_of, with_metadata
-from corral.core.remote_pods import CLUSTER_LABEL, Forwarded, Forwards, PodChange
+from corral.core.errors import ApiError, ConnectionFailed, ServiceUnavailable
+from corral.core.meta import (
+    Key,
+    Obj,
+    is_owned_by,
+    key_of,
+    labels_of,
+    namespace_of,
+    owner_references_of,
+    status_of,
+    uid_of,
+    with_metadata,
+)
+from corral.core.remote_pods import CLUSTER_LABEL, Forwarded, Forwards, PodChange, PodListing
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
 from corral.decide.dispatch.remote_pods import shown_pod
@@ -33,7 +45,7 @@ log = logging.getLogger(__name__)
 IDLE_S = 300.0
 """How long workers' pods are watched after the last look."""
 READY_S = 5.0
-"""How long a reader waits for a slow worker before it gets what is known."""
+"""How long a reader waits for a slow worker before it gets what is known; for one that gives no sign of life, ANSWER_S."""
 CHECK_S = 0.5
 
 
@@ -58,7 +70,12 @@ class RemotePods:
         origin: str,
         revision: Callable[[], int],
         kept: KeptPods | None = None,
+        listing: PodListing = PodListing.LISTED,
+        gated: Sequence[Resource] = (),
+        history: History | None = None,
     ) -> None:
+        self.listing = listing
+        self._gated = {(resource.api_version, resource.kind) for resource in gated}
         self._kept = kept
         self._revision = revision
         self._remotes = remotes
@@ -67,7 +84,7 @@ class RemotePods:
         self._followers: dict[str, _Follower] = {}
         self._found: dict[Key, dict[str, _Shown]] = {}
         self._shown: dict[Key, Obj] = {}
-        self._history = History()
+        self._history = history or History()
         self._used_at: float | None = None
         self._manager = manager
         self._workloads = manager.informer(WORKLOADS)
@@ -79,6 +96,9 @@ class RemotePods:
         manager.run_task(self._keep, "pods on workers")
 
     # core.remote_pods.RemotePodSource
+
+    def has_stand_ins(self, pod: Obj) -> bool:
+        return any((owner["apiVersion"], owner["kind"]) in self._gated for owner in owner_references_of(pod))
 
     async def list(self, namespace: str = "", revision: int = 0) -> Sequence[Obj]:
         await self._ready()
@@ -107,6 +127,10 @@ class RemotePods:
         client = remote.client
         if not isinstance(client, Forwards):
             raise ServiceUnavailable(f"requests cannot be handed on to cluster {cluster}")
+        if not await _is_there(remote):  # what is handed on may rightly take for ever, as a log that is followed does
+            raise ServiceUnavailable(
+                f"cluster {cluster} does not answer: the pod goes on there, and cannot be reached until it does"
+            )
         return await client.forward(method, target, headers)
 
     def kept_log(self, pod: Obj, container: str, options: LogOptions) -> bytes | None:
@@ -136,11 +160,12 @@ class RemotePods:
         waiting = [follower for follower in self._followers.values() if not follower.is_late]
         try:
             async with asyncio.timeout(READY_S):
-                await asyncio.gather(*(follower.caught_up() for follower in waiting))
+                await asyncio.gather(*(follower.caught_up_or_silent() for follower in waiting))
         except TimeoutError:
-            log.info("showing pods without those of a worker that does not answer")
             for follower in waiting:
                 follower.was_late = True
+        if any(follower.is_late for follower in waiting):
+            log.info("showing pods without those of a worker that does not answer")
 
     async def _keep(self) -> None:
         is_checked = False
@@ -152,7 +177,10 @@ class RemotePods:
                     if not is_checked and all(informer.has_synced for informer in self._jobs.values()):
                         self._kept.retain({uid_of(job) for jobs in self._jobs.values() for job in jobs.list()})
                         is_checked = True
-                if self._used_at is None:
+                if self._used_at is None and not self._history.feeds:
+                    continue
+                if self._used_at is None:  # somebody goes on looking who began before a restart
+                    await self._ready()
                     continue
                 now = self._manager.clock.now()
                 if self._history.feeds:
@@ -162,6 +190,8 @@ class RemotePods:
                 else:
                     await self._align()
         finally:
+            for pod in self._shown.values():
+                self._history.add(self._revision(), PodChange(pod, None))
             await self._rest()
 
     async def _rest(self) -> None:
@@ -264,6 +294,15 @@ class _Follower:
         await self._informer.synced()
         await self._idle.wait()
 
+    async def caught_up_or_silent(self) -> None:
+        """Until it has caught up, if the worker gives a sign of life; one that is silent is late at once."""
+        if self._informer.has_synced and self._idle.is_set():
+            return
+        if await _is_there(self.remote):
+            await self.caught_up()
+        else:
+            self.was_late = True
+
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -291,6 +330,18 @@ class _Follower:
         root = await self._ancestry.root(pod, PODS) if pod is not None else None
         shown = self._pods.judge(self.remote.name, pod, root) if pod is not None and root is not None else None
         self._pods.see(self.remote.name, key, shown)
+
+
+async def _is_there(remote: Remote) -> bool:
+    """Whether a worker gives a sign of life in time."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            await remote.client.raw("GET", "/version")
+    except TimeoutError:
+        return False
+    except ApiError as error:
+        return not isinstance(error, ConnectionFailed)  # it may refuse to say, and is there
+    return True
 
 
 def _content(pod: Obj) -> Obj:

@@ -17,7 +17,8 @@ from corral.controllers.dispatch.remote_pods.kept_files import KeptFiles, SavedJ
 from corral.controllers.dispatch.workers.pod_ancestry import Ancestry
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core.errors import ApiError
-from corral.core.meta import Key, Obj, key_of, name_of, namespace_of, spec_of, uid_of
+from corral.core.meta import Key, Obj, annotations_of, key_of, name_of, namespace_of, spec_of, uid_of
+from corral.core.remote_pods import CALL_ANNOTATION
 from corral.core.resource import Resource
 from corral.core.streams import LogOptions
 from corral.decide.dispatch.remote_pods import part_of, shown_pod, tail
@@ -35,6 +36,8 @@ POD_BYTES: Final = 8 * 1024
 """What a pod itself is taken to weigh."""
 BURST, PER_SECOND = 100.0, 2.0
 """How many jobs may end at once, and how many for long, before some are let go unread."""
+CALL_BURST, CALLS_PER_SECOND = 5000.0, 100.0
+"""The same of those that run functions: somebody waits for what they returned, which is in their logs."""
 
 
 class KeptPod(NamedTuple):
@@ -57,6 +60,23 @@ KeptPodHandler = Callable[[Key, Obj | None], None]
 """Called with a pod that is kept from now on, or not any more."""
 
 
+class _Allowance:
+    """So many at once, and so many a second for long."""
+
+    def __init__(self, burst: float, per_second: float, now: float) -> None:
+        self._burst, self._per_second, self._counted_at = burst, per_second, now
+        self._left = burst
+
+    def take(self, now: float) -> bool:
+        """Whether one more may be read now."""
+        self._left = min(self._burst, self._left + (now - self._counted_at) * self._per_second)
+        self._counted_at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
 class KeptPods:
     """What is left of finished jobs, by the uid of the manager's job, oldest first."""
 
@@ -67,7 +87,8 @@ class KeptPods:
         self._jobs: dict[str, _KeptJob] = {}
         self._pods: dict[Key, KeptPod] = {}
         self._size = 0
-        self._allowance, self._counted_at = BURST, clock.now()
+        self._others = _Allowance(BURST, PER_SECOND, clock.now())
+        self._calls = _Allowance(CALL_BURST, CALLS_PER_SECOND, clock.now())
         self._handlers: list[KeptPodHandler] = []
         for job in files.load() if files is not None else ():
             self._add(job.uid, _KeptJob(job.kept_at, [KeptPod(saved.pod, saved.logs) for saved in job.pods]))
@@ -89,7 +110,8 @@ class KeptPods:
 
     async def keep(self, remote: Remote, workload: Key, jobs: Sequence[Obj]) -> None:
         """Read what the pods of the manager's finished `jobs` left on a worker; whatever goes wrong is no failure."""
-        if not self._may_read():
+        allowance = self._calls if any(CALL_ANNOTATION in annotations_of(job) for job in jobs) else self._others
+        if self._limit <= 0 or not allowance.take(self._clock.now()):
             return
         try:
             async with asyncio.timeout(READ_S):
@@ -145,17 +167,6 @@ class KeptPods:
     def _notify(self, key: Key, pod: Obj | None) -> None:
         for handler in self._handlers:
             handler(key, pod)
-
-    def _may_read(self) -> bool:
-        if self._limit <= 0:
-            return False
-        now = self._clock.now()
-        self._allowance = min(BURST, self._allowance + (now - self._counted_at) * PER_SECOND)
-        self._counted_at = now
-        if self._allowance < 1.0:
-            return False
-        self._allowance -= 1.0
-        return True
 
     # Reading
 

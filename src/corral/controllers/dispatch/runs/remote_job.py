@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from corral.client.protocol import Client
+from corral.configuration.dispatch import DispatchSettings
 from corral.controllers.dispatch.safety.live_pods import LivePods
 from corral.controllers.dispatch.workers.rejections import REFUSALS, NameTaken, Refused
 from corral.controllers.dispatch.workers.remotes import Remote
@@ -29,33 +30,50 @@ from corral.decide.dispatch.workload_copy import has_origin
 from corral.jobs.framework import followed_fields
 from corral.jobs.framework.adapter import JobAdapter
 from corral.jobs.framework.registry import component_workloads
+from corral.jobs.framework.remote_copy import labelled
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED
 from corral.kinds.kueue import WORKLOADS, names
+from corral.runtime.informer import Informer
 
 log = logging.getLogger(__name__)
 
 
 async def sync_job(
-    client: Client, remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str, *, live: bool = False
+    client: Client,
+    jobs: Informer,
+    remote: Remote,
+    adapter: JobAdapter,
+    job: Obj,
+    workload: str,
+    origin: str,
+    *,
+    live: bool = False,
+    by_label: bool = False,
 ) -> bool:
-    """Make the job on the worker, or copy its status to the manager. False when the copy has to wait.
+    """Make the job on the worker, or copy its status to the manager. False when the copy has to wait, also until the manager's
+    `jobs` show the last one.
 
-    `live` asks the worker itself: the copy of a finished Workload may be ahead of what we have seen of its job.
+    `live` asks the worker itself, unless the job is seen to have ended: the copy of a finished Workload may be ahead of what we have seen of its job. `by_label` names the Workload in a label of the new job instead of an annotation.
     """
     key = key_of(job)
-    found = await _read(remote, adapter.resource, key) if live else remote.job(adapter.resource, key)
+    found = remote.job(adapter.resource, key)
+    if live and (found is None or adapter.finished(found) is None):
+        found = await _read(remote, adapter.resource, key)
     if found is None and live:
         found = _last_seen(remote, adapter.resource, key, workload)
         if found is None:
             return True  # it has ended and is gone: nothing is left to copy
     if found is None:
-        found = await _create_job(remote, adapter, job, workload, origin)
+        wanted = adapter.remote_object(job, workload, origin)
+        found = await _create_job(remote, adapter.resource, labelled(wanted) if by_label else wanted)
     if not has_origin(found, origin):
         raise NameTaken(remote.name, adapter.resource, key)
     updated = adapter.sync_status(job, found)
     if updated is None:
         return job.get("status") == found.get("status") or conditions.is_true(job, DISPATCHED)
-    await client.update(adapter.resource, updated, subresource="status", manager=names.QUEUEING_MANAGER)
+    if not live and jobs.awaits(key):
+        return False
+    jobs.expect(await client.update(adapter.resource, updated, subresource="status", manager=names.QUEUEING_MANAGER))
     return True
 
 
@@ -72,29 +90,32 @@ async def _read(remote: Remote, resource: Resource, key: Key) -> Obj | None:
         return None
 
 
-async def _create_job(remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str) -> Obj:
-    wanted = adapter.remote_object(job, workload, origin)
+async def _create_job(remote: Remote, resource: Resource, wanted: Obj) -> Obj:
     try:
-        made = await remote.client.create(adapter.resource, wanted, manager=names.MULTIKUEUE_MANAGER)
-        remote.learn(adapter.resource, made)
+        made = await remote.client.create(resource, wanted, manager=names.MULTIKUEUE_MANAGER)
+        remote.learn(resource, made)
         return made
     except AlreadyExists:
-        return await remote.client.get(adapter.resource, name_of(wanted), namespace_of(wanted))
+        return await remote.client.get(resource, name_of(wanted), namespace_of(wanted))
     except REFUSALS as error:
-        raise Refused(remote.name, adapter.resource, error) from error
+        raise Refused(remote.name, resource, error) from error
 
 
-async def apply_changes(remote: Remote, adapter: JobAdapter, job: Obj, workload: str, origin: str) -> str:
+async def apply_changes(
+    remote: Remote, adapter: JobAdapter, job: Obj, workload: Obj, settings: DispatchSettings
+) -> str:
     """Bring the worker's job in line with changes of the manager's; `followed_fields` says with which.
 
     Answers with what the worker said when it refused: that is to be told, and does not stop anything else.
     """
     key = key_of(job)
     found = remote.job(adapter.resource, key)
-    if found is None or not has_origin(found, origin):
+    if found is None or not has_origin(found, settings.origin):
         return ""
-    patch = followed_fields.changes(adapter, job, found, workload)
-    if patch is None:
+    patch = followed_fields.changes(adapter, job, found) if settings.follows_specs else {}
+    if settings.follows_sizes:
+        patch = followed_fields.with_size(patch, adapter, job, found, workload)
+    if not patch:
         return ""
     try:
         await remote.client.patch(adapter.resource, key.name, key.namespace, patch, manager=names.MULTIKUEUE_MANAGER)

@@ -7,7 +7,8 @@ from functools import partial
 
 from corral.controllers import workload_status
 from corral.controllers.dispatch.context import DispatchContext, DispatchedWorkload
-from corral.controllers.dispatch.runs.dependencies import send_named, send_needed
+from corral.controllers.dispatch.runs.deliveries import AGAIN_S, Deliveries
+from corral.controllers.dispatch.runs.dependencies import send_needed
 from corral.controllers.dispatch.runs.remote_job import apply_changes, remove, sync_job
 from corral.controllers.dispatch.safety.worker_tasks import StillRunning, unless_still_running
 from corral.controllers.dispatch.workers.rejections import NameTaken, WorkerRejection
@@ -35,13 +36,14 @@ class Runs:
 
     def __init__(self, context: DispatchContext) -> None:
         self._context = context
+        self._deliveries = Deliveries(context)
 
     async def remove_everywhere(self, key: Key) -> bool:
         """Remove the copies and jobs of a Workload that no longer exists on the manager; True when there were none."""
         holding = [
             remote
-            for remote in self._context.remotes.connected()
-            if remote.workloads.get(key) is not None or remote.jobs_of(key) or remote.ending(key)
+            for remote in self._context.remotes.holding(key)
+            if remote.connected and (remote.workloads.get(key) is not None or remote.jobs_of(key) or remote.ending(key))
         ]
 
         async def removed_from(remote: Remote) -> None:
@@ -50,6 +52,7 @@ class Runs:
 
         await run_all(unless_still_running(partial(removed_from, remote)) for remote in holding)
         self._context.possible_locations.forget(key)
+        self._deliveries.forget(key)
         return not holding and not self._context.remotes.unreachable()
 
     async def leave(self, remote: Remote) -> None:
@@ -84,6 +87,8 @@ class Runs:
         """Remove a job that may run elsewhere next, and see that it does not run here any more."""
         settings = self._context.settings
         limit = settings.worker_lost_timeout if self._may_run(remote, key) else 0.0
+        if self._context.possible_locations.is_untouched(key, remote.name):
+            adapter = None
         await remove(remote, key, settings.origin, adapter, job, stop_within=limit)
         self._context.possible_locations.gone(key, remote.name)
 
@@ -120,35 +125,29 @@ class Runs:
             is_missing = remote.job(subject.adapter.resource, key_of(job)) is None
             if is_missing:
                 self._context.possible_locations.begin(key_of(subject.workload), cluster)
-            is_new = self._context.settings.propagate and is_missing
-            if is_new:
+            if self._context.settings.propagate and is_missing:
                 client, origin = self._context.manager.client, self._context.settings.origin
                 await send_needed(client, remote, subject.adapter, job, origin)
             done &= await sync_job(
                 self._context.manager.client,
+                self._context.manager.informer(subject.adapter.resource),
                 remote,
                 subject.adapter,
                 job,
                 name_of(subject.workload),
                 self._context.settings.origin,
                 live=live,
+                by_label=self._context.settings.labels_copies,
             )
-            if is_new:
-                await self._send_named(remote, subject.adapter, job)
             if not live:
                 await self._apply_changes(remote, subject, job)
         return done
 
     async def _apply_changes(self, remote: Remote, subject: DispatchedWorkload, job: Obj) -> None:
-        origin = self._context.settings.origin
-        refused = await apply_changes(remote, subject.adapter, job, name_of(subject.workload), origin)
+        settings = self._context.settings
+        refused = await apply_changes(remote, subject.adapter, job, subject.workload, settings)
         if refused:
             self._context.manager.recorder.event(job, "Warning", "ChangeRefused", refused)
-
-    async def _send_named(self, remote: Remote, adapter: JobAdapter, job: Obj) -> None:
-        key = key_of(job)
-        made = await remote.client.get(adapter.resource, key.name, key.namespace)
-        await send_named(self._context.manager.client, remote, job, made, self._context.settings.origin)
 
     async def finish(self, subject: DispatchedWorkload, cluster: str, condition: Obj) -> None:
         await self.sync(subject, cluster, live=True)
@@ -222,8 +221,10 @@ class Runs:
                 await self._context.explain(subject.workload, subject.check, str(problem))
                 return Result(NAME_S)
             return await self._take_back(subject, cluster, problem)
+        is_complete = await self._deliveries.deliver(self._context.connected(cluster), subject)
         await self._mark_ready(subject, cluster)
-        return Result(self._context.settings.worker_lost_timeout if done else DEFERRED_S)
+        again = self._context.settings.worker_lost_timeout if done else DEFERRED_S
+        return Result(again if is_complete else min(again, AGAIN_S))
 
     async def _take_back(self, subject: DispatchedWorkload, cluster: str, problem: WorkerRejection) -> Result:
         """A worker that admits a Workload but cannot have its job must not keep it; the next look asks another."""
@@ -255,7 +256,8 @@ class Runs:
         message = f'The workload was admitted on "{cluster}"'
         status = {**status_of(workload), "clusterName": cluster}
         status.pop("nominatedClusterNames", None)
-        await self._context.set_check(with_status(workload, status), subject.check, names.READY, message, alone=False)
+        ready = with_status(workload, status)
+        await self._context.set_check(ready, subject.check, names.READY, message, alone=False, quietly=True)
         reserved = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
         waited = self._context.manager.clock.now() - parse_time(reserved) if reserved else 0.0
         self._context.metrics.admitted(cluster, max(waited, 0.0))

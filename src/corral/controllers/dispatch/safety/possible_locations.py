@@ -24,10 +24,21 @@ class PossibleLocations:
         self._known: dict[Key, dict[str, bool]] = {}
         """By Workload and worker: True when the job may be there, False when it was seen to be gone. No entry means that
         nothing was seen since this manager started, which is not the same as gone (see `away`)."""
+        self._untouched: dict[Key, set[str]] = {}
 
     def begin(self, key: Key, cluster: str) -> None:
         """A job is about to be made on a worker, or was seen there."""
         self._known.setdefault(key, {})[cluster] = True
+        self._untouched.get(key, set()).discard(cluster)
+
+    def asked(self, key: Key, cluster: str) -> None:
+        """A worker had nothing of this Workload and has a copy now: no job, unless one is begun from here."""
+        if not self.may_be(key, cluster):
+            self._untouched.setdefault(key, set()).add(cluster)
+
+    def is_untouched(self, key: Key, cluster: str) -> bool:
+        """Whether no job was ever begun on a worker that has a copy. Nobody needs to ask the worker for it then."""
+        return cluster in self._untouched.get(key, ())
 
     def gone(self, key: Key, cluster: str) -> None:
         """The job is not on this worker any more."""
@@ -38,6 +49,8 @@ class PossibleLocations:
         for known in self._known.values():
             if known.pop(cluster, False):
                 known[other] = True
+        for untouched in self._untouched.values():
+            untouched.discard(other)
 
     def known_on(self, cluster: str) -> list[Key]:
         """The Workloads whose jobs are, or may be, or were on a worker."""
@@ -45,9 +58,16 @@ class PossibleLocations:
 
     def forget(self, key: Key) -> None:
         """The Workload is gone or has ended. Workers out of reach are still remembered: their copy has to be removed."""
-        left = {name: True for name, may_be in self._known.pop(key, {}).items() if may_be and self._is_away(name)}
+        self._untouched.pop(key, None)
+        left = {
+            name: True for name, may_be in self._known.pop(key, {}).items() if may_be and self._remotes.is_away(name)
+        }
         if left:
             self._known[key] = left
+
+    def of(self, key: Key) -> list[str]:
+        """The workers that may be running the job."""
+        return [name for name, may_be in self._known.get(key, {}).items() if may_be]
 
     def may_be(self, key: Key, cluster: str) -> bool:
         return self._known.get(key, {}).get(cluster, False)
@@ -63,7 +83,7 @@ class PossibleLocations:
         # The process before this one may have begun to make the job without getting to write the cluster's name.
         if not chosen and self._is_older(workload):
             candidates.update(name for name in nominate.nominated(workload) if not self._remotes.has_met(name))
-        return {name: self._away_since(name) for name in sorted(candidates) if self._is_away(name)}
+        return {name: self._away_since(name) for name in sorted(candidates) if self._remotes.is_away(name)}
 
     def fenced_in(self, key: Key, limit: float) -> float:
         """Seconds until every worker out of reach that may hold the Workload has stopped it by itself.
@@ -78,10 +98,6 @@ class PossibleLocations:
         """Whether a Workload may have been given to a worker before this manager started."""
         reserved = (conditions.find(workload, names.QUOTA_RESERVED) or {}).get("lastTransitionTime")
         return bool(reserved) and parse_time(str(reserved)) <= self._started
-
-    def _is_away(self, cluster: str) -> bool:
-        remote = self._remotes.get(cluster)
-        return remote is None or not remote.connected
 
     def _away_since(self, cluster: str) -> float:
         remote = self._remotes.get(cluster)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from corral.core import conditions
-from corral.core.meta import Key, Obj, generation_of, name_of, spec_of, status_of
+from corral.core.meta import Key, Obj, generation_of, key_of, name_of, spec_of, status_of
 from corral.decide.dispatch.binding import WorkerView
 from corral.decide.dispatch.room import FlavorRoom, Group
 from corral.decide.queueing.model.amounts import parse_amount
@@ -29,6 +29,12 @@ class WorkerQueues:
 
     def __init__(self, queues: Known, flavors: Known, topologies: Known) -> None:
         self._queues, self._flavors, self._topologies = queues, flavors, topologies
+        self._known: dict[Key, tuple[Obj, tuple[Group, ...]]] = {}
+        """The rooms of queues as they were last worked out, until something changes."""
+
+    def changed(self) -> None:
+        """A queue, a flavor or a topology is not what it was."""
+        self._known.clear()
 
     def behind(self, local_queue: Obj | None) -> Obj | None:
         """The ClusterQueue of a LocalQueue."""
@@ -59,6 +65,12 @@ class WorkerQueues:
         )
 
     def _groups(self, queue: Obj) -> tuple[Group, ...]:
+        known = self._known.get(key_of(queue))
+        if known is None or known[0] is not queue:
+            known = self._known[key_of(queue)] = (queue, self._rooms(queue))
+        return known[1]
+
+    def _rooms(self, queue: Obj) -> tuple[Group, ...]:
         used, lent, most = reserved(queue), *self._cohort(queue)
         return tuple(
             tuple(self._room(flavor, used, lent, most) for flavor in group.get("flavors") or [])

@@ -156,6 +156,7 @@ class MultiKueueClusters:
             renew_interval=self._settings.worker_lost_timeout / RENEWALS,
             is_itself=bool(suffix),
             server=f"{access.server} {suffix}",
+            holdings=self._remotes.holdings,
         )
         if known is not None:
             remote.succeed(known)

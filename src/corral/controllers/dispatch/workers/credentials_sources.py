@@ -13,6 +13,7 @@ from corral.controllers.dispatch.workers.kubeconfigs import (
     BAD,
     PROFILE_DISABLED,
     AccessProblem,
+    check_endpoint,
     is_path,
     load_document,
     path_of,
@@ -62,13 +63,15 @@ class Sources:
 
     def load(self, cluster: Obj) -> tuple[bytes, Access]:
         """What was read, to tell changes by, and how to reach the worker; raises AccessProblem."""
+        settings = self._settings
         if profile_name(cluster):
             document = self._from_profile(profile_name(cluster))
             try:
-                return json.dumps(document).encode(), access(document)
+                found = access(document)
             except KubeconfigError as error:
                 raise AccessProblem(BAD_CONFIG, str(error)) from error
-        settings = self._settings
+            check_endpoint(found.server, BAD_CONFIG, plain=settings.allows_insecure)
+            return json.dumps(document).encode(), found
         if is_path(cluster):
             check_path(path_of(cluster), Path(settings.kubeconfig_directory))
         text = load_document(cluster, settings.namespace, self._secrets.get)
@@ -83,7 +86,7 @@ class Sources:
             raise AccessProblem(BAD_PROFILE, f'ClusterProfile.multicluster.x-k8s.io "{name}" not found')
         providers = {str(entry.get("name")): entry for entry in self._settings.access_providers}
         if not providers:
-            raise AccessProblem(BAD_PROFILE, "no access providers are configured")
+            raise AccessProblem(BAD_PROFILE, "no access provider configured")
         for offered in status_of(profile).get("accessProviders") or []:
             if offered.get("name") in providers:
                 user = {"exec": providers[offered["name"]].get("execConfig") or {}}

@@ -89,14 +89,19 @@ def safe_access(text: bytes, *, plain: bool = False) -> Access:
         found = kubeconfig.access(document)
     except KubeconfigError as error:
         raise AccessProblem(INSECURE, f"invalid configuration: {error}") from error
-    parts = urlsplit(found.server)
+    check_endpoint(found.server, INSECURE, plain=plain)
+    return found
+
+
+def check_endpoint(server: str, reason: str, *, plain: bool) -> None:
+    """Refuse for `reason` what is no address of a server, and one without TLS unless that is `plain`ly wanted."""
+    parts = urlsplit(server)
     host = parts.hostname or ""
     if not _HOST.match(host) and not _IPV6.match(host):
-        raise AccessProblem(INSECURE, "untrusted server endpoint")
+        raise AccessProblem(reason, "untrusted server endpoint")
     if parts.scheme != "https" and not plain:
         advice = "use https, or set corral.insecureKubeconfigs"
-        raise AccessProblem(INSECURE, f"the server is reached without TLS, which shows its credentials: {advice}")
-    return found
+        raise AccessProblem(reason, f"the server is reached without TLS, which shows its credentials: {advice}")
 
 
 def _parse(text: bytes) -> Obj:

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from corral.client.protocol import Client
+from corral.controllers.dispatch.workers.capacity import WorkerQueues
+from corral.controllers.dispatch.workers.holdings import Holdings
 from corral.core import conditions
 from corral.core.errors import ApiError, ConnectionFailed, Forbidden, LimitExceeded, NotFound, Timeout
 from corral.core.meta import (
@@ -71,7 +73,9 @@ class Remote:
         renew_interval: float = 0.0,
         is_itself: bool = False,
         server: str = "",
+        holdings: Holdings | None = None,
     ) -> None:
+        self._holdings = holdings or Holdings()
         self.server = server or name
         """Which API server this is: several MultiKueueClusters may describe one, and show the same objects."""
         self.is_itself = is_itself
@@ -82,6 +86,8 @@ class Remote:
         self.fingerprint = fingerprint
         self.connected = False
         self.lost_since = clock.now()
+        self.prerequisites: set[tuple[Resource, Key]] = set()
+        """What Workloads need around them and the worker has, as far as we sent it since we know this worker."""
         self.attempts = 0
         self.retry_at = 0.0
         self.excess: LimitExceeded | None = None
@@ -94,14 +100,15 @@ class Remote:
         self._wake, self._lost = wake, lost
         self._queues_changed = queues_changed
         self._deleted: set[str] = set()
+        self._is_learning = False
         self._ending: dict[Key, list[tuple[Resource, Obj]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.workloads = self._informer(WORKLOADS)
         self.jobs: dict[Resource, Informer] = {}
         self.cluster_queues: Informer | None = None
         self.local_queues: Informer | None = None
-        self.flavors: Informer | None = None
-        self.topologies: Informer | None = None
+        self.queues: WorkerQueues | None = None
+        """What the worker's queues have free, where a dispatcher wants to know that."""
 
     # Reading
 
@@ -141,13 +148,17 @@ class Remote:
         known = {uid_of(job) for _, job in held}
         if added := [entry for entry in jobs if uid_of(entry[1]) not in known]:
             self._ending[workload] = [*held, *added]
+            self._note_holding(workload)
 
     def forget_ending(self, workload: Key) -> None:
         self._ending.pop(workload, None)
+        self._note_holding(workload)
 
     def succeed(self, former: Remote) -> None:
         """Take over what is known of the worker from a connection with other credentials."""
         self._ending = former._ending
+        for workload in self._ending:
+            self._note_holding(workload)
         if not former.connected:
             self.lost_since = former.lost_since
 
@@ -156,10 +167,14 @@ class Remote:
         return sorted({value for informer in self.jobs.values() for value in informer.index_values(BY_WORKLOAD)})
 
     def learn(self, resource: Resource, obj: Obj) -> None:
-        """Know what we just made on the worker before its watch tells us."""
+        """Know what we just made on the worker before its watch tells us. Who made it need not be told that it is there."""
         informer = self.workloads if resource == WORKLOADS else self.jobs.get(resource)
         if informer is not None:
-            informer.learn(obj)
+            self._is_learning = True
+            try:
+                informer.learn(obj)
+            finally:
+                self._is_learning = False
 
     def note_deleted(self, obj: Obj) -> None:
         self._deleted.add(uid_of(obj))
@@ -241,6 +256,7 @@ class Remote:
 
     def _start(self, probe_interval: float, probe_timeout: float) -> None:
         self._deleted.clear()
+        self._holdings.drop(self.name)
         self.workloads = self._informer(WORKLOADS)
         self.workloads.on_change(self._workload_changed)
         self.workloads.on_error(self._failed)
@@ -250,6 +266,8 @@ class Remote:
             informer.add_index(BY_WORKLOAD, _workload_index)
             informer.on_change(partial(self._job_changed, resource))
             informer.on_error(self._job_watch_failed)
+        for workload in self._ending:
+            self._note_holding(workload)
         queues: list[Informer] = self._follow_queues() if self._queues_changed is not None else []
         loop = asyncio.get_running_loop()
         for watched in (self.workloads, *self.jobs.values(), *queues):
@@ -258,14 +276,21 @@ class Remote:
 
     def _follow_queues(self) -> list[Informer]:
         """Watch the worker's queues too, for a dispatcher that wants to know what is free."""
-        self.cluster_queues, self.local_queues, self.flavors, self.topologies = followed = [
+        self.cluster_queues, self.local_queues, flavors, topologies = followed = [
             Informer(self.client, resource, self.clock, self._random)
             for resource in (CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES)
         ]
+        self.queues = WorkerQueues(self.cluster_queues, flavors, topologies)
         for informer in followed:
-            informer.on_change(lambda old, new: self._queues_changed(self.name) if self._queues_changed else None)
+            informer.on_change(lambda old, new: self._queue_changed())
             informer.on_error(self._queue_watch_failed)
         return followed
+
+    def _queue_changed(self) -> None:
+        if self.queues is not None:
+            self.queues.changed()
+        if self._queues_changed is not None:
+            self._queues_changed(self.name)
 
     def _informer(self, resource: Resource) -> Informer:
         return Informer(self.client, resource, self.clock, self._random, labels=self._selector)
@@ -281,6 +306,15 @@ class Remote:
         if self.excess is not None:
             raise self.excess
 
+    def _note_holding(self, workload: Key) -> None:
+        value = str(workload)
+        holds = (
+            workload in self._ending
+            or self.workloads.get(workload) is not None
+            or any(value in informer.keys_by_index(BY_WORKLOAD) for informer in self.jobs.values())
+        )
+        self._holdings.note(workload, self.name, holds=holds)
+
     def _exceeded(self, error: LimitExceeded) -> None:
         if self.excess is None:
             self.excess = error
@@ -289,12 +323,14 @@ class Remote:
     def _workload_changed(self, old: Obj | None, new: Obj | None) -> None:
         obj = new or old
         assert obj is not None
+        if old is None or new is None:
+            self._note_holding(key_of(obj))
         if new is None:
             self._deleted.discard(uid_of(obj))
             self.admitted_at.pop(uid_of(obj), None)
         elif conditions.is_true(new, names.ADMITTED):
             self.admitted_at.setdefault(uid_of(new), self.clock.now())
-        if workload_changed(old, new):
+        if copy_changed(old, new) and not self._is_learning:
             self._wake(key_of(obj), False)
 
     def _job_changed(self, resource: Resource, old: Obj | None, new: Obj | None) -> None:
@@ -307,7 +343,10 @@ class Remote:
         for key in _workload_keys(obj):
             if has_vanished:
                 self.note_ending(key, [(resource, obj)])
-            self._wake(key, is_progress)
+            if not self._is_learning:
+                self._wake(key, is_progress)
+        for key in {key for version in (old, new) if version is not None for key in _workload_keys(version)}:
+            self._note_holding(key)
 
     def _failed(self, error: ApiError) -> None:
         if isinstance(error, LimitExceeded):
@@ -348,7 +387,10 @@ class Remotes:
     """All workers of a manager by name."""
 
     def __init__(self) -> None:
+        self.holdings = Holdings()
         self._remotes: dict[str, Remote] = {}
+        self._are_apart = True
+        """Whether every name leads to a worker of its own."""
         self._missed: dict[str, float] = {}
         """Since when somebody asks for workers that nothing describes any more."""
         self._met: set[str] = set()
@@ -356,9 +398,15 @@ class Remotes:
     def get(self, name: str) -> Remote | None:
         return self._remotes.get(name)
 
+    def is_away(self, name: str) -> bool:
+        """Whether a worker is out of reach, or unknown."""
+        remote = self._remotes.get(name)
+        return remote is None or not remote.connected
+
     def put(self, remote: Remote) -> None:
         self._missed.pop(remote.name, None)
-        self._remotes[remote.name] = remote
+        self._remotes = dict(sorted({**self._remotes, remote.name: remote}.items()))
+        self._compare_servers()
 
     def missed_since(self, name: str, now: float) -> float:
         """Since when a worker that nothing describes any more is asked for: now, if it is the first time."""
@@ -372,11 +420,21 @@ class Remotes:
         return name in self._met
 
     def pop(self, name: str) -> Remote | None:
-        return self._remotes.pop(name, None)
+        self.holdings.drop(name)
+        remote = self._remotes.pop(name, None)
+        self._compare_servers()
+        return remote
+
+    def holding(self, workload: Key) -> list[Remote]:
+        """The workers, in reach or not, that were last seen with something of a Workload."""
+        names = sorted(self.holdings.of(workload))
+        return [remote for name in names if (remote := self._remotes.get(name)) is not None]
 
     def distinct(self, names: Sequence[str], chosen: str = "", asked: Collection[str] = ()) -> list[str]:
         """`names` with one name for each worker: of names in reach that lead to the same worker, the chosen one is kept,
         else one that was asked before, else the first."""
+        if self._are_apart:
+            return list(names)
         best: dict[str, str] = {}
         for name in sorted(names, key=lambda name: (name != chosen, name not in asked)):
             remote = self._remotes.get(name)
@@ -393,15 +451,18 @@ class Remotes:
         )
 
     def unreachable(self) -> list[Remote]:
-        return [self._remotes[name] for name in sorted(self._remotes) if not self._remotes[name].connected]
+        return [remote for remote in self._remotes.values() if not remote.connected]
 
     def connected(self) -> list[Remote]:
-        return [self._remotes[name] for name in sorted(self._remotes) if self._remotes[name].connected]
+        return [remote for remote in self._remotes.values() if remote.connected]
 
     async def close(self) -> None:
-        for name in sorted(self._remotes):
-            await self._remotes[name].close()
+        for remote in [*self._remotes.values()]:
+            await remote.close()
         self._remotes.clear()
+
+    def _compare_servers(self) -> None:
+        self._are_apart = len({remote.server for remote in self._remotes.values()}) == len(self._remotes)
 
 
 def workload_of_pod(pod: Obj) -> str:
@@ -409,15 +470,20 @@ def workload_of_pod(pod: Obj) -> str:
     return annotations_of(pod).get(names.WORKLOAD) or ""
 
 
-def workload_changed(old: Obj | None, new: Obj | None) -> bool:
-    """Whether a Workload changed by more than what its job says of its own pods, which nobody dispatches by."""
+def copy_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Whether a copy on a worker changed by more than what its job says of its own pods and what the worker notes about it."""
     if old is None or new is None or is_deleting(old) != is_deleting(new):
         return True
     if any(old.get(part) != new.get(part) for part in {*old, *new} if part not in ("metadata", "status")):
         return True
-    if any(part(old) != part(new) for part in (labels_of, annotations_of, finalizers_of, owner_references_of)):
-        return True
     return _decided(old) != _decided(new)
+
+
+def workload_changed(old: Obj | None, new: Obj | None) -> bool:
+    """The same of a Workload here, whose labels, annotations, finalizers and owners matter, too."""
+    if old is None or new is None or copy_changed(old, new):
+        return True
+    return any(part(old) != part(new) for part in (labels_of, annotations_of, finalizers_of, owner_references_of))
 
 
 def _decided(workload: Obj) -> Obj:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from corral.controllers.queueing.admission.gated_by import validate_gates, validate_gates_update
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, labels_of
-from corral.core.names import check_qualified_name, check_subdomain
-from corral.core.validation import forbidden, invalid, keyed, required
+from corral.core.names import check_subdomain
+from corral.core.validation import forbidden, invalid, keyed
 from corral.jobs.framework.adapter import JobAdapter, prebuilt_workload, queue_name, workload_priority_class
 from corral.kinds.kueue import names
 from corral.kinds.kueue.gates import FeatureGates
 from corral.workload import workload as wl
-from corral.workload.podsets import PodSet
 
 IMMUTABLE = "field is immutable"
 QUEUE_PATH = keyed("metadata.labels", names.QUEUE_NAME)
 PRIORITY_PATH = keyed("metadata.labels", names.PRIORITY_CLASS)
 MAX_TIME_PATH = keyed("metadata.labels", names.MAX_EXEC_TIME)
 ELASTIC_PATH = keyed("metadata.annotations", names.ELASTIC_JOB)
-MAX_POD_SETS = 18
 
 
 def validate_job(adapter: JobAdapter, job: Obj, gates: FeatureGates) -> list[Cause]:
@@ -105,56 +101,3 @@ def _priority_class(new: Obj, old: Obj, suspended: bool) -> list[Cause]:
     if before and not after:
         return [invalid(PRIORITY_PATH, after, "WorkloadPriorityClass cannot be removed from a workload")]
     return []
-
-
-# Topology annotations
-
-TOPOLOGY_ANNOTATIONS = (
-    names.PODSET_REQUIRED_TOPOLOGY,
-    names.PODSET_PREFERRED_TOPOLOGY,
-    names.PODSET_UNCONSTRAINED_TOPOLOGY,
-)
-
-
-def validate_topology(pod_sets: list[PodSet], path: str) -> list[Cause]:
-    """Errors in the topology annotations of a job's pod templates; `path` leads to the template's metadata."""
-    causes = [cause for pod_set in pod_sets for cause in _template_topology(pod_set, f"{path}.annotations")]
-    if len(pod_sets) > MAX_POD_SETS:
-        causes.append(invalid("spec", len(pod_sets), f"must have at most {MAX_POD_SETS} pod sets"))
-    return causes
-
-
-def _template_topology(pod_set: PodSet, path: str) -> Iterator[Cause]:
-    annotations = annotations_of(pod_set.template)
-    present = [name for name in TOPOLOGY_ANNOTATIONS if name in annotations]
-    if len(present) > 1:
-        listed = ", ".join(f'"{name}"' for name in TOPOLOGY_ANNOTATIONS)
-        yield Cause(
-            "FieldValueInvalid", f"Invalid value: must not contain more than one topology annotation: [{listed}]", path
-        )
-    for name in (*TOPOLOGY_ANNOTATIONS[:2], names.PODSET_SLICE_REQUIRED_TOPOLOGY):
-        value = annotations.get(name)
-        if value is not None:
-            for error in check_qualified_name(value):
-                yield invalid(keyed(path, name), value, error)
-    unconstrained = annotations.get(names.PODSET_UNCONSTRAINED_TOPOLOGY)
-    if unconstrained not in (None, "true", "false"):
-        yield invalid(keyed(path, names.PODSET_UNCONSTRAINED_TOPOLOGY), unconstrained, "must be a boolean")
-    yield from _slice_topology(annotations, pod_set, path)
-
-
-def _slice_topology(annotations: dict[str, str], pod_set: PodSet, path: str) -> Iterator[Cause]:
-    size, topology = annotations.get(names.PODSET_SLICE_SIZE), annotations.get(names.PODSET_SLICE_REQUIRED_TOPOLOGY)
-    where = keyed(path, names.PODSET_SLICE_SIZE)
-    if topology is not None and size is None:
-        yield required(where, f"must be set when '{names.PODSET_SLICE_REQUIRED_TOPOLOGY}' is specified")
-    if size is None:
-        return
-    if topology is None:
-        yield forbidden(where, f"may not be set when '{names.PODSET_SLICE_REQUIRED_TOPOLOGY}' is not specified")
-    if not size.isdigit():
-        yield invalid(where, size, "must be a numeric value")
-    elif int(size) < 1:
-        yield invalid(where, size, "must be greater than or equal to 1")
-    elif int(size) > pod_set.count:
-        yield invalid(where, size, f"must not be greater than pod set count {pod_set.count}")

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from corral.client.protocol import Client
 from corral.configuration.queueing import QueueingConfig
 from corral.core.errors import ApiError, NotFound
-from corral.core.meta import Key, Obj, controller_of, labels_of
+from corral.core.meta import Key, Obj, controller_of, labels_of, with_labels
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import JobAdapter, queue_name
+from corral.jobs.framework.adapter import JobAdapter, queue_name, workload_priority_class
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
-from corral.kinds.kueue import LOCAL_QUEUES
+from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES, names
 
 DEFAULT_QUEUE = "default"
+DEFAULT_PRIORITY_CLASS = "default"
 MAX_DEPTH = 10
+READ = (NAMESPACES, LOCAL_QUEUES, CLUSTER_QUEUES, ADMISSION_CHECKS, WORKLOAD_PRIORITY_CLASSES)
+"""What decisions about any job ask for, beside the jobs that own it: caches follow it, and whoever admits may get it."""
+
+log = logging.getLogger(__name__)
 
 
 class ClusterReader:
@@ -35,9 +41,11 @@ class ClusterReader:
         except NotFound:
             return None
         except ApiError as error:
-            if error.code in (404, 403):
-                return None  # the kind is not served here, or not ours to read
-            raise
+            if error.code not in (404, 403):
+                raise
+            if error.code == 403:  # not ours to read, which a role should mend: what depends on it is left out
+                log.warning("admission may not read", extra={"resource": resource.plural, "error": str(error)})
+            return None  # or the kind is not served here
 
 
 class AdmissionLookups:
@@ -61,6 +69,14 @@ class AdmissionLookups:
         if not self._config.gates["LocalQueueDefaulting"]:
             return False
         return await self._reader.get(LOCAL_QUEUES, Key(namespace, DEFAULT_QUEUE)) is not None
+
+    async def with_default_priority(self, obj: Obj) -> Obj:
+        """The object with the WorkloadPriorityClass `default`, where there is one and the object names none."""
+        if not self._config.gates["WorkloadPriorityClassDefaulting"] or workload_priority_class(obj):
+            return obj
+        if await self._reader.get(WORKLOAD_PRIORITY_CLASSES, Key("", DEFAULT_PRIORITY_CLASS)) is None:
+            return obj
+        return with_labels(obj, {names.PRIORITY_CLASS: DEFAULT_PRIORITY_CLASS})
 
     async def has_queued_owner(self, obj: Obj, namespace: str) -> bool:
         """Whether a job that owns the object, however far up, is queued in its place."""

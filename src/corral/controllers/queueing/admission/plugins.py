@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.admission.denial import deny
 from corral.controllers.queueing.admission.flavor import validate_flavor, validate_flavor_update
-from corral.controllers.queueing.admission.jobs import validate_job, validate_job_update, validate_topology
+from corral.controllers.queueing.admission.jobs import validate_job, validate_job_update
 from corral.controllers.queueing.admission.lookups import DEFAULT_QUEUE, AdmissionLookups, ClusterReader
 from corral.controllers.queueing.admission.quota import (
     validate_cluster_queue,
     validate_cluster_queue_update,
     validate_cohort,
 )
+from corral.controllers.queueing.admission.topology import validate_topology
 from corral.controllers.queueing.admission.workload import (
     validate_workload,
     validate_workload_update,
@@ -41,6 +42,7 @@ from corral.kinds.kueue import (
     WORKLOAD,
     names,
 )
+from corral.kinds.kueue.gates import FeatureGates
 from corral.kinds.machinery.definition import KindDef
 from corral.workload import workload as wl
 
@@ -64,15 +66,20 @@ class QueueObjects:
             and (request.subresource == "" or (request.subresource == "status" and request.resource.kind == "Workload"))
         )
 
+    def changes(self, request: AdmissionRequest) -> bool:
+        kind, is_new = request.resource.kind, request.operation == "CREATE" and request.subresource == ""
+        strips = kind == "Workload" and not self._config.gates["PartialAdmission"]
+        return is_new and (kind in ("ClusterQueue", "ResourceFlavor") or strips)
+
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
         obj = request.obj
-        if obj is None or request.operation != "CREATE":
+        if obj is None or not self.changes(request):
             return obj
-        if request.resource.kind in ("ClusterQueue", "ResourceFlavor"):
-            return with_finalizer(obj, names.RESOURCE_IN_USE)
-        if request.resource.kind == "Workload" and not self._config.gates["PartialAdmission"]:
-            return _without_min_counts(obj)
-        return obj
+        return (
+            _without_min_counts(obj)
+            if request.resource.kind == "Workload"
+            else with_finalizer(obj, names.RESOURCE_IN_USE)
+        )
 
     async def validate(self, request: AdmissionRequest) -> None:
         if request.obj is None:
@@ -125,18 +132,22 @@ class QueuedJobs:
             request.kind in self._adapters and request.operation in ("CREATE", "UPDATE") and request.subresource == ""
         )
 
+    def changes(self, request: AdmissionRequest) -> bool:
+        return request.operation == "CREATE"
+
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
         job = request.obj
-        if job is None or request.operation != "CREATE":
+        if job is None or not self.changes(request):
             return job
         adapter = self._adapters[request.kind]
         if await self._admission.has_queued_owner(job, request.namespace):
             return job
         if not queue_name(job) and await self._admission.has_default_queue(request.namespace):
             job = with_labels(job, {names.QUEUE_NAME: DEFAULT_QUEUE})
+        job = await self._admission.with_default_priority(job)
         if not await self._is_managed(job, request.namespace):
             return job
-        job = adapter.suspend(job)
+        job = adapter.prepared(adapter.suspend(job))
         template = adapter.elastic_template
         if template is not None and wl.is_elastic(job) and self._config.gates["ElasticJobsViaWorkloadSlices"]:
             job = set_in(job, template, gated_template(get_in(job, template, {})))
@@ -151,13 +162,21 @@ class QueuedJobs:
         if old is None:
             causes = validate_job(adapter, job, gates)
             causes += adapter.validate(job, None)
-            if gates["TopologyAwareScheduling"]:
-                causes += _topology_causes(adapter, job)
+            if gates["TopologyAwareScheduling"] and not await self._admission.has_queued_owner(job, request.namespace):
+                # What the template of a part says of groups and slices is about the whole, which was checked.
+                causes += _topology_causes(adapter, job, gates)
+        elif self._was_let_go(adapter, job):
+            return
         else:
             default = not queue_name(job) and await self._admission.has_default_queue(request.namespace)
             causes = validate_job_update(adapter, job, old, gates, default_queue=default)
             causes += adapter.validate(job, old)
         deny(f"v{request.resource.kind.lower()}.kb.io", causes)
+
+    def _was_let_go(self, adapter: JobAdapter, job: Obj) -> bool:
+        """Whether a job has left its queue, which is nobody's business where its kind's gate for that is closed."""
+        checks = not adapter.update_gate or self._config.gates[adapter.update_gate]
+        return not checks and not queue_name(job) and not self._config.manage_jobs_without_queue_name
 
     async def _is_managed(self, job: Obj, namespace: str) -> bool:
         if not queue_name(job) and not self._config.manage_jobs_without_queue_name:
@@ -188,12 +207,12 @@ class QueuedJobs:
         return False
 
 
-def _topology_causes(adapter: JobAdapter, job: Obj) -> list[Cause]:
+def _topology_causes(adapter: JobAdapter, job: Obj, gates: FeatureGates) -> list[Cause]:
     try:
         pod_sets = adapter.pod_sets(job, _nothing)
     except (ValueError, LookupError):
         return []  # what cannot be told yet cannot be wrong yet
-    return validate_topology(pod_sets, "spec.template.metadata")
+    return validate_topology(pod_sets, "spec.template.metadata", gates)
 
 
 def _nothing(resource: Resource, key: Key) -> Obj | None:

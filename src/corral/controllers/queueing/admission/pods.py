@@ -5,6 +5,7 @@ from __future__ import annotations
 from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.admission.denial import deny
 from corral.controllers.queueing.admission.lookups import AdmissionLookups, ClusterReader
+from corral.controllers.queueing.admission.topology import validate_annotations
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Cause
 from corral.core.meta import (
@@ -20,12 +21,14 @@ from corral.core.meta import (
 from corral.core.names import check_subdomain
 from corral.core.validation import forbidden, invalid, keyed, required
 from corral.jobs.framework.adapter import prebuilt_workload, queue_name
+from corral.jobs.framework.paths import get_in
 from corral.jobs.framework.queued_set import QueuedSet
-from corral.jobs.framework.registry import POD, known_frameworks, queued_sets, with_implied
+from corral.jobs.framework.registry import POD, queued_sets, with_implied
 from corral.jobs.pod.adapter import gated
 from corral.jobs.pod.group import group_name
 from corral.jobs.pod.role_hash import role_hash
 from corral.kinds.kueue import names
+from corral.kinds.kueue.gates import FeatureGates
 
 TOTAL_PATH = keyed("metadata.annotations", names.POD_GROUP_TOTAL_COUNT)
 NAME_PATH = keyed("metadata.labels", names.POD_GROUP_NAME)
@@ -44,7 +47,6 @@ class QueuedPods:
         self._enabled = POD in frameworks
         sets = queued_sets(frameworks)
         self._sets = {(found.resource.group, found.resource.kind): found for found in sets}
-        self._holding = {found.framework for found in queued_sets(known_frameworks()) if found.holds_pods}
         owners = {(found.resource.group, found.resource.kind): found for found in config.job_adapters()}
         self._admission = AdmissionLookups(config, reader, owners)
 
@@ -56,26 +58,34 @@ class QueuedPods:
             and request.operation in ("CREATE", "UPDATE")
         )
 
+    def changes(self, request: AdmissionRequest) -> bool:
+        return request.operation == "CREATE" or request.kind in self._sets
+
+    def refuses(self, request: AdmissionRequest) -> bool:
+        queued = self._sets.get(request.kind)
+        return queued is None or (request.operation == "UPDATE" and bool(queued.fixed_fields))
+
     async def mutate(self, request: AdmissionRequest) -> Obj | None:
         pod = request.obj
         queued = self._sets.get(request.kind)
         if queued is not None and pod is not None:
+            if request.operation == "CREATE" and controller_of(pod) is None:
+                pod = await self._admission.with_default_priority(pod)
             held = labels_of(pod).get(names.QUEUE_NAME) or await self._holds_unnamed(queued, pod, request.namespace)
             return queued.with_held_templates(pod) if held else pod
-        if pod is None or request.operation != "CREATE":
+        if pod is None or not self.changes(request):
             return pod
-        if annotations_of(pod).get(names.POD_SUSPENDING_PARENT) in self._holding:
-            # Its set is what is queued; the pod only waits.
+        if names.POD_SUSPENDING_PARENT in annotations_of(pod):
+            # Whoever made it says by labels, now or later, whether and where it is queued; until then the pod only waits.
             return with_annotations(gated(pod), {names.ROLE_HASH: role_hash(spec_of(pod))})
         if not await self._is_managed(pod, request.namespace):
             return pod
         if not queue_name(pod) and await self._admission.has_default_queue(request.namespace):
             pod = with_labels(pod, {names.QUEUE_NAME: "default"})
+        pod = await self._admission.with_default_priority(pod)
         if not queue_name(pod) and not self._config.manage_jobs_without_queue_name:
             return pod
-        pod = gated(with_labels(pod, {names.MANAGED: "true"}))
-        if names.POD_SUSPENDING_PARENT not in annotations_of(pod):
-            pod = with_finalizer(pod, names.POD_FINALIZER)
+        pod = with_finalizer(gated(with_labels(pod, {names.MANAGED: "true"})), names.POD_FINALIZER)
         return with_annotations(pod, {names.ROLE_HASH: role_hash(spec_of(pod))})
 
     async def _holds_unnamed(self, queued: QueuedSet, owner: Obj, namespace: str) -> bool:
@@ -86,19 +96,36 @@ class QueuedPods:
 
     async def validate(self, request: AdmissionRequest) -> None:
         pod, old = request.obj, request.old
-        if request.kind in self._sets:
+        if pod is None or not self.refuses(request):
             return
-        if pod is None or (labels_of(pod).get(names.MANAGED) is None and not group_name(pod)):
+        queued = self._sets.get(request.kind)
+        if queued is not None and old is not None:
+            if labels_of(pod).get(names.QUEUE_NAME) or await self._holds_unnamed(queued, pod, request.namespace):
+                deny(f"v{queued.resource.kind.lower()}.kb.io", _fixed(queued, pod, old, self._config.gates))
+            return
+        if labels_of(pod).get(names.MANAGED) is None and not group_name(pod):
             return
         causes = _common(pod) + (_change(pod, old) if old is not None else [])
+        if old is None:
+            causes += validate_annotations(annotations_of(pod), "metadata", self._config.gates)
         deny("vpod.kb.io", causes)
 
     async def _is_managed(self, pod: Obj, namespace: str) -> bool:
         """Whether the pod is to be queued itself, rather than through the job that owns it."""
-        gated_by_parent = names.POD_SUSPENDING_PARENT in annotations_of(pod)
-        if not gated_by_parent and await self._admission.has_queued_owner(pod, namespace):
+        if await self._admission.has_queued_owner(pod, namespace):
             return False
         return await self._admission.is_managed(namespace)
+
+
+def _fixed(queued: QueuedSet, new: Obj, old: Obj, gates: FeatureGates) -> list[Cause]:
+    """Its Workloads are not counted anew: what they were counted from stays as it is."""
+    if not gates["LWSImmutableGroupSize"]:
+        return []
+    return [
+        invalid(".".join(map(str, path)), get_in(new, path), "field is immutable")
+        for path in queued.fixed_fields
+        if get_in(new, path) != get_in(old, path)
+    ]
 
 
 def _common(pod: Obj) -> list[Cause]:
@@ -136,8 +163,8 @@ def _group(pod: Obj) -> list[Cause]:
 def _change(pod: Obj, old: Obj) -> list[Cause]:
     causes: list[Cause] = []
     unretriable = annotations_of(old).get(names.RETRIABLE_IN_GROUP) == "false"
-    if unretriable and annotations_of(pod).get(names.RETRIABLE_IN_GROUP) != "false":
+    if group_name(pod) and unretriable and annotations_of(pod).get(names.RETRIABLE_IN_GROUP) != "false":
         causes.append(forbidden(RETRIABLE_PATH, "unretriable pod group can't be converted to retriable"))
-    if group_name(pod) != group_name(old):
+    if group_name(old) and group_name(pod) != group_name(old):
         causes.append(invalid(NAME_PATH, group_name(pod), "field is immutable"))
     return causes

@@ -233,7 +233,7 @@ def _reclaimable_update(new: Obj, old: Obj) -> list[Cause]:
     after, before = _counts(new), _counts(old)
     if after == before:
         return []
-    free = set(_scaled_down(new))
+    free = wl.scaled_down(new)
     causes: list[Cause] = []
     for name, count in before.items():
         path = keyed("status.reclaimablePods", name)
@@ -244,15 +244,6 @@ def _reclaimable_update(new: Obj, old: Obj) -> list[Cause]:
         elif after[name] < count:
             causes.append(invalid(child(path, "count"), after[name], f"cannot be less than {count}"))
     return causes
-
-
-def _scaled_down(workload: Obj) -> Iterator[str]:
-    if not wl.is_elastic(workload):
-        return
-    sizes = {pod_set.get("name", "main"): int(pod_set.get("count", 1)) for pod_set in wl.pod_sets_of(workload)}
-    for entry in wl.admission_of(workload).get("podSetAssignments") or []:
-        if int(entry.get("count") or 0) > sizes.get(entry.get("name", "main"), 0):
-            yield entry.get("name", "main")
 
 
 # Admission checks

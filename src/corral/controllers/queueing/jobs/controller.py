@@ -29,6 +29,7 @@ from corral.controllers.queueing.jobs.workload_choice import (
     Rewrite,
     StopFirst,
     StoreWorkload,
+    TakenOver,
 )
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.workloads.owners import WorkloadOwners
@@ -54,7 +55,6 @@ from corral.core.timestamps import parse_time
 from corral.jobs.framework.adapter import JobAdapter, JobOutcome, managed_by, prebuilt_workload
 from corral.kinds.kueue import names
 from corral.runtime.controller import Result, Watch
-from corral.runtime.informer import Reader
 from corral.workload import lifecycle
 from corral.workload import workload as wl
 
@@ -92,18 +92,13 @@ class JobController:
         resource = self.adapter.resource
         jobs = context.manager.informer(resource)
         jobs.add_index(BY_PREBUILT, _prebuilt_index)
-        self.jobs: Reader = jobs
+        self.jobs = jobs
         self.lookups = {read: context.manager.informer(read) for read in self.adapter.reads}
         self.managed.add_kind(self.adapter, self.jobs)
         usual = MANY_WORKERS if adapter.is_numerous else FEW_WORKERS
         workers = context.config.workers.get(f"{resource.kind}.{resource.group}".rstrip("."), usual)
         self._controller = context.manager.add(self, watches=[Watch(resource)], workers=workers)
-        owners.add(resource.group, resource.kind, self._controller.queue.add, adopts=self._wake_prebuilt)
-
-    def _wake_prebuilt(self, workload: Key) -> None:
-        """A Workload without owner appeared, which jobs may have been waiting for."""
-        for job in self.jobs.by_index(BY_PREBUILT, str(workload)):
-            self._controller.queue.add(key_of(job))
+        owners.add(resource.group, resource.kind, self._controller.queue.add, awaited=jobs.keys_by_index(BY_PREBUILT))
 
     def _lookup(self, resource: Resource, key: Key) -> Obj | None:
         return self.lookups[resource].get(key)
@@ -164,17 +159,25 @@ class JobController:
         """Bring a job and its live Workload in line."""
         if await self._sync_spec(view, workload):
             return None
+        if view.suspended and wl.is_admitted(workload) and not wl.is_evicted(workload):
+            return await self._start(view, workload)
         workload = await self._sync_progress(view, workload)
         if wl.is_evicted(workload):
             await self.runs.evict(view, workload)
             return await self.runs.retire_deactivated(view.job, workload)
         if view.suspended:
-            if wl.is_admitted(workload):
-                return await self.runs.start(view.job, workload)
             self._report_checks(view.job, workload)
         elif not wl.is_admitted(workload) and not self._grows(view, workload):
             await self.runs.stop(view, workload, "Not admitted by cluster queue")
         return None
+
+    async def _start(self, view: JobView, workload: Obj) -> Result | None:
+        """The job first: that its pods are not ready yet is no news that it should wait for."""
+        if self.jobs.awaits(key_of(view.job)):
+            return None
+        result = await self.runs.start(view.job, workload)
+        await self._sync_progress(view, workload)
+        return result
 
     def _grows(self, view: JobView, workload: Obj) -> bool:
         """Whether a job runs with what its last slice had while the checks of a larger one are not through."""
@@ -202,12 +205,16 @@ class JobController:
             case Rewrite(workload):
                 await self._rewrite(view, workload)
             case StoreWorkload(workload):
-                await self.writes.update(workload)
+                if not self.workloads.awaits(key_of(workload)):
+                    self.workloads.expect(await self.writes.update(workload))
             case Discard(workloads):
                 await self._discard(view.job, workloads)
             case StopFirst(workload, message, doomed):
                 if await self.runs.stop(view, workload, message):
                     await self._discard(view.job, doomed)
+            case TakenOver(slices, successor):
+                for workload in slices:
+                    await self.writes.replace(workload, successor)
             case OutOfSync(workload):
                 await self.writes.out_of_sync(workload)
         return None, False
@@ -249,16 +256,19 @@ class JobController:
         fresh = self._compose(view)
         if fresh is None:
             return Result(requeue_after=COMPOSE_RETRY_S)
-        if await self.writes.create(view.job, fresh):
+        if await self.writes.create(view.job, fresh) and self.context.config.gates["MetricForWorkloadCreationLatency"]:
             made = parse_time(metadata_of(view.job)["creationTimestamp"])
-            self.metrics.workload_created(self.adapter.framework, made, self.context.clock.now())
+            self.metrics.workload_created(self.adapter.framework, fresh, made, self.context.clock.now())
         return None
 
     async def _grow(self, view: JobView, outgrown: Obj) -> None:
         fresh = self._compose(view)
         if fresh is not None:
-            replaced = {names.WORKLOAD_SLICE_REPLACEMENT_FOR: str(key_of(outgrown))}
-            await self.writes.create(view.job, with_annotations(fresh, replaced))
+            marks = {
+                names.WORKLOAD_SLICE_REPLACEMENT_FOR: str(key_of(outgrown)),
+                names.WORKLOAD_SLICE_NAME: wl.slice_name(outgrown),
+            }
+            await self.writes.create(view.job, with_annotations(fresh, marks))
 
     async def _rewrite(self, view: JobView, workload: Obj) -> None:
         fresh = self._compose(view)

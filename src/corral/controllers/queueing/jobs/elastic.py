@@ -57,7 +57,9 @@ class ElasticUngater:
         self.workloads = context.caches.workloads
         self.pods = context.manager.informer(PODS)
         self.pods.add_index(BY_CONTROLLER, controller_uid)
-        context.manager.add(self, watches=[Watch(PODS, map=_gated_job), Watch(WORKLOADS, map=_job_of)])
+        context.manager.add(self, watches=[Watch(PODS, map=_gated_job), Watch(WORKLOADS, map=_job_of)]).about(
+            lambda key: next(iter(self.workloads.by_index(BY_OWNER, key.name)), None)
+        )
 
     async def reconcile(self, key: Key) -> Result | None:
         """`key` names a Job by its uid, which pods and Workloads both carry."""

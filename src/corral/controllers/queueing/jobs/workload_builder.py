@@ -11,7 +11,7 @@ from corral.core.meta import Obj, generation_of, name_of, uid_of, with_annotatio
 from corral.jobs.framework.adapter import maximum_execution_time, queue_name
 from corral.kinds.kueue import names
 from corral.workload import workload as wl
-from corral.workload.podsets import PodSet
+from corral.workload.podsets import PodSet, without_slice_layers
 
 COMPOSE_RETRY_S = 10.0
 """How soon to look again for a class or runtime that is named and that nobody has made yet."""
@@ -36,6 +36,8 @@ def compose(
     max_execution_time: int | None = None,
 ) -> Obj:
     """The Workload `name` of `owner`, in the queue it asks for, with the labels and annotations that go along."""
+    if not context.config.gates["TASMultiLayerTopology"]:
+        pod_sets = [without_slice_layers(pod_set) for pod_set in pod_sets]
     return wl.new_workload(
         owner,
         name,
@@ -44,8 +46,8 @@ def compose(
         priority=priority.value,
         priority_ref=priority.reference,
         max_execution_time=max_execution_time,
-        labels=wl.copied_labels(owner, context.config.label_keys_to_copy),
-        annotations=wl.copied_annotations(owner),
+        labels=wl.copied_labels(owner, context.config.copied_labels),
+        annotations=wl.copied_annotations(owner, context.config.copied_annotations),
     )
 
 
@@ -65,4 +67,5 @@ def compose_for_job(context: QueueingContext, view: JobView) -> Obj:
     kind, group = adapter.resource.kind, adapter.resource.group
     name = wl.workload_name(kind, group, name_of(job), uid_of(job), *extra, limit=limit)
     fresh = compose(context, job, name, pod_sets, priority, max_execution_time=maximum_execution_time(job))
-    return with_annotations(fresh, {names.ELASTIC_JOB: "true"}) if view.elastic else fresh
+    marks = {names.ELASTIC_JOB: "true", names.WORKLOAD_SLICE_NAME: name}
+    return with_annotations(fresh, marks) if view.elastic else fresh

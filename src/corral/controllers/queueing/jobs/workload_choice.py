@@ -14,9 +14,11 @@ from corral.controllers.queueing.jobs import elastic
 from corral.controllers.queueing.jobs.view import JobView
 from corral.core.meta import (
     Obj,
+    annotations_of,
     controller_of,
     is_deleting,
     is_owned_by,
+    key_of,
     metadata_of,
     owner_ref,
     owner_references_of,
@@ -73,6 +75,13 @@ class StopFirst(NamedTuple):
     doomed: Sequence[Obj] = ()
 
 
+class TakenOver(NamedTuple):
+    """These slices have ended: a larger one has their place. Whoever admitted that one ends them too, a moment later or never."""
+
+    slices: Sequence[Obj]
+    successor: Obj
+
+
 class OutOfSync(NamedTuple):
     """A prebuilt Workload describes another job."""
 
@@ -83,7 +92,7 @@ class WaitForOthers(NamedTuple):
     """Nothing to do here until somebody else acts, such as the owner of the Workload."""
 
 
-WorkloadVerdict = Proceed | Rewrite | StoreWorkload | Discard | StopFirst | OutOfSync | WaitForOthers
+WorkloadVerdict = Proceed | Rewrite | StoreWorkload | Discard | StopFirst | TakenOver | OutOfSync | WaitForOthers
 
 
 def describes(view: JobView, workload: Obj) -> bool:
@@ -148,15 +157,18 @@ def _adopted(workload: Obj, job: Obj) -> Obj:
 
 def _slice(view: JobView, held: Sequence[Obj]) -> WorkloadVerdict:
     """A job that grew gets a new slice beside the one it has; a job that shrank shrinks the one it has."""
-    live = sorted((found for found in held if not wl.is_finished(found)), key=_age)
+    live = _by_age([found for found in held if not wl.is_finished(found)])
     if not live or view.finish is not None:
-        last = live or sorted(held, key=_age)
+        last = live or _by_age(held)
         return Proceed(last[-1] if last else None)
     newest = live[-1]
     current = next((found for found in reversed(live) if wl.has_quota(found)), newest)
     change = elastic.change_of(wl.pod_sets_of(newest), view.pod_sets)
     if change == elastic.SAME:
-        return Proceed(current, stale=[found for found in live[:-1] if found is not current])
+        others = [found for found in live[:-1] if found is not current]
+        replaced = {_replaced(found) for found in live if wl.has_quota(found)}
+        taken_over = [found for found in others if str(key_of(found)) in replaced]
+        return TakenOver(taken_over, current) if taken_over else Proceed(current, stale=others)
     if change == elastic.GREW and wl.has_quota(newest):
         return Proceed(current, outgrown=newest)
     if newest is not current:
@@ -164,7 +176,19 @@ def _slice(view: JobView, held: Sequence[Obj]) -> WorkloadVerdict:
     return StoreWorkload(with_spec(newest, {**spec_of(newest), "podSets": elastic.resized(newest, view.pod_sets)}))
 
 
-def _age(workload: Obj) -> tuple[str, int]:
-    """Order of slices: by creation, then by the version the store gave them."""
-    metadata = metadata_of(workload)
-    return str(metadata.get("creationTimestamp", "")), int(metadata.get("resourceVersion") or 0)
+def _by_age(slices: Sequence[Obj]) -> list[Obj]:
+    """Slices from the oldest to the newest. Of those made in one second, the one that replaces another came after it."""
+    by_key = {str(key_of(found)): found for found in slices}
+
+    def age(found: Obj) -> tuple[str, int]:
+        since, depth = str(metadata_of(found).get("creationTimestamp", "")), 0
+        before = by_key.get(_replaced(found))
+        while before is not None and depth < len(slices):
+            before, depth = by_key.get(_replaced(before)), depth + 1
+        return since, depth
+
+    return sorted(slices, key=age)
+
+
+def _replaced(workload: Obj) -> str:
+    return str(annotations_of(workload).get(names.WORKLOAD_SLICE_REPLACEMENT_FOR) or "")

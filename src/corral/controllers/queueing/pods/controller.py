@@ -26,6 +26,8 @@ from corral.core.errors import NotFound
 from corral.core.meta import (
     Key,
     Obj,
+    annotations_of,
+    controller_of,
     finalizers_of,
     is_deleting,
     key_of,
@@ -82,7 +84,8 @@ class PodController:
         self.pods.add_index(BY_GROUP, _group_index)
         self.managed.add_kind(self._job, self.pods)
         workers = context.config.workers.get("Pod", 5)
-        queue = context.manager.add(self, watches=[Watch(PODS, map=_key_of_pod)], workers=workers).queue
+        controller = context.manager.add(self, watches=[Watch(PODS, map=_key_of_pod)], workers=workers)
+        queue = controller.about(lambda key: next(iter(self._group(key).pods), None)).queue
         owners.add("", "Pod", queue.add)
         owners.add_groups(lambda workload: queue.add(_group_key(workload.namespace, workload.name)))
 
@@ -96,12 +99,18 @@ class PodController:
     async def _let_workload_go(self, key: Key) -> None:
         """All pods are gone: a Workload that goes with them must not be held."""
         if key.name.startswith(GROUP_PREFIX):
-            found = [self.workloads.get(Key(key.namespace, key.name.removeprefix(GROUP_PREFIX)))]
+            named = self.workloads.get(Key(key.namespace, key.name.removeprefix(GROUP_PREFIX)))
+            found = [named] if named is not None and self._goes_with_group(named) else []
         else:
             found = list(self.workloads.by_index(BY_OWNER_NAME, owner_name_index("", "Pod", key)))
         for workload in found:
-            if workload is not None and is_deleting(workload):
+            if is_deleting(workload):
                 await self.writes.let_go(workload)
+
+    def _goes_with_group(self, workload: Obj) -> bool:
+        """Whether a Workload of a group's name is the group's: one that another object controls is that object's."""
+        is_checked = self.context.config.gates["PodIntegrationValidateGroupOwner"]
+        return not is_checked or _is_of_group(workload) or controller_of(workload) is None
 
     def _group(self, key: Key) -> PodGroup:
         if key.name.startswith(GROUP_PREFIX):
@@ -109,6 +118,10 @@ class PodController:
             return PodGroup(name, tuple(self.pods.by_index(BY_GROUP, f"{key.namespace}/{name}")))
         pod = self.pods.get(key)
         return PodGroup(key.name, (pod,) if pod is not None and is_managed(pod) else ())
+
+
+def _is_of_group(workload: Obj) -> bool:
+    return annotations_of(workload).get(names.IS_GROUP_WORKLOAD) == "true"
 
 
 def _key_of_pod(pod: Obj) -> Iterable[Key]:
@@ -136,9 +149,12 @@ class _PodReconcile:
 
     async def run(self) -> Result | None:
         workload = self._workload()
+        if self._is_anothers(workload):
+            return await self._wait_for_the_name()
         finish = self._finished()
         if finish is not None:
-            await self._finish(workload, finish)
+            if workload is None or not await self._trim_excess(workload):
+                await self._finish(workload, finish)
             return None
         if workload is None:
             return await self._create()
@@ -161,6 +177,21 @@ class _PodReconcile:
         return None
 
     # The Workload
+
+    def _is_anothers(self, workload: Obj | None) -> bool:
+        """Whether a Workload only happens to have the group's name."""
+        if workload is None or not self.is_group or prebuilt_workload(self.first):
+            return False
+        return self.context.config.gates["PodIntegrationValidateGroupOwner"] and not _is_of_group(workload)
+
+    async def _wait_for_the_name(self) -> Result:
+        """The group waits gated until that Workload is gone; nothing of it is touched."""
+        text = "already exists but is not a pod group workload; this pod group cannot be admitted"
+        self.recorder.event(
+            self.first, "Warning", "WorkloadNameConflict", f'A Workload named "{self.group.name}" {text}'
+        )
+        await self._let_go([pod for pod in self.group.pods if is_deleting(pod) or is_terminated(pod)])
+        return Result(requeue_after=COMPOSE_RETRY_S)
 
     def _workload(self) -> Obj | None:
         namespace = namespace_of(self.first)
@@ -185,6 +216,9 @@ class _PodReconcile:
             return None
         try:
             pod_sets = self._pod_sets()
+            config = self.context.config
+            labels = self.group.shared_labels(config.copied_labels) if self.is_group else {}
+            annotations = self.group.shared_annotations(config.copied_annotations) if self.is_group else {}
             priority = owner_priority(self.context.caches, self.first, spec_of(self.first))
         except GroupIncomplete as error:
             self.recorder.event(self.first, "Warning", "ErrWorkloadCompose", str(error))
@@ -195,6 +229,7 @@ class _PodReconcile:
         for pod in self.group.excess if self.is_group else ():
             await self._delete_excess(pod)
         workload = compose(self.context, self.first, self._workload_name(), pod_sets, priority)
+        workload = with_annotations(with_labels(workload, labels), annotations)
         await self.writes.create(self.first, self._as_group(workload) if self.is_group else workload)
         return None
 
@@ -263,10 +298,15 @@ class _PodReconcile:
         """Delete pods beyond the group's size and let go of failed ones that have been replaced."""
         if not self.is_group:
             return
-        counts = {entry.get("name", ""): int(entry.get("count", 1)) for entry in wl.pod_sets_of(workload)}
-        for pod in self.group.excess_of(counts):
+        await self._trim_excess(workload)
+        await self._let_go(self.group.replaced(_counts(workload)))
+
+    async def _trim_excess(self, workload: Obj) -> bool:
+        """Delete pods beyond the group's size, also those that come when the group is done; True when there were some."""
+        excess = self.group.excess_of(_counts(workload)) if self.is_group else []
+        for pod in excess:
             await self._delete_excess(pod)
-        await self._let_go(self.group.replaced(counts))
+        return any(not is_deleting(pod) for pod in excess)
 
     async def _delete_excess(self, pod: Obj) -> None:
         await self._let_go((pod,))
@@ -334,9 +374,10 @@ class _PodReconcile:
                 continue
             if is_terminated(pod) or (is_deleting(pod) and not spec_of(pod).get("nodeName")):
                 continue
-            left = True
             if is_deleting(pod):
+                left |= not self.context.config.gates["FastQuotaReleaseInPodIntegration"]
                 continue
+            left = True
             marked = termination_target(pod, message, self.context.now())
             await self.context.client.update(PODS, marked, subresource="status", manager=FIELD_MANAGER)
             await self.context.client.delete(PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod))
@@ -381,3 +422,7 @@ class _PodReconcile:
             if names.POD_FINALIZER in finalizers_of(pod):
                 new = without_finalizer(pod, names.POD_FINALIZER)
                 await self.context.client.update(PODS, new, manager=FIELD_MANAGER)
+
+
+def _counts(workload: Obj) -> dict[str, int]:
+    return {entry.get("name", ""): int(entry.get("count", 1)) for entry in wl.pod_sets_of(workload)}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
-from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority
+from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority, workload_class
+from corral.controllers.queueing.jobs.progress import new_class
 from corral.controllers.queueing.jobs.workload_builder import COMPOSE_RETRY_S, compose
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.controllers.queueing.workloads.owners import WorkloadOwners
@@ -109,7 +110,7 @@ class ServingController:
         if lifecycle.is_on_hold(workload):
             await self.context.write_status(self._resumed(workload))
             return None
-        if await self._sync(owner, claim, workload):
+        if await self._follow_class(owner, workload) or await self._sync(owner, claim, workload):
             return None
         if self.context.config.wait_for_pods_ready is not None:
             ready = lifecycle.sync_pods_ready(workload, claim.ready, self.context.now())
@@ -157,6 +158,20 @@ class ServingController:
         workload = with_metadata(workload, ownerReferences=owners, finalizers=None)
         await self.writes.create(owner, with_annotations(workload, claim.annotations))
         return None
+
+    async def _follow_class(self, owner: Obj, workload: Obj) -> bool:
+        """The priority class its set names, also once it runs; True when a write was made."""
+        name = new_class(owner, workload)
+        if not name:
+            return False
+        try:
+            priority = workload_class(self.context.caches, name)
+        except PriorityClassNotFound as error:
+            self.recorder.event(owner, "Warning", "WorkloadPriorityClassNotFound", str(error))
+            return False
+        spec = {**spec_of(workload), "priority": priority.value, "priorityClassRef": priority.reference}
+        await self.writes.update(with_spec(workload, spec), owner=owner)
+        return True
 
     async def _sync(self, owner: Obj, claim: Claim, workload: Obj) -> bool:
         """Size and queue while it waits, owners always; True when a write was made."""

@@ -5,9 +5,18 @@ Finalizers keep a ClusterQueue until no workload holds its quota.
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from corral.controllers.queueing.context import BY_CLUSTER_QUEUE, BY_COHORT, BY_FLAVOR, FIELD_MANAGER, QueueingContext
+from corral.controllers.queueing.context import (
+    BY_CLUSTER_QUEUE,
+    BY_COHORT,
+    BY_FLAVOR,
+    BY_RESERVATION,
+    FIELD_MANAGER,
+    QueueingContext,
+)
 from corral.controllers.queueing.metrics import QueueingMetrics, Series
 from corral.core.conditions import condition, conditions_of, set_condition
 from corral.core.meta import (
@@ -45,7 +54,13 @@ from corral.workload import workload as wl
 BATCH_S = 1.0
 QUEUES_PER_SECOND = 100
 INFINITE_SHARE = 2**63 - 1
-PENDING_IN_LOCAL_QUEUE = "kueue_local_queue_pending_workloads"
+WEIGHTED_SHARE = "kueue_cluster_queue_weighted_share"
+KEPT_WITHOUT_CLUSTER_QUEUE = (
+    "kueue_local_queue_pending_workloads",
+    "kueue_local_queue_finished_workloads",
+    "kueue_local_queue_status",
+)
+"""Gauges a LocalQueue has whether or not its ClusterQueue is there."""
 
 
 def counts_changed(old: Obj | None, new: Obj | None) -> bool:
@@ -71,11 +86,14 @@ def not_only_status(old: Obj | None, new: Obj | None) -> bool:
 class Recounts:
     """Counts queues again a moment after their workloads changed: a second, or longer when there are very many queues.
 
-    A thousand busy queues would otherwise cost more status writes than the workloads in them.
+    A thousand busy queues would otherwise cost more status writes than the workloads in them. Of the workloads that change in one
+    turn of the loop, one for each queue tells which queues these are.
     """
 
     def __init__(self) -> None:
         self._kinds: list[tuple[Controller, Informer, KeyMap]] = []
+        self._changed: dict[tuple[str, str, str], Obj] = {}
+        """A workload of each LocalQueue and the ClusterQueue it holds quota of."""
 
     def add(self, controller: Controller, queues: Informer, of: KeyMap) -> None:
         """`controller` counts `queues`, of which a workload concerns those that `of` yields."""
@@ -85,10 +103,19 @@ class Recounts:
         """An informer handler for workloads."""
         if not counts_changed(old, new):
             return
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._recount)
+        for workload in (old, new):
+            if workload is not None:
+                place = (namespace_of(workload), wl.queue_of(workload), wl.cluster_queue_of(workload))
+                self._changed.setdefault(place, workload)
+
+    def _recount(self) -> None:
+        workloads, self._changed = self._changed.values(), {}
         for controller, queues, of in self._kinds:
             delay = max(BATCH_S, len(queues) / QUEUES_PER_SECOND)
-            for workload in (old, new):
-                for key in of(workload) if workload is not None else ():
+            for workload in workloads:
+                for key in of(workload):
                     controller.queue.add_after(key, delay)
 
 
@@ -118,6 +145,7 @@ class ClusterQueueController:
                 Watch(ADMISSION_CHECKS, map=lambda check: self._users("check", name_of(check))),
                 Watch(TOPOLOGIES, map=self._of_topology),
                 Watch(COHORTS, map=self._below),
+                Watch(LOCAL_QUEUES, map=self._that_is_gone, when=not_only_status),
             ],
             workers=workers,
         )
@@ -130,6 +158,10 @@ class ClusterQueueController:
         _, queues = self.state.questions.members(name_of(cohort))
         direct = self._users(BY_COHORT, name_of(cohort))
         return [*direct, *(key for name in queues if (key := Key("", name)) not in direct)]
+
+    def _that_is_gone(self, local_queue: Obj) -> Iterable[Key]:
+        key = Key("", str(spec_of(local_queue).get("clusterQueue") or ""))
+        return () if self.caches.cluster_queues.get(key) is not None else (key,)
 
     def _of_topology(self, topology: Obj) -> Iterable[Key]:
         flavors = self.caches.flavors.by_index("topology", name_of(topology))
@@ -145,7 +177,9 @@ class ClusterQueueController:
     async def reconcile(self, key: Key) -> Result | None:
         queue = self.caches.cluster_queues.get(key)
         if queue is None:
-            self.metrics.show((self.name, key), {})
+            # Its last share is what others compare with until nobody points at the queue any more.
+            kept = (WEIGHTED_SHARE,) if self.caches.local_queues.by_index(BY_CLUSTER_QUEUE, key.name) else ()
+            self.metrics.keep((self.name, key), kept)
             self.metrics.skipped_preemptions(key.name, None)
             self.metrics.forget(cluster_queue=key.name)
             self.metrics.forget(preempting_cluster_queue=key.name)
@@ -191,20 +225,30 @@ class ClusterQueueController:
             ("kueue_pending_workloads", (name, "active")): view.active_pending,
             ("kueue_pending_workloads", (name, "inadmissible")): view.pending - view.active_pending,
             ("kueue_reserving_active_workloads", (name,)): view.reserving,
-            ("kueue_admitted_active_workloads", (name,)): view.admitted,
             ("kueue_finished_workloads", (name,)): self.metrics.finished_in(key_of(queue)),
             ("kueue_cluster_queue_info", (name, cohort, view.root_cohort)): 1,
         }
+        gauges.update(self._admitted(name, view))
         for status in ("pending", "active", "terminated"):
             gauges["kueue_cluster_queue_status", (name, status)] = status == state
         for resource, amount in view.pending_requests:
             gauges["kueue_cluster_queue_resource_pending", (name, resource)] = _number(amount)
         if config.fair_sharing is not None:
-            gauges["kueue_cluster_queue_weighted_share", (name, cohort)] = _share(view.weighted_share)
+            gauges[WEIGHTED_SHARE, (name, cohort)] = _share(view.weighted_share)
         if config.cluster_queue_resource_metrics:
             gauges.update(_usage_gauges("kueue_cluster_queue", (cohort, name), view))
             gauges.update(_quota_gauges(queue, (cohort, name)))
         return gauges
+
+    def _admitted(self, name: str, view: ClusterQueueView) -> dict[Series, float]:
+        """How many Workloads are admitted: one number, or one for each custom label of theirs that is told apart."""
+        metric, custom = "kueue_admitted_active_workloads", self.metrics.custom
+        if not custom.tells_workloads_apart():
+            return {(metric, (name,)): view.admitted}
+        held = self.caches.workloads.by_index(BY_RESERVATION, name)
+        admitted = (found for found in held if wl.is_admitted(found) and not wl.is_finished(found))
+        counts = Counter(custom.of_workload(workload) for workload in admitted)
+        return {(metric, (name, *values)): count for values, count in sorted(counts.items())}
 
 
 def _number(quantity: str) -> float:
@@ -289,10 +333,10 @@ class LocalQueueController:
         return self.caches.cluster_queues.get(Key("", str(spec_of(queue).get("clusterQueue") or ""))) is not None
 
     def _measure(self, key: Key, gauges: dict[Series, float], admits: bool = False) -> None:
-        """A LocalQueue without its ClusterQueue only says how many wait in it."""
+        """A LocalQueue without its ClusterQueue holds no quota; what was counted before goes with the LocalQueue alone."""
         if not admits:
-            gauges = {series: value for series, value in gauges.items() if series[0] == PENDING_IN_LOCAL_QUEUE}
-        if not admits or not gauges:
+            gauges = {series: value for series, value in gauges.items() if series[0] in KEPT_WITHOUT_CLUSTER_QUEUE}
+        if not gauges:
             self.metrics.forget(name=key.name, namespace=key.namespace)
         self.metrics.show((self.name, key), gauges)
 
@@ -328,7 +372,8 @@ class LocalQueueController:
     def _gauges(self, queue: Obj, view: LocalQueueView) -> dict[Series, float]:
         labels = (name_of(queue), namespace_of(queue))
         gauges: dict[Series, float] = {
-            (PENDING_IN_LOCAL_QUEUE, (*labels, "active")): view.pending,
+            ("kueue_local_queue_pending_workloads", (*labels, "active")): view.pending if view.active else 0,
+            ("kueue_local_queue_pending_workloads", (*labels, "inadmissible")): 0 if view.active else view.pending,
             ("kueue_local_queue_reserving_active_workloads", labels): view.reserving,
             ("kueue_local_queue_admitted_active_workloads", labels): view.admitted,
             ("kueue_local_queue_finished_workloads", labels): self.metrics.finished_in(key_of(queue)),

@@ -23,9 +23,9 @@ from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import WORKLOADS, names
 from corral.runtime.controller import Result, Watch
 from corral.workload import workload as wl
-from corral.workload.pod_domains import placements
+from corral.workload.pod_domains import Selectors, first_ranks, placements
 
-BY_WORKLOAD = "workload"
+BY_CHAIN = "slice-chain"
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -35,8 +35,14 @@ def workload_key(pod: Obj) -> Key | None:
     return Key(namespace_of(pod), name) if name and names.PODSET in labels_of(pod) else None
 
 
-def _workload_index(pod: Obj) -> Iterable[str]:
-    key = workload_key(pod)
+def chain_key(pod: Obj) -> Key | None:
+    """The first slice of the elastic job a pod belongs to, or else the workload it was started for."""
+    key, name = workload_key(pod), annotations_of(pod).get(names.WORKLOAD_SLICE_NAME)
+    return Key(key.namespace, name) if key is not None and name else key
+
+
+def _chain_index(pod: Obj) -> Iterable[str]:
+    key = chain_key(pod)
     return (str(key),) if key is not None else ()
 
 
@@ -54,39 +60,40 @@ class TopologyUngater:
     def __init__(self, context: QueueingContext, metrics: QueueingMetrics) -> None:
         self.context = context
         self.metrics = metrics
-        self.workloads = context.caches.workloads
         self.pods = context.manager.informer(PODS)
-        self.pods.add_index(BY_WORKLOAD, _workload_index)
+        self.pods.add_index(BY_CHAIN, _chain_index)
         context.manager.add(
             self,
-            watches=[Watch(PODS, map=_gated_workload), Watch(WORKLOADS, when=_placement_changed)],
+            watches=[Watch(PODS, map=_gated_chain), Watch(WORKLOADS, map=_own_chain, when=_placement_changed)],
             workers=2,
-        )
+        ).about(context.caches.current_slice)
 
     async def reconcile(self, key: Key) -> Result | None:
-        workload = self.workloads.get(key)
+        """`key` names the first slice of an elastic job, or else the workload itself."""
+        workload = self.context.caches.current_slice(key)
         if workload is None or not wl.is_admitted(workload) or wl.is_evicted(workload):
             return None
         requests = {entry.get("name", "main"): entry.get("topologyRequest") or {} for entry in wl.pod_sets_of(workload)}
         members = self._members(key)
+        first = first_ranks(wl.admission_of(workload).get("podSetAssignments") or [], requests)
         for name, entry in assignments_of(workload).items():
             pods = members.get(name, [])
             waiting = [pod for pod in pods if names.TOPOLOGY_GATE in gates_of(pod)]
             if waiting:
-                await self._place(workload, entry["topologyAssignment"], requests.get(name, {}), pods, waiting)
+                selectors = placements(
+                    entry["topologyAssignment"], requests.get(name, {}), pods, waiting, first.get(name, 0)
+                )
+                await self._place(workload, selectors, waiting)
         return None
 
     def _members(self, key: Key) -> dict[str, list[Obj]]:
         members: dict[str, list[Obj]] = {}
-        for pod in self.pods.by_index(BY_WORKLOAD, str(key)):
+        for pod in self.pods.by_index(BY_CHAIN, str(key)):
             if not is_deleting(pod) and not is_terminated(pod):
                 members.setdefault(labels_of(pod)[names.PODSET], []).append(pod)
         return members
 
-    async def _place(
-        self, workload: Obj, assignment: Obj, request: Obj, pods: Sequence[Obj], waiting: Sequence[Obj]
-    ) -> None:
-        selectors = placements(assignment, request, pods, waiting)
+    async def _place(self, workload: Obj, selectors: Selectors, waiting: Sequence[Obj]) -> None:
         for pod in waiting:
             selector = selectors.get(name_of(pod))
             if selector is not None:
@@ -101,8 +108,12 @@ class TopologyUngater:
         self.metrics.observe("kueue_pod_scheduling_gate_removal_seconds", now - admitted, *labels)
 
 
-def _gated_workload(pod: Obj) -> Iterable[Key]:
-    key = workload_key(pod)
+def _own_chain(workload: Obj) -> Iterable[Key]:
+    return (Key(namespace_of(workload), wl.slice_name(workload)),)
+
+
+def _gated_chain(pod: Obj) -> Iterable[Key]:
+    key = chain_key(pod)
     return (key,) if key is not None and names.TOPOLOGY_GATE in gates_of(pod) else ()
 
 

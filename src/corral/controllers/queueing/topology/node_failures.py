@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from corral.controllers.queueing.context import FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics
-from corral.controllers.queueing.topology.controller import HOSTNAME, assignments_of, workload_key
+from corral.controllers.queueing.topology.controller import HOSTNAME, assignments_of, chain_key, workload_key
 from corral.controllers.queueing.topology.node_health import Presence, health_of
 from corral.core import conditions
 from corral.core.conditions import condition, set_condition
@@ -86,8 +86,8 @@ class NodeFailureController:
 
     async def _look(self, node: Obj, affected: dict[Key, Obj]) -> None:
         name = name_of(node)
-        sent = _by_workload(self.pods.by_index(SENT_TO, name))
-        bound = _by_workload(self.pods.by_index(BOUND_TO, name))
+        sent = self._by_workload(self.pods.by_index(SENT_TO, name))
+        bound = self._by_workload(self.pods.by_index(BOUND_TO, name))
         for key in sent:
             late = self.workloads.get(key) if key not in affected else None
             if late is not None and not wl.is_finished(late) and not wl.is_evicted(late):
@@ -103,6 +103,16 @@ class NodeFailureController:
                 continue
             for pod in health.stranded:
                 await self._end(pod)
+
+    def _by_workload(self, pods: Iterable[Obj]) -> dict[Key, list[Obj]]:
+        """Pods by the workload they run under."""
+        found: dict[Key, list[Obj]] = {}
+        for pod in pods:
+            key = chain_key(pod)
+            workload = self.context.caches.current_slice(key) if key is not None else None
+            if workload is not None:
+                found.setdefault(key_of(workload), []).append(pod)
+        return found
 
     def _tolerations(self, workload: Obj, node: str) -> list[list[Obj]]:
         """Of the pod sets on the node: their templates', their flavors' and what admission checks added."""
@@ -181,15 +191,6 @@ def _hosts(entry: Obj) -> Iterable[str]:
     if assignment["levels"][-1] != HOSTNAME:
         return ()
     return {domain.values[-1]: None for domain in domains_of(assignment)}
-
-
-def _by_workload(pods: Iterable[Obj]) -> dict[Key, list[Obj]]:
-    found: dict[Key, list[Obj]] = {}
-    for pod in pods:
-        key = workload_key(pod)
-        if key is not None:
-            found.setdefault(key, []).append(pod)
-    return found
 
 
 def _bound_to(pod: Obj) -> Iterable[str]:

@@ -40,19 +40,19 @@ def _lost_a_pod(workload: Obj) -> Obj | None:
 
 
 concerns_owner = changed(
-    generation_of, is_deleting, owner_references_of, labels_of, annotations_of, _decisions, _verdicts
+    _verdicts, _decisions, generation_of, is_deleting, owner_references_of, labels_of, annotations_of
 )
 """Whether the job, pods or set behind a Workload have to look again."""
 
 _concerns_life = changed(
+    _verdicts,
+    _decisions,
     generation_of,
     is_deleting,
     finalizers_of,
     owner_references_of,
     labels_of,
     annotations_of,
-    _decisions,
-    _verdicts,
     _lost_a_pod,
 )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from corral.controllers.queueing.workloads.changes import concerns_owner
 from corral.core.meta import Key, Obj, annotations_of, key_of, namespace_of, owner_references_of
 from corral.kinds.kueue import names
 
 Wake = Callable[[Key], None]
+Awaited = Mapping[str, Collection[Key]]
+"""Owners by the `namespace/name` of the Workload they wait for."""
 
 POD = ("", "Pod")
 
@@ -20,16 +22,16 @@ class WorkloadOwners:
         self._owners: dict[tuple[str, str], Wake] = {}
         self._named: dict[tuple[str, str], Wake] = {}
         self._groups: Wake | None = None
-        self._adopters: list[Wake] = []
+        self._awaited: list[tuple[Awaited, Wake]] = []
 
-    def add(self, group: str, kind: str, wake: Wake, *, adopts: Wake | None = None, named: bool = False) -> None:
-        """`wake` gets the key of an owner of this kind; `adopts` that of a new Workload which nobody owns.
+    def add(self, group: str, kind: str, wake: Wake, *, awaited: Awaited | None = None, named: bool = False) -> None:
+        """`wake` gets the key of an owner of this kind; of a new Workload which nobody owns, the keys of those that `awaited` has for it.
 
         With `named`, an owner that the Workload only names counts as well: on a worker the manager makes it before there is one.
         """
         self._owners[group, kind] = wake
-        if adopts is not None:
-            self._adopters.append(adopts)
+        if awaited is not None:
+            self._awaited.append((awaited, wake))
         if named:
             self._named[group, kind] = wake
 
@@ -42,17 +44,24 @@ class WorkloadOwners:
         if not concerns_owner(old, new):
             return
         if old is None and new is not None and not owner_references_of(new):
-            for adopt in self._adopters:
-                adopt(key_of(new))
+            self._end_waiting(key_of(new))
         if old is not None and (new is None or _ownership(old) != _ownership(new)):
             self._wake(old)
         if new is not None:
             self._wake(new)
 
+    def _end_waiting(self, workload: Key) -> None:
+        for awaited, wake in self._awaited:
+            if awaited:  # of the kinds of jobs there are, few are in use
+                for owner in sorted(awaited.get(str(workload), ())):
+                    wake(owner)
+
     def _wake(self, workload: Obj) -> None:
-        namespace, notes = namespace_of(workload), annotations_of(workload)
-        is_group = names.IS_GROUP_WORKLOAD in notes
-        for reference in owner_references_of(workload):
+        references, notes = owner_references_of(workload), annotations_of(workload)
+        if not references and not notes:
+            return
+        namespace, is_group = namespace_of(workload), names.IS_GROUP_WORKLOAD in notes
+        for reference in references:
             owner = _owner(reference)
             wake = self._owners.get(owner) if owner != POD or not is_group else None
             if wake is not None:

@@ -37,7 +37,8 @@ class WorkloadWrites:
         self.recorder = recorder
 
     async def create(self, owner: Obj, workload: Obj) -> bool:
-        """Create the Workload of `owner`; False when it is there: our own earlier write has not reached the cache yet."""
+        """Create the Workload of `owner`; False when it is there. It is known at once: another look at its owner makes no second one,
+        and queueing need not wait for news of it."""
         try:
             created = await self.context.client.create(WORKLOADS, workload, manager=FIELD_MANAGER)
         except AlreadyExists:
@@ -45,6 +46,7 @@ class WorkloadWrites:
         except REFUSALS as error:
             self._report_refusal(owner, f"Could not create Workload {key_of(workload)}: {error.message}")
             raise
+        self.context.caches.workloads.learn(created)
         self.recorder.event(owner, "Normal", "CreatedWorkload", f"Created Workload: {key_of(created)}")
         return True
 
@@ -85,6 +87,15 @@ class WorkloadWrites:
         done = lifecycle.finish(workload, reason, message, self.context.now())
         await self.context.write_status(done)
         self.metrics.finished(done)
+
+    async def replace(self, workload: Obj, successor: Obj) -> None:
+        """The end of a slice that a larger one takes over from, unless it has ended."""
+        if wl.is_finished(workload):
+            return
+        done = lifecycle.replaced(workload, successor, self.context.now())
+        await self.context.write_status(done)
+        self.recorder.event(done, "Normal", lifecycle.SLICE_REPLACED, lifecycle.replaced_by(successor))
+        self.metrics.count("kueue_replaced_workload_slices_total", wl.cluster_queue_of(done))
 
     async def out_of_sync(self, workload: Obj) -> None:
         """The end of a prebuilt Workload that describes something else."""

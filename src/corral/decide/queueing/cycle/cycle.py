@@ -8,6 +8,7 @@ trees in which something happened are looked at.
 
 from __future__ import annotations
 
+from corral.core.budget import SET_ASIDE
 from corral.decide.queueing.cycle import messages
 from corral.decide.queueing.cycle.entry import Entry
 from corral.decide.queueing.cycle.entry_order import EntryOrder
@@ -16,21 +17,25 @@ from corral.decide.queueing.cycle.nomination import Nominator
 from corral.decide.queueing.cycle.plan import CyclePlan, Wait
 from corral.decide.queueing.cycle.plan_builder import PlanBuilder
 from corral.decide.queueing.cycle.round_claims import RoundClaims
-from corral.decide.queueing.queue.pending import WaitVerdict
+from corral.decide.queueing.queue.pending import GIVES_WAY, WaitVerdict
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue
 from corral.decide.queueing.quota.tree import QuotaNode
 from corral.decide.queueing.world import World
 
 _MAX_IDLE_ROUNDS = 64
+_PLAN_S = 0.1
+"""No further round starts once a plan has taken so much of the processor: others have their turn before the next plan."""
 
 
 class Cycle:
-    """Runs rounds over a world. Keeps nothing between plans but the round counter."""
+    """Runs rounds over a world. Keeps nothing between plans but the round counter, and for how long nothing has come of rounds."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._nominator = Nominator(world)
         self._order = EntryOrder(world)
         self._claims = RoundClaims(world.topology)
+        self._idle = 0
         self._processing = EntryProcessing(world, self._nominator, self._order, self._claims)
 
     def plan(self, now: float) -> CyclePlan:
@@ -40,18 +45,23 @@ class Cycle:
         plan_builder = self._processing.plan_builder = PlanBuilder()
         world.forest.settle()
         most_rounds, enough = world.settings.max_rounds, world.settings.max_decisions
-        idle = 0
+        until = world.cpu() + _PLAN_S
         while (
-            plan_builder.rounds < most_rounds and len(plan_builder.decisions) < enough and not plan_builder.is_blocked
+            plan_builder.rounds < most_rounds
+            and len(plan_builder.decisions) < enough
+            and not plan_builder.is_blocked
+            and world.cpu() < until
         ):
             heads = self._heads()
             if not heads:
                 break
             self._round(heads)
-            idle = 0 if plan_builder.progress else idle + 1
-            if idle > _MAX_IDLE_ROUNDS:
+            self._idle = 0 if plan_builder.progress else self._idle + 1
+            if self._idle > _MAX_IDLE_ROUNDS:
                 # Only flavor cursors moved; nothing else will happen before the next event.
                 world.dirty.clear()
+        if not world.dirty:
+            self._idle = 0
         return plan_builder.finish(more=bool(world.dirty))
 
     # -- heads ----------------------------------------------------------------------------------------------------
@@ -64,9 +74,21 @@ class Cycle:
                 queue = self.world.by_node.get(node)
                 if queue is None or queue.inactive is not None:
                     continue
-                head = self.world.pending[queue.name].pop()
-                if head is not None:
-                    entries.append(Entry(head, queue))
+                entries += self._heads_of(queue)
+        return entries
+
+    def _heads_of(self, queue: ClusterQueue) -> list[Entry]:
+        """The first workload whose turn it is, behind those who give way to whom they were evicted for.
+
+        In a StrictFIFO queue nobody goes before the first, except whom it was evicted for.
+        """
+        entries: list[Entry] = []
+        pending = self.world.pending[queue.name]
+        while (head := pending.pop()) is not None:
+            entries.append(Entry(head, queue))
+            preemptor = self.world.gives_way(head.info)
+            if preemptor is None or (pending.strict and preemptor not in pending.items):
+                break
         return entries
 
     def _second_passes(self) -> list[Entry]:
@@ -101,8 +123,10 @@ class Cycle:
                 (entries if self._nominate(entry) else refused).append(entry)
             unadmitted = [entry for entry in self._order.ordered(entries) if not self._processing.process(entry)]
             self._claims.give_up_room()
+            self.world.end_round()
             for entry in (*unadmitted, *refused):
                 self._requeue(entry)
+            self._let_go_on(refused)
         finally:
             # Only after an error is anything left to do here: nobody may stay in flight or keep room for nothing.
             self._claims.give_up_room()
@@ -113,7 +137,12 @@ class Cycle:
     def _nominate(self, entry: Entry) -> bool:
         """Give the entry flavors and victims; False when it must not be considered at all."""
         info, world = entry.info, self.world
-        if info.failed_checks:
+        preemptor = world.gives_way(info)
+        if world.set_aside and world.is_set_aside(info):
+            entry.message, entry.cause, entry.reason = messages.TOO_EXPENSIVE, SET_ASIDE, SET_ASIDE
+        elif preemptor is not None:
+            entry.message, entry.cause, entry.reason = messages.gives_way(preemptor), GIVES_WAY, "WaitingForQuota"
+        elif info.failed_checks:
             entry.message, entry.reason = messages.FAILED_CHECKS, "PendingEvaluation"
         elif not world.namespace_matches(entry.queue, info.key.namespace):
             entry.message, entry.reason = messages.NAMESPACE_MISMATCH, "Misconfigured"
@@ -124,6 +153,12 @@ class Cycle:
             self._nominator.assign(entry)
             return True
         return False
+
+    def _let_go_on(self, refused: list[Entry]) -> None:
+        """Whoever gave way, and need not any more after this round, has its turn in the next."""
+        for entry in refused:
+            if entry.cause == GIVES_WAY and self.world.gives_way(entry.info) is None:
+                self._processing.plan_builder.change(entry.queue.node)
 
     def _return(self, heads: list[Entry]) -> None:
         for entry in heads:
@@ -143,6 +178,7 @@ class Cycle:
     def _requeue(self, entry: Entry) -> None:
         """Put the entry back with a verdict, and tell it if that is news."""
         item, plan_builder = entry.item, self._processing.plan_builder
+        self._set_aside(entry)
         verdict = self._processing.verdict(entry)
         is_news = item.verdict is None or item.verdict[1:] != verdict[1:]
         if entry.info.reserving:
@@ -150,13 +186,21 @@ class Cycle:
             if is_news:
                 plan_builder.add(_waiting_decision(entry, verdict))
             return
-        was_parked = not self.world.pending[entry.queue.name].requeue(item, entry.cause, verdict)
+        is_set_aside = entry.cause == SET_ASIDE
+        was_parked = not self.world.pending[entry.queue.name].requeue(item, entry.cause, verdict, backoff=is_set_aside)
         unfinished = item.cursor is not None and item.cursor.is_pending
         plan_builder.progress = plan_builder.progress or was_parked
         if was_parked or (unfinished and entry.cause != "PendingPreemption"):
             plan_builder.change(entry.queue.node)
         if is_news and not entry.is_reported:
             plan_builder.add(_waiting_decision(entry, verdict))
+
+    def _set_aside(self, entry: Entry) -> None:
+        """Let whoever costs too much, again and again, wait until others have had their time."""
+        pause = self.world.costs.spend(entry.info.shape, entry.cost) if entry.cost else None
+        if pause is not None and not entry.info.reserving:
+            self.world.set_aside[entry.info.shape] = self.world.now + pause
+            entry.message, entry.cause, entry.reason = messages.set_aside(entry.cost, pause), SET_ASIDE, SET_ASIDE
 
 
 def _waiting_decision(entry: Entry, verdict: WaitVerdict) -> Wait:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.core.budget import SET_ASIDE
 from corral.decide.queueing.cycle.assignment import Assignment
 from corral.decide.queueing.cycle.preemption.candidates import Target
 from corral.decide.queueing.model.values import Amounts, Usage, WorkloadInfo
@@ -12,7 +13,19 @@ from corral.decide.queueing.quota.cluster_queue import ClusterQueue
 class Entry:
     """The head of a queue on its way through a round."""
 
-    __slots__ = ("assignment", "cause", "info", "is_reported", "item", "message", "queue", "reason", "targets", "usage")
+    __slots__ = (
+        "assignment",
+        "cause",
+        "cost",
+        "info",
+        "is_reported",
+        "item",
+        "message",
+        "queue",
+        "reason",
+        "targets",
+        "usage",
+    )
 
     def __init__(self, item: Pending, queue: ClusterQueue) -> None:
         self.item = item
@@ -20,6 +33,8 @@ class Entry:
         self.queue = queue
         self.assignment: Assignment | None = None
         self.targets: list[Target] = []
+        self.cost = 0.0
+        """What looking for its place has cost, in seconds of the processor."""
         self.message = ""
         self.cause = "Generic"
         """Why it is requeued, which decides when it is tried again."""
@@ -59,4 +74,6 @@ class Entry:
     def plain_verdict(self) -> WaitVerdict:
         """The verdict in the two reasons there were before they became granular."""
         plain = "Waiting" if self.reason == "WaitingForPodsReady" else "Pending"
+        if self.cause == SET_ASIDE:
+            plain = SET_ASIDE
         return WaitVerdict(self.cause, plain, self.message, self.reason)

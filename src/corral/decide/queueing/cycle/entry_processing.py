@@ -65,6 +65,8 @@ class EntryProcessing:
 
     def _recheck(self, entry: Entry) -> bool:
         """Does the nomination still hold after what the entries before it took? Repair it where that is allowed."""
+        if self._waits_anyway(entry):
+            return False
         quota_fits, nodes_fit = self._claims.fits(entry)
         if self._features.recompute_on_overlap and self._claims.overlap(entry):
             with self._claims.victims_gone():
@@ -76,6 +78,11 @@ class EntryProcessing:
         else:
             return quota_fits and nodes_fit
         return all(self._claims.fits(entry))
+
+    def _waits_anyway(self, entry: Entry) -> bool:
+        """Has it nothing that could still hold: neither room, nor anybody to evict, nor places to look for again?"""
+        nominated = entry.nominated
+        return nominated.mode < Mode.DEFERRED_FIT and not entry.targets and not nominated.topology_usage
 
     def _nominate_again(self, entry: Entry) -> None:
         """Look for places and victims again, with the same flavors."""
@@ -134,12 +141,17 @@ class EntryProcessing:
             self._pass_over(entry, messages.OVERLAPPING_TARGETS)
             self.plan_builder.skip_preemption(entry.queue.name)
             return True
-        if fits and not (mode is Mode.FIT and self._claims.has_victims and not self._claims.fits_already(entry)):
+        if fits and not (mode is Mode.FIT and self._must_wait_for_victims(entry)):
             return False
         self._pass_over(entry, messages.NO_LONGER_FITS)
         if mode is Mode.PREEMPT:
             self.plan_builder.skip_preemption(entry.queue.name)
         return True
+
+    def _must_wait_for_victims(self, entry: Entry) -> bool:
+        """Does it fit only where victims of this round still are?"""
+        waits = self._world.settings.waits_for_victims
+        return waits and self._claims.has_victims and not self._claims.fits_already(entry)
 
     def _pass_over(self, entry: Entry, message: str) -> None:
         entry.message, entry.cause, entry.reason = message, "FailedAfterNomination", "WaitingForQuota"
@@ -180,7 +192,7 @@ class EntryProcessing:
         entry.cause, entry.reason = "PendingMigration", "WaitingForPreemptedWorkloads"
         # One that is only assumed can be evicted once its admission is written.
         if not sibling.assumed and not self._is_leaving(sibling):
-            self._world.expected_evictions[sibling.info.key] = sibling.info.uid
+            self._world.expect_eviction(sibling.info.key, sibling.info.uid)
             self.plan_builder.add(Evict(sibling.info.key, "FlavorMigration", migration_message(entry.info)))
         return True
 
@@ -198,7 +210,9 @@ class EntryProcessing:
         entry.is_reported = True
         entry.start_over()
         for victim in victims:
-            self._world.expected_evictions.setdefault(victim.key, victim.uid)
+            self._world.expect_eviction(victim.key, victim.uid)
+            if self._world.settings.victims_give_way:
+                self._world.gave_way[victim.key] = info.key
         verdict = self.verdict(entry)
         if all(victim.ongoing for victim in victims) and entry.item.verdict == verdict:
             return
@@ -245,11 +259,13 @@ class EntryProcessing:
         """
         places = topology_usage(entry.nominated, entry.queue, entry.info, whole=True)
         info = as_reserving(entry.info)
-        self._world.reserve(Reservation(info, entry.queue, pod_sets, usage, places, assumed=True))
+        self._world.assumed += 1
+        self._world.reserve(Reservation(info, entry.queue, pod_sets, usage, places, assumed=self._world.assumed))
 
     def _leave_queue(self, entry: Entry) -> None:
         world, info = self._world, entry.info
         world.pending[entry.queue.name].delete(info.key)
+        world.gave_way.pop(info.key, None)
         if world.settings.block_on_pods_ready:
             world.not_ready.add(info.key)
         if self._nominator.orders_by_usage(entry.queue):

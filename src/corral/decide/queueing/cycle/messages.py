@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.core.meta import Key
 from corral.decide.queueing.cycle.plan import REASON_PHRASES, Victim
 from corral.decide.queueing.cycle.preemption.candidates import Target
 from corral.decide.queueing.model.values import WorkloadInfo
@@ -17,6 +18,20 @@ DEFERRED_FIT = (
 )
 PENDING_PREEMPTION = "Pending the preemption of"
 WAITING_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condition"
+
+
+def gives_way(preemptor: Key) -> str:
+    return f"Waiting until {preemptor.namespace}/{preemptor.name}, which it was preempted for, is admitted or waits for something else"
+
+
+def set_aside(cost: float, pause: float) -> str:
+    return (
+        f"Looking for a place took {cost:.1f} seconds of computing, again and again; it is tried again after {pause:.0f} seconds, "
+        "and others are not held up"
+    )
+
+
+TOO_EXPENSIVE = "Workloads that ask for the same were set aside, because looking for a place took too long"
 
 
 def no_replacement(nodes: str) -> str:

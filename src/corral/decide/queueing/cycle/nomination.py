@@ -25,7 +25,7 @@ from corral.decide.queueing.cycle.preemption.fair_sharing import fair_targets
 from corral.decide.queueing.model.values import FlavorResource, Usage, WorkloadInfo
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
 from corral.decide.queueing.topology.assigning import apply_placement, placement_requests, topology_usage
-from corral.decide.queueing.topology.cluster import PlacementRequests
+from corral.decide.queueing.topology.cluster import PlacementRequests, PlacementResult
 from corral.decide.queueing.world import World
 
 
@@ -37,10 +37,17 @@ class Nominator:
         self.number = 0
         self.now = 0.0
         self._simulated: tuple[Key, FlavorResource, int, list[Target]] | None = None
+        self._in_empty: tuple[PlacementRequests, PlacementResult] | None = None
+        self._wanted: tuple[Assignment, PlacementRequests] | None = None
 
     def assign(self, entry: Entry, nominated: Sequence[Mapping[str, str]] | None = None) -> None:
         """Give the entry an assignment and victims; `nominated` holds it to flavors of an earlier nomination."""
-        self._simulated = None
+        began = self._world.cpu()
+        self._assign(entry, nominated)
+        entry.cost += self._world.cpu() - began
+
+    def _assign(self, entry: Entry, nominated: Sequence[Mapping[str, str]] | None) -> None:
+        self._simulated = self._in_empty = self._wanted = None
         item, queue = entry.item, entry.queue
         if item.cursor is not None and self._is_outdated(item.cursor, queue, item.info):
             item.cursor = None
@@ -127,18 +134,27 @@ class Nominator:
         self, assignment: Assignment, queue: ClusterQueue, info: WorkloadInfo, replaced: Reservation | None
     ) -> list[Target]:
         requests = _total_requests(assignment, replaced)
+        columns = assignment.columns_needing_preemption()
+        simulated = self._simulated_targets(info, columns, requests)
+        if simulated == []:
+            return []  # what quota alone does not allow, places do not allow either
         placement: Placement | None = None
         if queue.topology_flavors:
-            wanted = placement_requests(assignment, queue, info, replaced, self._world.settings)
+            wanted = self._wanted_places(assignment, queue, info, replaced)
             if wanted:
                 placement = self._placement_test(queue, wanted, info)
-        columns = assignment.columns_needing_preemption()
-        if placement is None and len(requests) == 1 and len(columns) == 1 and self._simulated is not None:
-            key, column, amount, targets = self._simulated
-            if key == info.key and requests == {column: amount} and column in columns:
-                # The last flavor tried was simulated with exactly this request; nothing has changed since.
-                return targets
+        if placement is None and simulated is not None:
+            return simulated
         return self._find_targets(queue, info, columns, requests, placement)
+
+    def _simulated_targets(
+        self, info: WorkloadInfo, columns: frozenset[FlavorResource], requests: Usage
+    ) -> list[Target] | None:
+        """The victims that the last flavor tried was simulated with, if that was for exactly this request: nothing has changed since."""
+        if self._simulated is None or len(requests) != 1 or len(columns) != 1:
+            return None
+        key, column, amount, targets = self._simulated
+        return targets if key == info.key and requests == {column: amount} and column in columns else None
 
     def _placement_test(self, queue: ClusterQueue, wanted: PlacementRequests, info: WorkloadInfo) -> Placement:
         topology, features = self._world.topology, self._world.settings.features
@@ -195,17 +211,17 @@ class Nominator:
         if assignment.mode is Mode.NO_FIT:
             return
         world, settings = self._world, self._world.settings
-        wanted = placement_requests(assignment, queue, info, replaced, settings)
+        wanted = self._wanted_places(assignment, queue, info, replaced)
         if assignment.mode is Mode.FIT and wanted:
             result = world.topology.find(queue.topology_flavors, wanted, info, settings.features)
             if result.failure is None:
                 apply_placement(assignment, result)
-                assignment.topology_usage = topology_usage(assignment, queue, info)
+                assignment.topology_usage = topology_usage(assignment, queue, info, replaced)
             else:
                 assignment.pod_set(result.failure.pod_set).reasons.append(result.failure.reason)
                 assignment.set_mode(Mode.PREEMPT, result.failure.pod_set)
         if assignment.mode is Mode.PREEMPT and wanted and not info.unhealthy_nodes:
-            result = world.topology.find(queue.topology_flavors, wanted, info, settings.features, empty=True)
+            result = self._places_in_empty(queue, wanted, info)
             names = [request.name for requests in wanted.values() for request in requests]
             if result.failure is None:
                 assignment.set_mode(Mode.PREEMPT, *names)
@@ -216,23 +232,46 @@ class Nominator:
         if settings.features.granular_reasons:
             assignment.no_fit_reason = no_fit_reason(assignment, queue)
 
+    def _wanted_places(
+        self, assignment: Assignment, queue: ClusterQueue, info: WorkloadInfo, replaced: Reservation | None
+    ) -> PlacementRequests:
+        """What the assignment wants nodes for; worked out once, as nothing of that changes before places are found."""
+        if self._wanted is None or self._wanted[0] is not assignment:
+            self._wanted = assignment, placement_requests(assignment, queue, info, replaced, self._world.settings)
+        return self._wanted[1]
+
+    def _places_in_empty(self, queue: ClusterQueue, wanted: PlacementRequests, info: WorkloadInfo) -> PlacementResult:
+        """Places if nothing ran anywhere. Of a workload that waits for preemption this is asked twice in a nomination."""
+        if self._in_empty is None or (self._in_empty[0] is not wanted and self._in_empty[0] != wanted):
+            world = self._world
+            found = world.topology.find(queue.topology_flavors, wanted, info, world.settings.features, empty=True)
+            self._in_empty = wanted, found
+        return self._in_empty[1]
+
     def _settle_topology(self, entry: Entry, assignment: Assignment, targets: list[Target]) -> None:
         """Where a workload that waits for preemption will go, so that others leave that room alone."""
         info, queue = entry.info, entry.queue
         if assignment.mode is not Mode.PREEMPT or info.needs_second_pass:
             return
         world, settings = self._world, self._world.settings
-        wanted = placement_requests(assignment, queue, info, self.replaced(info, queue), settings)
+        replaced = self.replaced(info, queue)
+        wanted = self._wanted_places(assignment, queue, info, replaced)
         if not wanted:
             return
-        for target in targets:
-            simulate_removal(target.reservation)
-        result = world.topology.find(queue.topology_flavors, wanted, info, settings.features, empty=not targets)
-        for target in targets:
-            undo_removal(target.reservation)
+        # The pods of a slice that is replaced stay where they are.
+        stays = replaced if settings.features.elastic_slices_with_topology else None
+        leaving = [target.reservation for target in targets if target.reservation is not stays]
+        if targets:
+            for reservation in leaving:
+                simulate_removal(reservation)
+            result = world.topology.find(queue.topology_flavors, wanted, info, settings.features)
+            for reservation in leaving:
+                undo_removal(reservation)
+        else:
+            result = self._places_in_empty(queue, wanted, info)
         if result.failure is None:
             apply_placement(assignment, result)
-            assignment.topology_usage = topology_usage(assignment, queue, info)
+            assignment.topology_usage = topology_usage(assignment, queue, info, replaced)
 
 
 def _total_requests(assignment: Assignment, replaced: Reservation | None) -> Usage:

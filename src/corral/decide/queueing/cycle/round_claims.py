@@ -89,16 +89,33 @@ class RoundClaims:
     # -- does it fit? ---------------------------------------------------------------------------------------------
 
     def fits(self, entry: Entry) -> tuple[bool, bool]:
-        """Quota and nodes, with every victim claimed so far and the entry's own gone."""
-        gone: dict[Key, Reservation] = {}
-        if self._victims or entry.targets:
-            gone = {**self._victims, **{target.reservation.info.key: target.reservation for target in entry.targets}}
-            for reservation in gone.values():
-                simulate_removal(reservation)
+        """Quota and nodes, with every victim claimed so far and the entry's own gone.
+
+        Whoever leaves only makes room. So the victims of others, of which there may be hundreds, are looked at only where there is
+        not enough without them; and as to quota, only those of the same tree.
+        """
+        own = [target.reservation for target in entry.targets]
+        for reservation in own:
+            simulate_removal(reservation)
         quota, nodes = entry.queue.node.fits(entry.usage), self._fits_nodes(entry)
-        for reservation in gone.values():
+        if self._victims and not (quota and nodes):
+            others = self._others(entry, everywhere=not nodes)
+            for reservation in others:
+                simulate_removal(reservation)
+            quota, nodes = quota or entry.queue.node.fits(entry.usage), nodes or self._fits_nodes(entry)
+            own += others
+        for reservation in own:
             undo_removal(reservation)
         return quota, nodes
+
+    def _others(self, entry: Entry, *, everywhere: bool) -> list[Reservation]:
+        """Claimed victims beside the entry's own: in its tree, or everywhere, as trees may share nodes."""
+        own, root = {target.reservation.info.key for target in entry.targets}, entry.queue.node.root()
+        return [
+            reservation
+            for key, reservation in self._victims.items()
+            if key not in own and (everywhere or reservation.queue.node.root() is root)
+        ]
 
     def fits_already(self, entry: Entry) -> bool:
         """Quota and nodes as they are, while the victims of this round still hold theirs."""

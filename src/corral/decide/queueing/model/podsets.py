@@ -1,7 +1,8 @@
 """What the pod sets of a Workload ask for: effective requests, counts, places, and what is wrong with them.
 
 The costly part is the pod templates, and jobs of one kind come by the thousand with equal ones, so what a template
-means is remembered by its content.
+means is remembered by its content. A whole spec that waits is remembered as the object it is: its Workload comes by again with each
+change of its status, and others may share it.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class PodSetReader:
         """Limit ranges by namespace."""
         self._templates: dict[bytes, TemplateInfo] = {}
         self._known: dict[Shapes, tuple[tuple[PodSetInfo, ...], Shapes]] = {}
+        self._waiting: dict[int, tuple[Obj, PodSets]] = {}
+        """Specs by identity, which holds while they are kept here."""
         self._encode = msgspec.json.Encoder().encode
 
     def set_limits(self, namespace: str, limits: NamespaceLimits) -> None:
@@ -89,10 +92,24 @@ class PodSetReader:
         """Read templates anew, after overheads changed."""
         self._templates.clear()
         self._known.clear()
+        self._waiting.clear()
 
     def read(self, namespace: str, spec: Obj, status: Obj, admission: Obj | None) -> PodSets:
         """Pod sets as they wait, or as `admission` gave them quota."""
         limits = self._limits.get(namespace, NO_LIMITS)
+        if admission is not None or limits is not NO_LIMITS or "reclaimablePods" in status or self._devices.extended:
+            return self._read(namespace, spec, status, admission, limits)
+        known = self._waiting.get(id(spec))
+        if known is not None:
+            return known[1]
+        found = self._read(namespace, spec, status, None, limits)
+        if not found.uses_devices:  # what these come to depends on more than the spec
+            if len(self._waiting) >= _MOST_REMEMBERED:
+                self._waiting.clear()
+            self._waiting[id(spec)] = spec, found
+        return found
+
+    def _read(self, namespace: str, spec: Obj, status: Obj, admission: Obj | None, limits: NamespaceLimits) -> PodSets:
         pod_sets = spec.get("podSets") or ()
         templates = [self._template((entry.get("template") or {}).get("spec") or {}, limits) for entry in pod_sets]
         infos = self._infos(pod_sets, templates, status, admission)

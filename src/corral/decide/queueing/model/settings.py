@@ -95,6 +95,12 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     block_on_pods_ready: bool = False
     """Admit one workload at a time until its pods are ready."""
     features: Features = Features()
+    waits_for_victims: bool = True
+    """Who fits only because another one's victims leave is admitted when they have left, not before."""
+    victims_give_way: bool = True
+    """Who was evicted to make room is not considered again before the one it made room for."""
+    requeue_batch_s: float = 0.0
+    """How long news is collected before those who could not be admitted are looked at again; upstream waits a second."""
     max_rounds: int = 1000
     """Most upstream cycles run inside one plan; a bound on latency, not on throughput."""
     max_decisions: int = 1000

@@ -63,19 +63,20 @@ class WorkloadDecoder:
 
     def decode(self, obj: Obj) -> WorkloadInfo:
         """The workload as the scheduler sees it now."""
-        found: Conditions = {entry.get("type"): entry for entry in status_of(obj).get("conditions") or ()}
+        status = status_of(obj)
+        found: Conditions = {entry.get("type"): entry for entry in status.get("conditions") or ()}
         # A parent only shows what one of its variants holds.
         holds = _is_true(found, "QuotaReserved") and not self._is_parent(obj)
-        info = self._submitted(obj, status_of(obj).get("admission") if holds else None)
+        info = self._submitted(obj, status, status.get("admission") if holds else None)
         if found:
             info = self._progressed(info, found)
         if self._features.concurrent_admission:
             info = self._as_variant(info)
         return self._placed(info)
 
-    def _submitted(self, obj: Obj, admission: Obj | None) -> WorkloadInfo:
+    def _submitted(self, obj: Obj, status: Obj, admission: Obj | None) -> WorkloadInfo:
         """What it asks for, or holds by `admission`; as if nothing else had happened to it yet."""
-        spec, status, annotations = spec_of(obj), status_of(obj), annotations_of(obj)
+        spec, annotations = spec_of(obj), annotations_of(obj)
         key, created = key_of(obj), created_at(obj)
         asked = self.pod_sets.read(key.namespace, spec, status, admission)
         base = int(spec.get("priority") or 0)
@@ -178,7 +179,10 @@ class WorkloadDecoder:
 
     def _placed(self, info: WorkloadInfo) -> WorkloadInfo:
         """Whether its places on nodes have to be looked for, again or at last."""
-        unhealthy = tuple(node.get("name", "") for node in status_of(info.obj).get("unhealthyNodes") or ())
+        found = status_of(info.obj).get("unhealthyNodes")
+        if not found and not info.reserving:
+            return info
+        unhealthy = tuple(node.get("name", "") for node in found or ())
         needs_places = info.reserving and not (info.finished or info.evicted or info.on_hold)
         needs_places = needs_places and (_awaits_topology(info) or _runs_on(unhealthy, info.pod_sets))
         if not unhealthy and not needs_places:

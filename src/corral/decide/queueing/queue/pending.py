@@ -93,7 +93,9 @@ class Lane:
         return (entry[2] for entry in self.heap if isinstance(entry[2], Pending))
 
 
-IMMEDIATE = frozenset({"FailedAfterNomination", "PendingPreemption", "PendingMigration", "PreemptionFailed"})
+GIVES_WAY = "GivesWay"
+MAKING_ROOM = frozenset({"FailedAfterNomination", "PendingPreemption"})
+IMMEDIATE = MAKING_ROOM | {"PendingMigration", "PreemptionFailed", GIVES_WAY}
 REMEMBERED = frozenset({"NoFit", "PreemptionNoCandidates"})
 
 
@@ -108,7 +110,7 @@ class PendingQueue:
         self.items: dict[Key, Pending] = {}
         self.in_flight: dict[Key, Pending] = {}
         self.sticky: Key | None = None
-        """The preemptor that keeps the head while its victims leave (BestEffortFIFO)."""
+        """The last that preempted goes first until it leaves the queue, also when it was parked meanwhile (BestEffortFIFO)."""
         self.preemptor: Key | None = None
         self.by_local_queue: dict[str, int] = {}
         """How many wait per LocalQueue."""
@@ -183,6 +185,19 @@ class PendingQueue:
         if self.preemptor == key:
             self.preemptor = None
 
+    def still_preempts(self, key: Key) -> bool:
+        """Does `key`, which made others leave, still wait for their room, and is it tried?"""
+        item = self.items.get(key)
+        if item is None or item.verdict is None or self.is_parked(key):
+            return False
+        unfinished = item.cursor is not None and item.cursor.is_pending
+        if item.verdict.cause not in MAKING_ROOM and not unfinished:
+            return False
+        if not self.strict:
+            return True
+        head = next(iter(self.in_flight.values()), None) or self._head()
+        return head is None or head is item or head.verdict is None or head.verdict.cause in IMMEDIATE
+
     def pop(self) -> Pending | None:
         """Take the head; it is in flight until requeued or deleted."""
         item = self._head()
@@ -213,7 +228,6 @@ class PendingQueue:
         if immediate or unfinished:
             self._enqueue(item)
             return True
-        self.release(key)
         if cause in REMEMBERED and self.hashing and not self.strict:
             lane = self._lane_of(item)
             lane.parked = verdict or WaitVerdict(cause, "PendingEvaluation", "")

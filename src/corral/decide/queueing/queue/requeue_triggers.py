@@ -1,12 +1,13 @@
 """Which ClusterQueues can admit now, and which parked workloads are tried again because something changed.
 
 Wherever quota or nodes may have come free, the tree is marked. At the next plan trees are brought up to date and all
-that is parked in marked ones is tried again.
+that is parked in marked ones is tried again; or later, when news is to be collected for a while. Who is not parked is
+tried at once in either case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from corral.decide.queueing.queue.activity import refresh_activity
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue
@@ -20,11 +21,20 @@ class RequeueTriggers:
     def __init__(self, world: World) -> None:
         self._world = world
         self._marked: dict[str, None] = {}
-        """ClusterQueues whose trees are tried again."""
+        """ClusterQueues in whose trees something has happened."""
+        self._due: dict[str, float] = {}
+        """When the parked ones of their trees are tried again."""
+        self._shown: dict[str, tuple[object, ...]] = {}
+        """What the status of queues below Cohorts said when it was looked at last."""
+
+    def is_due(self, now: float) -> bool:
+        """Is there anything to do?"""
+        return bool(self._marked) or any(at <= now for at in self._due.values()) or any(True for _ in self._changed())
 
     @property
-    def is_due(self) -> bool:
-        return bool(self._marked)
+    def next_at(self) -> float | None:
+        """When parked workloads are tried again next, if no more news comes."""
+        return min(self._due.values(), default=None)
 
     # -- another chance -------------------------------------------------------------------------------------------
 
@@ -45,6 +55,8 @@ class RequeueTriggers:
     def drop(self, queue: ClusterQueue) -> None:
         """The queue is gone."""
         self._marked.pop(queue.name, None)
+        self._due.pop(queue.name, None)
+        self._shown.pop(queue.name, None)
 
     def _users_of(self, flavor: str) -> Iterator[ClusterQueue]:
         return (queue for queue in self._world.queues.values() if flavor in queue.spec.flavors)
@@ -85,26 +97,61 @@ class RequeueTriggers:
 
     # -- before a plan or an answer -------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def settle(self, now: float) -> None:
         """Bring trees up to date and give parked workloads of marked trees another chance."""
         self.settle_structure()
         world = self._world
         if self._marked and world.unplaced:
             world.second_pass.update(world.unplaced)
             world.unplaced.clear()
+        for queue in self._trees_of(self._marked):
+            queue.generation += 1
+            world.mark_dirty(queue.name)
+        changed = dict(self._changed())
+        self._shown.update(changed)
+        for name in (*self._marked, *changed):
+            self._due.setdefault(name, now + world.settings.requeue_batch_s)
+        self._marked.clear()
+        if self._due:
+            self._flush_due(now)
+
+    def _changed(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+        """Queues whose status says something new, where upstream's pace is kept: it reconciles the Cohorts above them then,
+        save the root, and with a Cohort all that waits in its tree.
+        """
+        world = self._world
+        if not world.settings.requeue_batch_s:
+            return
+        for queue in world.queues.values():
+            above = list(queue.node.path())[:-1]
+            if not any(cohort.name in world.cohorts for cohort in above):
+                continue
+            tally = world.tallies.get(queue.name)
+            held = () if tally is None else (tally.reserving, tally.admitted, dict(tally.reserved), dict(tally.used))
+            shown = (len(world.pending[queue.name]), held)
+            if self._shown.get(queue.name) != shown:
+                yield queue.name, shown
+
+    def _flush_due(self, now: float) -> None:
+        for queue in list(self._trees_of([name for name, at in self._due.items() if at <= now])):
+            self._due.pop(queue.name, None)
+            self._flush(queue)
+        for name in [name for name in self._due if name not in self._world.queues]:
+            del self._due[name]
+
+    def _trees_of(self, names: Iterable[str]) -> Iterator[ClusterQueue]:
+        """All ClusterQueues of the trees in which one of these is, each once."""
         done: set[str] = set()
-        for name in self._marked:
-            queue = world.queues.get(name)
+        for name in names:
+            queue = self._world.queues.get(name)
             if queue is None or name in done:
                 continue
-            for member in world.tree_of(queue):
+            for member in self._world.tree_of(queue):
                 done.add(member.name)
-                self._flush(member)
-        self._marked.clear()
+                yield member
 
     def _flush(self, queue: ClusterQueue) -> None:
         world = self._world
-        queue.generation += 1
         world.pending[queue.name].flush(lambda info: world.namespace_matches(queue, info.key.namespace))
         world.mark_dirty(queue.name)
 

@@ -120,7 +120,7 @@ class WaitingWorkloads:
 
     def rejoin(self, info: WorkloadInfo, old: WorkloadInfo | None) -> None:
         """Take over a new version; it keeps its place when nothing changed that could matter to its turn."""
-        pending = self._world.pending_of(info)
+        pending = self._world.pending_of(info) if old is not None else None
         item = pending.items.get(info.key) if pending is not None else None
         if (
             pending is not None
@@ -155,15 +155,29 @@ class WaitingWorkloads:
     @property
     def next_alarm(self) -> float | None:
         """When the next back-off ends."""
-        return self._alarms[0][0] if self._alarms else None
+        first = self._alarms[0][0] if self._alarms else None
+        return min((at for at in (first, *self._world.set_aside.values()) if at is not None), default=None)
 
     def ring(self, now: float) -> None:
         """End back-offs whose time has come."""
         while self._alarms and self._alarms[0][0] <= now:
             _, key = heappop(self._alarms)
             info = self._world.workloads.get(key)
-            if info is None or info.requeue_blocked or (info.requeue_at or 0.0) > now:
-                continue
-            pending = self._world.pending_of(info)
-            if pending is not None and pending.wake(key):
-                self._mark_dirty(info)
+            if info is not None and not self._world.in_backoff(info):
+                self._wake(info)
+        self._look_again(now)
+
+    def _look_again(self, now: float) -> None:
+        """Let those go on whose shape has been set aside for long enough."""
+        over = [shape for shape, until in self._world.set_aside.items() if until <= now]
+        for shape in over:
+            del self._world.set_aside[shape]
+        if over:
+            for info in [info for info in self._world.workloads.values() if info.shape in over]:
+                if not self._world.in_backoff(info):
+                    self._wake(info)
+
+    def _wake(self, info: WorkloadInfo) -> None:
+        pending = self._world.pending_of(info)
+        if pending is not None and pending.wake(info.key):
+            self._mark_dirty(info)

@@ -34,7 +34,10 @@ class WorkloadUpdates:
             self._forget(info)
         elif info.reserving:
             self._waiting.leave(info)
-            self._reservations.book(info, old)
+            if info.active or world.settings.waits_for_victims:
+                self._reservations.book(info, old)
+            else:
+                self._reservations.release(key)
         elif key in world.reservations and world.reservations[key].assumed:
             # The admission was planned and is being written; what we see is the workload before that.
             world.reservations[key].info = as_reserving(info)
@@ -70,6 +73,7 @@ class WorkloadUpdates:
         world.ledger.forgive(info.queue_key, info.key)
         world.forget_places(info.key)
         world.expected_evictions.pop(info.key, None)
+        world.gave_way.pop(info.key, None)
         self._reservations.stop_watching_pods(info.key)
 
     # -- writes that did not happen -------------------------------------------------------------------------------
@@ -98,7 +102,7 @@ class WorkloadUpdates:
     def spare(self, key: Key) -> None:
         """A planned victim was not evicted; a later cycle may plan it again."""
         world = self._world
-        world.expected_evictions.pop(key, None)
+        world.spare(key)
         unplaced = world.unplaced.pop(key, None)
         if unplaced is not None:
             world.second_pass[key] = unplaced

@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
 _FEW = 16
 
-Rank = tuple[bool, int, float, str, Key]
+Rank = tuple[bool, int, float, int, str, Key]
 """The order in which reservations are considered for eviction: leaving ones, lower priority, newer, uid."""
 
 
-def _rank(info: WorkloadInfo) -> Rank:
-    reserved = math.inf if info.reserved_at is None else info.reserved_at
-    return not info.evicted, info.priority, -reserved, info.uid, info.key
+def eviction_rank(reservation: Reservation, unknown: float = math.inf) -> Rank:
+    """Where a reservation stands among those of its queue; `unknown` stands for the time of one that is not written yet."""
+    info = reservation.info
+    stays = not (info.evicted or reservation.leaving)
+    if info.reserved_at is None:
+        return stays, info.priority, -unknown, -reservation.assumed, info.uid, info.key
+    return stays, info.priority, -info.reserved_at, 0, info.uid, info.key
 
 
 def as_reserving(info: WorkloadInfo) -> WorkloadInfo:
@@ -44,6 +48,7 @@ class Reservation:
         "counted_admitted",
         "counted_priority",
         "info",
+        "leaving",
         "pod_sets",
         "queue",
         "rank",
@@ -59,7 +64,7 @@ class Reservation:
         usage: Usage,
         topology_usage: TopologyUsage,
         *,
-        assumed: bool = False,
+        assumed: int = 0,
     ) -> None:
         self.info = info
         self.queue = queue
@@ -67,7 +72,10 @@ class Reservation:
         self.usage = usage
         self.topology_usage = topology_usage
         self.assumed = assumed
-        self.rank: Rank = _rank(info)
+        """Not written yet, and the how many-th of these; times have whole seconds, in which many are admitted."""
+        self.leaving = False
+        """Its eviction was planned in an earlier round and is not seen yet."""
+        self.rank: Rank = eviction_rank(self)
         self.counted_admitted = False
         self.counted_priority = 0
 
@@ -137,13 +145,26 @@ class ClusterQueue:
         self.node.remove(reservation.usage)
         self._count(reservation, -1)
 
+    def set_leaving(self, reservation: Reservation, leaving: bool) -> None:
+        """Those that leave anyway come first when somebody looks for victims."""
+        self._take_rank(reservation)
+        reservation.leaving = leaving
+        self._rank(reservation)
+
+    def _rank(self, reservation: Reservation) -> None:
+        reservation.rank = eviction_rank(reservation)
+        self._unranked[reservation.info.key] = reservation
+
+    def _take_rank(self, reservation: Reservation) -> None:
+        if self._unranked.pop(reservation.rank[-1], None) is None:
+            del self._ranked[bisect_left(self._ranked, reservation.rank, key=itemgetter(0))]
+
     def _count(self, reservation: Reservation, by: int) -> None:
         if by > 0:
             reservation.counted_priority = reservation.info.priority
-            reservation.rank = _rank(reservation.info)
-            self._unranked[reservation.info.key] = reservation
-        elif self._unranked.pop(reservation.rank[-1], None) is None:
-            del self._ranked[bisect_left(self._ranked, reservation.rank, key=itemgetter(0))]
+            self._rank(reservation)
+        else:
+            self._take_rank(reservation)
         totals = self.usage_by_priority.setdefault(reservation.counted_priority, {})
         for column, amount in reservation.usage.items():
             totals[column] = totals.get(column, 0) + by * amount

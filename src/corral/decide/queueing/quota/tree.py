@@ -304,10 +304,11 @@ class QuotaForest:
 
     def settle(self) -> None:
         """Recompute all trees whose structure or quota changed."""
-        # The order does not matter: refreshing a tree twice gives the same tree.
-        while self._marked:
-            _, node = self._marked.popitem()
-            refresh_subtree(node.root())
+        # Each tree once, however many of its nodes are marked; the order does not matter.
+        roots = {id(root): root for root in (node.root() for node in self._marked.values())}
+        self._marked.clear()
+        for root in roots.values():
+            refresh_subtree(root)
 
     def _mark(self, node: QuotaNode) -> None:
         self._marked[id(node)] = node

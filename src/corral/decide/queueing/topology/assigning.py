@@ -9,7 +9,7 @@ from msgspec import structs
 from corral.decide.queueing.cycle.assignment import Assignment, PodSetChoice, TopologyUsage
 from corral.decide.queueing.model.decode import toleration_from
 from corral.decide.queueing.model.settings import QueueingSettings
-from corral.decide.queueing.model.values import PodConstraints, PodSetInfo, WorkloadInfo
+from corral.decide.queueing.model.values import PodConstraints, PodSetInfo, TopologyAssignment, WorkloadInfo
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Reservation
 from corral.decide.queueing.topology.capacity import PodSetPlacement
 from corral.decide.queueing.topology.cluster import PlacementRequests, PlacementResult
@@ -38,7 +38,8 @@ def placement_requests(
             continue
         if choice.topology is not None and not _is_on(choice, info.unhealthy_nodes):
             continue
-        if info.elastic and settings.features.elastic_slices_with_topology and pod_set.topology is not None:
+        keeps_places = info.elastic and settings.features.elastic_slices_with_topology
+        if keeps_places and pod_set.topology is not None:
             refused = ELASTIC_REQUIRED if pod_set.topology.required else ""
             refused = refused or (ELASTIC_PREFERRED if pod_set.topology.preferred else "")
             if refused:
@@ -56,11 +57,15 @@ def placement_requests(
             # The worker cluster, or the nodes that are being provisioned, decide the places later.
             choice.delayed_topology = "Pending"
             continue
-        wanted.setdefault(flavors[0], []).append(_placement(queue, info, pod_set, choice))
+        wanted.setdefault(flavors[0], []).append(
+            _placement(queue, info, pod_set, choice, replaced if keeps_places else None)
+        )
     return wanted
 
 
-def _placement(queue: ClusterQueue, info: WorkloadInfo, pod_set: PodSetInfo, choice: PodSetChoice) -> PodSetPlacement:
+def _placement(
+    queue: ClusterQueue, info: WorkloadInfo, pod_set: PodSetInfo, choice: PodSetChoice, replaced: Reservation | None
+) -> PodSetPlacement:
     return PodSetPlacement(
         name=pod_set.name,
         count=choice.count,
@@ -69,7 +74,13 @@ def _placement(queue: ClusterQueue, info: WorkloadInfo, pod_set: PodSetInfo, cho
         topology=pod_set.topology,
         implied=is_topology_implied(queue, pod_set),
         existing=choice.topology,
+        previous=_held_places(replaced, pod_set.name),
     )
+
+
+def _held_places(replaced: Reservation | None, name: str) -> TopologyAssignment | None:
+    held = replaced.info.pod_sets if replaced is not None else ()
+    return next((pod_set.topology_assignment for pod_set in held if pod_set.name == name), None)
 
 
 def _updated_constraints(info: WorkloadInfo, pod_set: PodSetInfo) -> PodConstraints:
@@ -101,9 +112,15 @@ def apply_placement(assignment: Assignment, result: PlacementResult) -> None:
 
 
 def topology_usage(
-    assignment: Assignment, queue: ClusterQueue, info: WorkloadInfo, *, whole: bool = False
+    assignment: Assignment,
+    queue: ClusterQueue,
+    info: WorkloadInfo,
+    replaced: Reservation | None = None,
+    *,
+    whole: bool = False,
 ) -> TopologyUsage:
-    """What the pods take of the domains; without `whole`, only what their current reservation does not hold yet."""
+    """What the pods take of the domains; without `whole`, only what their current reservation, or that of the slice
+    they take over from, does not hold yet."""
     usage: TopologyUsage = {}
     if not queue.topology_flavors:
         return usage
@@ -114,8 +131,9 @@ def topology_usage(
             continue
         pod_set = by_name[choice.name]
         held: dict[tuple[str, ...], int] = {}
-        if not whole and info.reserving and pod_set.topology_assignment is not None:
-            for domain in pod_set.topology_assignment.domains:
+        places = pod_set.topology_assignment if info.reserving else _held_places(replaced, pod_set.name)
+        if not whole and places is not None:
+            for domain in places.domains:
                 held[domain.values] = held.get(domain.values, 0) + domain.pods
         for domain in choice.topology.domains:
             pods = domain.pods - held.get(domain.values, 0)

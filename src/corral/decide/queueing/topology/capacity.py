@@ -21,13 +21,13 @@ from corral.decide.queueing.topology.counts import (
     Capacity,
     CountKey,
     Counts,
-    count_in,
     exclusion_summary,
 )
 from corral.decide.queueing.topology.placement import DomainShare, NoPlacement, Placer, Shape, assignment_of
 from corral.decide.queueing.topology.tree import Domain, DomainTree, Values
 
 _MAX_TABLES = 48
+_KEPT_CHANGES = 8192
 
 
 class PodSetPlacement(msgspec.Struct, frozen=True):
@@ -41,6 +41,8 @@ class PodSetPlacement(msgspec.Struct, frozen=True):
     implied: bool = False
     existing: TopologyAssignment | None = None
     """Where the pods are now, when some of them need another node."""
+    previous: TopologyAssignment | None = None
+    """Where the pods of the slice are that this one takes over from."""
 
     @property
     def group(self) -> str:
@@ -60,6 +62,8 @@ class FlavorCapacity:
         self.tree = tree
         self.usage = usage
         self._tables: dict[CountKey, Counts] = {}
+        self._changes: list[Values] = []
+        """Leaves whose usage changed, in order. A table has seen those before its own position."""
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -72,15 +76,16 @@ class FlavorCapacity:
 
     def touched(self, key: Values) -> None:
         """The usage of a leaf changed."""
-        for table in self._tables.values():
-            table.dirty.add(key)
+        self._changes.append(key)
+        if len(self._changes) >= 2 * _KEPT_CHANGES:
+            self._forget_changes()
 
     def fits(self, domains: Iterable[tuple[Values, Mapping[str, int], int]]) -> bool:
         """Is there room for these pods exactly where they are?"""
         capacity = Capacity(self.usage)
         for values, per_pod, pods in domains:
             leaf = self.tree.leaves.get(self.tree.leaf_key(values))
-            if leaf is None or count_in((*per_pod.items(), ("pods", 1)), capacity.free(leaf, False)) < pods:
+            if leaf is None or capacity.room(leaf, (*per_pod.items(), ("pods", 1)), False) < pods:
                 return False
         return True
 
@@ -114,16 +119,35 @@ class FlavorCapacity:
             return f"no topology domains at level: {self.levels[shape.level]}"
         capacity = Capacity(self.usage, assumed)
         counts = self._counts(key, capacity, within)
-        try:
-            shares = _balanced_shares(counts, shape) if shape.balanced else None
-            if shares is None:
-                shares = Placer(counts, shape).place()
-        except NoPlacement as failure:
-            return self._failure(failure, shape, workers, counts, capacity)
-        placed = {workers.name: self._assignment([(share.domain, share.pods) for share in shares])}
-        if leader is not None:
-            placed[leader.name] = self._assignment([(share.domain, share.leaders) for share in shares])
-        return placed
+        found = self._found(counts, shape)
+        if isinstance(found, NoPlacement):
+            return self._failure(found, shape, workers, counts, capacity)
+        of_workers, of_leader = found
+        return {workers.name: of_workers} if leader is None else {workers.name: of_workers, leader.name: of_leader}
+
+    def _found(self, counts: Counts, shape: Shape) -> tuple[TopologyAssignment, TopologyAssignment] | NoPlacement:
+        """Places of the workers and of the leader, or why there are none: remembered for as long as the counts stay as they are."""
+        key = (
+            shape.pods,
+            shape.leaders,
+            shape.level,
+            shape.required,
+            shape.unconstrained,
+            shape.least_free,
+            shape.balanced,
+        )
+        found: tuple[TopologyAssignment, TopologyAssignment] | NoPlacement | None = counts.placed.get(key)
+        if found is None:
+            try:
+                shares = _shares(counts, shape)
+                found = (
+                    self._assignment([(share.domain, share.pods) for share in shares]),
+                    self._assignment([(share.domain, share.leaders) for share in shares]),
+                )
+            except NoPlacement as failure:
+                found = failure
+            counts.placed[key] = found
+        return found
 
     def _assignment(self, pods: list[tuple[Domain, int]]) -> TopologyAssignment:
         return assignment_of(pods, self.levels, self.tree.is_lowest_host)
@@ -136,10 +160,19 @@ class FlavorCapacity:
             if len(self._tables) >= _MAX_TABLES:
                 del self._tables[next(iter(self._tables))]
             table = Counts(key, self.tree, capacity, self.flavor.tolerations)
-        else:
-            table.refresh(capacity)
+        elif table.seen < len(self._changes):
+            table.refresh(capacity, dict.fromkeys(self._changes[table.seen :]))
+        table.seen = len(self._changes)
         self._tables[key] = table
         return table
+
+    def _forget_changes(self) -> None:
+        """Keep the newer half; a table that has not seen the older one is made anew when it is asked again."""
+        gone = len(self._changes) - _KEPT_CHANGES
+        del self._changes[:gone]
+        self._tables = {key: table for key, table in self._tables.items() if table.seen >= gone}
+        for table in self._tables.values():
+            table.seen -= gone
 
     def _shape(self, workers: PodSetPlacement, leader: PodSetPlacement | None, mixed: bool) -> Shape | str:
         request, tree = workers.topology, self.tree
@@ -265,7 +298,7 @@ class FlavorCapacity:
         new = placed[pods.name]
         if not new.domains:
             return f"cannot find replacement assignment for unhealthy node: {node}"
-        return self._merged(new, kept), new
+        return self.merged(new, kept), new
 
     def _replacement_domain(self, wanted: PodSetPlacement, kept: list[TopologyDomain]) -> Domain | None:
         """The domain the replacement must stay in, if any."""
@@ -289,12 +322,23 @@ class FlavorCapacity:
                 held[at] = held.get(at, 0) + domain.pods
         return next((domain for domain, pods in held.items() if (pods + missing) % size == 0), None)
 
-    def _merged(self, new: TopologyAssignment, kept: list[TopologyDomain]) -> TopologyAssignment:
+    def is_stale(self, assignment: TopologyAssignment) -> bool:
+        """Has a domain of the assignment gone?"""
+        return any(self.tree.leaf_key(domain.values) not in self.tree.leaves for domain in assignment.domains)
+
+    def merged(self, new: TopologyAssignment, kept: Iterable[TopologyDomain]) -> TopologyAssignment:
+        """Both together, in the order of the domains."""
         pods: dict[Values, int] = {}
         for domain in (*new.domains, *kept):
             pods[domain.values] = pods.get(domain.values, 0) + domain.pods
         order = sorted(pods, key=lambda values: self.tree.leaves[self.tree.leaf_key(values)].values)
         return TopologyAssignment(new.levels, tuple(TopologyDomain(values, pods[values]) for values in order))
+
+
+def _shares(counts: Counts, shape: Shape) -> list[DomainShare]:
+    """Leaves with their pods; raises NoPlacement."""
+    found = _balanced_shares(counts, shape) if shape.balanced else None
+    return Placer(counts, shape).place() if found is None else found
 
 
 def _balanced_shares(counts: Counts, shape: Shape) -> list[DomainShare] | None:

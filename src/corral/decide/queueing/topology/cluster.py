@@ -23,6 +23,7 @@ from corral.decide.queueing.model.values import (
     WorkloadInfo,
 )
 from corral.decide.queueing.topology.capacity import FlavorCapacity, PodSetPlacement
+from corral.decide.queueing.topology.growing import Places, resize
 from corral.decide.queueing.topology.tree import HOSTNAME, Values, build_tree
 
 Domains = Iterable[tuple[Values, Mapping[str, int], int]]
@@ -223,6 +224,9 @@ def _place_group(
         workers, leader = (group[1], group[0]) if group[1].count > group[0].count else (group[0], group[1])
         if group[1].count == group[0].count:
             workers, leader = group[0], group[1]
+    resized = resize(capacity, workers, leader, assumed, features, empty=empty)
+    if resized is not None:
+        return _keep_and_add(capacity, group, resized, assumed, assignments)
     mixed, balanced = features.topology_profile_mixed, features.topology_balanced
     placed = capacity.place(workers, leader, assumed, mixed=mixed, balanced=balanced, empty=empty)
     if isinstance(placed, str):
@@ -230,6 +234,24 @@ def _place_group(
     for pods in group:
         assignments[pods.name] = placed[pods.name]
         _assume(capacity, assumed, placed[pods.name], pods)
+    return None
+
+
+def _keep_and_add(
+    capacity: FlavorCapacity,
+    group: list[PodSetPlacement],
+    resized: tuple[Places, Places] | str,
+    assumed: dict[Values, Amounts],
+    assignments: dict[str, TopologyAssignment],
+) -> str | None:
+    """What is kept counts already, under the slice that is replaced."""
+    if isinstance(resized, str):
+        return resized
+    whole, new = resized
+    assignments.update(whole)
+    for pods in group:
+        if pods.name in new:
+            _assume(capacity, assumed, new[pods.name], pods)
     return None
 
 

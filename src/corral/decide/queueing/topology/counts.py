@@ -1,13 +1,16 @@
 """How many pods of one kind fit into every domain, kept up to date as pods come and go.
 
 A table answers for one set of requests and constraints. It recomputes only leaves whose usage changed, and their
-ancestors, so placing the thousandth equal workload costs as much as the nodes it touched.
+ancestors, so placing the thousandth equal workload costs as much as the nodes it touched. Domains that somebody asked for in order
+stay in order: one that changed is moved to its new position. Placements found from its numbers are remembered until one of them
+changes; usage that came and went again changes none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from bisect import insort
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from corral.decide.queueing.model.affinity import affinity_score, node_matches, untolerated_taint
 from corral.decide.queueing.model.values import Amounts, NodeSpec, PodConstraints, Toleration
@@ -71,18 +74,44 @@ class Capacity:
                     free[resource] = free.get(resource, 0) - amount
         return free
 
+    def room(self, leaf: Domain, requests: AmountItems, empty: bool) -> int:
+        """How often `requests` fits into what is free; only what is requested is looked at."""
+        offered, used, assumed = leaf.allocatable, self.usage.get(leaf.key), self.assumed.get(leaf.key)
+        if empty or not used:
+            used = _NOTHING
+        most = _MANY
+        for resource, amount in requests:
+            if amount:
+                free = offered.get(resource, 0) - used.get(resource, 0)
+                if assumed:
+                    free -= assumed.get(resource, 0)
+                times = free // amount
+                if times < most:
+                    most = times
+        return most if most > 0 else 0
+
+
+_NOTHING: Amounts = {}
+_FEW = 32
+
+Order = Callable[[Domain], tuple[object, ...]]
+Group = tuple[int, bool]
+"""A level, or the children of a domain behind the levels, and whether the fullest come first."""
+
 
 class Counts:
     """Per domain (by index): pods and slices that fit, with and without room for a leader."""
 
     __slots__ = (
-        "dirty",
+        "_in_order",
         "feasible",
         "key",
         "leaders",
+        "placed",
         "pods",
         "pods_leader",
         "scores",
+        "seen",
         "slices",
         "slices_leader",
         "tree",
@@ -110,7 +139,12 @@ class Counts:
             if (within is None or leaf.ancestor(within.level) is within)
             and (not tree.is_lowest_host or exclusion(leaf.nodes[0], key.constraints, tolerations) is None)
         }
-        self.dirty: set[Values] = set()
+        self.seen = 0
+        """How many changes of usage it has taken into account; counted by its owner."""
+        self.placed: dict[Any, Any] = {}
+        """What was found from these numbers, by what was asked."""
+        self._in_order: dict[Group, list[Domain]] | None = {} if key.leader is None else None
+        """Domains that were asked for in order. With a leader order depends on more than is looked after here."""
         self.scores = self._affinity_scores() if key.constraints.preferred else None
         """How much the pods like a domain, when they like some more than others."""
         for leaf in tree.leaves.values():
@@ -122,8 +156,8 @@ class Counts:
     def copy(self) -> Counts:
         """The same numbers, to be changed by somebody who tries something out."""
         other = object.__new__(Counts)
-        other.key, other.tree, other.feasible, other.dirty = self.key, self.tree, self.feasible, set(self.dirty)
-        other.scores = self.scores
+        other.key, other.tree, other.feasible, other.seen = self.key, self.tree, self.feasible, self.seen
+        other.scores, other.placed, other._in_order = self.scores, {}, None
         other.pods, other.slices, other.leaders = list(self.pods), list(self.slices), list(self.leaders)
         alone = self.key.leader is None
         other.pods_leader = other.pods if alone else list(self.pods_leader)
@@ -142,39 +176,128 @@ class Counts:
                     domain = domain.parent
         return scores
 
-    def refresh(self, capacity: Capacity) -> None:
-        """Recount the leaves that changed since the last look."""
-        if not self.dirty:
-            return
-        above: set[int] = set()
-        for key in self.dirty:
+    # -- in order -------------------------------------------------------------------------------------------------
+
+    def order(self, *, fullest: bool) -> Order:
+        """What is liked most first, then by the slices that fit, then the least room, then by name."""
+        slices, pods, scores, sign = self.slices, self.pods, self.scores, -1 if fullest else 1
+
+        def plain(domain: Domain) -> tuple[object, ...]:
+            index = domain.index
+            return sign * slices[index], pods[index], domain.values
+
+        def liked(domain: Domain) -> tuple[object, ...]:
+            assert scores is not None
+            return -scores[domain.index], *plain(domain)
+
+        return plain if scores is None else liked
+
+    def level(self, level: int, *, fullest: bool) -> Sequence[Domain]:
+        """The domains of a level, in order."""
+        return self._kept((level, fullest), self.tree.by_level[level])
+
+    def children(self, domain: Domain, *, fullest: bool) -> Sequence[Domain]:
+        """The children of a domain, in order."""
+        return self._kept((self._group_of(domain), fullest), domain.children)
+
+    def _group_of(self, domain: Domain) -> int:
+        return len(self.tree.levels) + domain.index
+
+    def _kept(self, group: Group, domains: Sequence[Domain]) -> Sequence[Domain]:
+        if self._in_order is None:
+            return sorted(domains, key=self.order(fullest=group[1]))
+        known = self._in_order.get(group)
+        if known is None:
+            known = self._in_order[group] = sorted(domains, key=self.order(fullest=group[1]))
+        return known
+
+    def _moves(self, domain: Domain) -> list[tuple[bool, list[Domain]]]:
+        """The orders that a domain is in, whose position is about to change; it is taken out of them."""
+        if not self._in_order:
+            return []
+        groups = (domain.level, self._group_of(domain.parent)) if domain.parent is not None else (domain.level,)
+        found = [
+            (fullest, known)
+            for group in groups
+            for fullest in (True, False)
+            if (known := self._in_order.get((group, fullest))) is not None
+        ]
+        for _, known in found:
+            known.remove(domain)
+        return found
+
+    def _put_back(self, domain: Domain, moves: list[tuple[bool, list[Domain]]]) -> None:
+        for fullest, known in moves:
+            insort(known, domain, key=self.order(fullest=fullest))
+
+    # -- counting -------------------------------------------------------------------------------------------------
+
+    def refresh(self, capacity: Capacity, changed: Collection[Values]) -> None:
+        """Recount the leaves whose usage changed since the last look."""
+        if self._in_order and len(changed) > _FEW:
+            self._in_order.clear()  # so many are put in order faster than moved
+        above: dict[int, None] = {}
+        differs = False
+        for key in changed:
             leaf = self.tree.leaves.get(key)
-            if leaf is not None:
-                self._count_leaf(leaf, capacity)
-                if leaf.parent is not None:
-                    above.add(leaf.parent.index)
-        self.dirty.clear()
+            if leaf is not None and self._recount_leaf(leaf, capacity):
+                differs = True
+                if leaf.parent is not None and self.key.leader is not None:
+                    above[leaf.parent.index] = None
+        if differs:
+            self.placed.clear()
         domains = self.tree.domains
         while above:
-            parents: set[int] = set()
+            parents: dict[int, None] = {}
             for index in above:
                 domain = domains[index]
                 self.sum_up(domain)
                 if domain.parent is not None:
-                    parents.add(domain.parent.index)
+                    parents[domain.parent.index] = None
             above = parents
 
-    def _count_leaf(self, leaf: Domain, capacity: Capacity) -> None:
+    def _recount_leaf(self, leaf: Domain, capacity: Capacity) -> bool:
+        """Count a leaf anew; without a leader everything above it, too. True when that gave other numbers."""
+        if self.key.leader is not None:
+            return self._count_leaf(leaf, capacity)
         if leaf.key not in self.feasible:
+            return False
+        pods = capacity.room(leaf, self.key.requests, self.key.empty)
+        if pods == self.pods[leaf.index]:
+            return False
+        self._set(leaf, pods, pods // self.key.slice_size if leaf.level == self.key.slice_level else 0)
+        return True
+
+    def _set(self, domain: Domain, pods: int, slices: int) -> None:
+        """Set the numbers of a domain, and of those above it by what that changes for them."""
+        key, index = self.key, domain.index
+        inner = dict(key.inner_sizes).get(domain.level, 1) if key.inner_sizes else 1
+        more_pods = pods // inner * inner - self.pods[index] // inner * inner
+        more_slices = slices - self.slices[index]
+        moves = self._moves(domain)
+        self.pods[index], self.slices[index] = pods, slices
+        self._put_back(domain, moves)
+        parent = domain.parent
+        if parent is None or not (more_pods or more_slices):
             return
+        pods = self.pods[parent.index] + more_pods
+        at_slices = parent.level == key.slice_level
+        self._set(parent, pods, pods // key.slice_size if at_slices else self.slices[parent.index] + more_slices)
+
+    def _count_leaf(self, leaf: Domain, capacity: Capacity) -> bool:
+        """Count a leaf anew; True when that gave other numbers."""
+        if leaf.key not in self.feasible:
+            return False
         key, index = self.key, leaf.index
-        free = capacity.free(leaf, key.empty)
-        pods = self.pods[index] = count_in(key.requests, free)
+        before, pods = self.pods[index], capacity.room(leaf, key.requests, key.empty)
+        self.pods[index] = pods
         at_slices = leaf.level == key.slice_level
         if at_slices:
             self.slices[index] = pods // key.slice_size
         if key.leader is None:
-            return
+            return pods != before
+        free = capacity.free(leaf, key.empty)
+        led_before = self.leaders[index], self.pods_leader[index]
         with_leader = pods
         self.leaders[index] = 0
         if count_in(key.leader, free) > 0:
@@ -186,6 +309,7 @@ class Counts:
         self.pods_leader[index] = with_leader
         if at_slices:
             self.slices_leader[index] = with_leader // key.slice_size
+        return pods != before or led_before != (self.leaders[index], with_leader)
 
     def sum_up(self, domain: Domain) -> None:
         """Count a domain anew from its children."""

@@ -8,15 +8,14 @@ remainder (best fit); unconstrained ones start from the domain with the least fr
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from corral.decide.queueing.model.values import TopologyAssignment, TopologyDomain
-from corral.decide.queueing.topology.counts import Counts
+from corral.decide.queueing.topology.counts import Counts, Order
 from corral.decide.queueing.topology.tree import Domain
-
-Order = Callable[[Domain], tuple[object, ...]]
 
 
 class Shape(NamedTuple):
@@ -60,8 +59,10 @@ class Placer:
         self.counts = counts
         self.shape = shape
         self.best_fit = not shape.least_free
-        self.order: Order = self._order if counts.scores is None else self._liked_first
-        self.leader_order: Order = self._leader_order if counts.scores is None else self._leader_liked_first
+        self.order: Order = counts.order(fullest=self.best_fit)
+        self.leader_order: Order = self.order
+        if counts.key.leader is not None:
+            self.leader_order = self._leader_order if counts.scores is None else self._leader_liked_first
 
     def place(self) -> list[DomainShare]:
         """Leaves with their pods and leaders; raises NoPlacement."""
@@ -70,8 +71,7 @@ class Placer:
         shares = self._distribute(chosen, shape.pods, shape.leaders, shape.slice_size, self._slices)
         lowest = self.counts.tree.lowest
         while level < min(lowest, shape.slice_level):
-            children = [child for share in shares for child in share.domain.children]
-            children.sort(key=self.order)
+            children = self._children_of([share.domain for share in shares])
             shares = self._distribute(children, shape.pods, shape.leaders, shape.slice_size, self._slices)
             level += 1
         return self.split_down(level, shares)
@@ -86,10 +86,15 @@ class Placer:
         return shares
 
     def _split(self, share: DomainShare, size: int) -> list[DomainShare]:
-        children = sorted(share.domain.children, key=self.order)
+        children = self._children_of([share.domain])
         if size > 1:
             return self._distribute(children, share.pods, share.leaders, size, self._units_of(size))
         return self._distribute(children, share.pods, share.leaders, 1, self._pods)
+
+    def _children_of(self, domains: list[Domain]) -> Sequence[Domain]:
+        """The children of all of them, in order."""
+        groups = [self.counts.children(domain, fullest=self.best_fit) for domain in domains]
+        return groups[0] if len(groups) == 1 else sorted(chain(*groups), key=self.order)
 
     # -- capacities, in units of pods or slices, without and with a leader ----------------------------------------
 
@@ -105,16 +110,9 @@ class Placer:
     def _score(self, domain: Domain) -> int:
         return self.counts.scores[domain.index] if self.counts.scores is not None else 0
 
-    def _liked_first(self, domain: Domain) -> tuple[object, ...]:
-        return -self._score(domain), *self._order(domain)
-
     def _leader_liked_first(self, domain: Domain) -> tuple[object, ...]:
         leaders, *rest = self._leader_order(domain)
         return leaders, -self._score(domain), *rest
-
-    def _order(self, domain: Domain) -> tuple[object, ...]:
-        slices = self.counts.slices[domain.index]
-        return (-slices if self.best_fit else slices), self.counts.pods[domain.index], domain.values
 
     def _leader_order(self, domain: Domain) -> tuple[object, ...]:
         index, counts = domain.index, self.counts
@@ -136,7 +134,7 @@ class Placer:
             first = self._first_fitting(counts.tree.by_level[level], wanted)
             if first is not None:
                 return level, [first]
-        domains = sorted(counts.tree.by_level[level], key=self.leader_order)
+        domains = self._in_level(level)
         if not domains:
             raise NoPlacement(0, wanted, level)
         if shape.least_free and shape.required:
@@ -157,14 +155,29 @@ class Placer:
             return self._find_level(level - 1)
         return level, self._several(domains, wanted, level)
 
+    def _in_level(self, level: int) -> Sequence[Domain]:
+        """The domains of a level, those first that the leader is looked for on first."""
+        if self.counts.key.leader is None:
+            return self.counts.level(level, fullest=self.best_fit)
+        return sorted(self.counts.tree.by_level[level], key=self.leader_order)
+
     def _first_fitting(self, domains: Sequence[Domain], wanted: int) -> Domain | None:
         """The first in order that takes everything, found without putting thousands of hosts in order."""
-        held, leaders = self.counts.leaders, self.shape.leaders
-        room = self.counts.slices_leader if leaders else self.counts.slices
-        fitting = [domain for domain in domains if room[domain.index] >= wanted and held[domain.index] >= leaders]
-        return min(fitting, key=self.leader_order, default=None)
+        counts, leaders = self.counts, self.shape.leaders
+        if counts.key.leader is None and counts.scores is None and domains:
+            # Nobody is led and none is liked more: the least room decides.
+            rising = counts.level(domains[0].level, fullest=False)
+            at = bisect_left(rising, wanted, key=lambda domain: counts.slices[domain.index])
+            return rising[at] if at < len(rising) else None
+        room = counts.slices_leader if leaders else counts.slices
+        fitting = (domain for domain in domains if room[domain.index] >= wanted)
+        return min(
+            (domain for domain in fitting if counts.leaders[domain.index] >= leaders),
+            key=self.leader_order,
+            default=None,
+        )
 
-    def _several(self, domains: list[Domain], wanted: int, level: int) -> list[Domain]:
+    def _several(self, domains: Sequence[Domain], wanted: int, level: int) -> list[Domain]:
         """As few domains as possible that together take everything, the leader's first."""
         shape, counts = self.shape, self.counts
         domains = self._leader_first(domains, shape.pods, shape.leaders, shape.slice_size, self._slices)
@@ -206,6 +219,12 @@ class Placer:
         if (scores := self.counts.scores) is not None:
             liked = scores[domains[0].index]
             domains = list(takewhile(lambda domain: scores[domain.index] == liked, domains))
+        if self._falls(units):
+            enough = bisect_right(domains, -needed, key=lambda domain: -units(domain, False))
+            if not enough:
+                return domains[0]
+            least = units(domains[enough - 1], False)
+            return domains[bisect_left(domains, -least, hi=enough, key=lambda domain: -units(domain, False))]
         best, best_units = None, 0
         for domain in domains:
             if self.counts.leaders[domain.index] < leaders:
@@ -215,14 +234,23 @@ class Placer:
                 best, best_units = domain, fits
         return domains[0] if best is None else best
 
+    def _falls(self, units: Callable[[Domain, bool], int]) -> bool:
+        """Do domains in order have fewer and fewer of these units? Their slices do; so do pods where every pod is a slice."""
+        counts = self.counts
+        if counts.key.leader is not None:
+            return False
+        return units == self._slices or (
+            units == self._pods and counts.key.slice_size == 1 and counts.key.slice_level == counts.tree.lowest
+        )
+
     def _leader_first(
         self,
-        domains: list[Domain],
+        domains: Sequence[Domain],
         count: int,
         leaders: int,
         size: int,
         units: Callable[[Domain, bool], int],
-    ) -> list[Domain]:
+    ) -> Sequence[Domain]:
         """Move the first domain to the front that can hold the leader and leaves enough for the workers."""
         if leaders == 0 or len(domains) < 2:
             return domains
@@ -237,7 +265,7 @@ class Placer:
 
     def _distribute(
         self,
-        domains: list[Domain],
+        domains: Sequence[Domain],
         count: int,
         leaders: int,
         size: int,

@@ -14,6 +14,7 @@ from corral.core.validation import (
     duplicate,
     invalid,
     not_supported,
+    repeats,
     required,
 )  # fmt: skip
 from corral.kinds.kubernetes.pods.downward_rules import check_all
@@ -225,8 +226,9 @@ def _check_review_versions(versions: list[str], path: str) -> list[Cause]:
     if not versions:
         return [required(path, "must specify one of v1, v1beta1")]
     causes: list[Cause] = []
+    repeated = repeats(versions)
     for position, version in enumerate(versions):
-        if version in versions[:position]:
+        if repeated[position]:
             causes.append(invalid(f"{path}[{position}]", version, "duplicate version"))
         else:
             causes += check_all(f"{path}[{position}]", version, names.check_label_1035(version))
@@ -279,11 +281,12 @@ def check_policy_binding(binding: Obj) -> list[Cause]:
         causes += check_all("spec.policyName", name, names.check_subdomain(name))
     if not actions:
         causes.append(required("spec.validationActions", "at least one validation action is required"))
+    repeated = repeats(actions)
     for position, action in enumerate(actions):
         if action not in ("Audit", "Deny", "Warn"):
             where = f"spec.validationActions[{position}]"
             causes.append(not_supported(where, action, ("Audit", "Deny", "Warn")))
-        if action in actions[:position]:
+        if repeated[position]:
             causes.append(duplicate(f"spec.validationActions[{position}]", action))
     if "Deny" in actions and "Warn" in actions:
         detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"

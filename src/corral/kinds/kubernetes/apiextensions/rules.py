@@ -6,7 +6,7 @@ from typing import Any
 
 from corral.core import conditions, names
 from corral.core.errors import Cause
-from corral.core.meta import Obj, name_of, spec_of, status_of
+from corral.core.meta import Obj, labels_of, name_of, spec_of, status_of
 from corral.core.regex import RegexError, search
 from corral.core.validation import (
     check_metadata_update,
@@ -14,6 +14,7 @@ from corral.core.validation import (
     immutable,
     invalid,
     not_supported,
+    repeats,
     required,
 )  # fmt: skip
 from corral.kinds.kubernetes.admissionregistration.rules import check_client_config
@@ -24,6 +25,9 @@ _FORMATS = "byte,date,date-time,double,float,int32,int64,password"
 _TYPES = frozenset({"array", "boolean", "integer", "number", "object", "string"})
 _FORBIDDEN = ("$ref", "definitions", "dependencies", "deprecated", "discriminator", "id", "patternProperties", "readOnly",
               "writeOnly", "xml")  # fmt: skip
+
+SHIPPED = "corral.dev/shipped-with"
+"""Label of the definitions of kinds that Corral serves itself: the release whose own declaration the first one repeated."""
 
 
 def default_crd(crd: Obj) -> None:
@@ -52,9 +56,16 @@ def prepare_crd(crd: Obj) -> None:
 
 
 def prepare_crd_update(new: Obj, old: Obj) -> None:
-    """A new storage version joins those that objects may still be stored in."""
+    """A new storage version joins those that objects may still be stored in.
+
+    What Corral serves itself it also stores in its own version, whatever the definition says: there only the version named
+    now is stored, so that any release of the definition can take the place of any other. The label that says so stays.
+    """
     status = {**status_of(old)}
-    stored = list(status.get("storedVersions") or ())
+    shipped = labels_of(old).get(SHIPPED)
+    if shipped is not None:
+        new["metadata"] = {**new["metadata"], "labels": {**labels_of(new), SHIPPED: shipped}}
+    stored = [] if shipped is not None else list(status.get("storedVersions") or ())
     for version in spec_of(new).get("versions") or ():
         if version.get("storage") and version["name"] not in stored:
             stored.append(version["name"])
@@ -251,8 +262,9 @@ def _check_review_versions(versions: list[str] | None, path: str) -> list[Cause]
     if not versions:
         return [required(path)]
     causes: list[Cause] = []
+    repeated = repeats(versions)
     for position, version in enumerate(versions):
-        if version in versions[:position]:
+        if repeated[position]:
             causes.append(invalid(f"{path}[{position}]", version, "duplicate version"))
         else:
             causes += [invalid(f"{path}[{position}]", version, why) for why in names.check_label_1035(version)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.core.meta import status_of
 from corral.core.names import check_label
 from corral.kinds.kubernetes.apps import columns as apps_printing
 from corral.kinds.kubernetes.apps import defaults, rules
@@ -63,7 +62,6 @@ REPLICA_SET = kind(
     validate_status=rules.check_replicas_status,
     scale=_SCALE,
     has_generation=True,
-    fields={"status.replicas": lambda obj: str(status_of(obj).get("replicas") or 0)},
 )
 STATEFUL_SET = kind(
     "apps.v1.StatefulSet",

@@ -18,6 +18,7 @@ from corral.core.validation import (
     immutable,
     invalid,
     not_supported,
+    repeats,
     required,
     too_long,
 )  # fmt: skip
@@ -258,8 +259,9 @@ def check_node_status(new: Obj, old: Obj) -> list[Cause]:
     causes = check_metadata_update(new["metadata"], old["metadata"])
     causes += _check_node_amounts(new) + _check_taints(new)
     addresses = status_of(new).get("addresses") or []
+    repeated = repeats((address.get("type"), address.get("address")) for address in addresses)
     for position, address in enumerate(addresses):
-        if address in addresses[:position]:
+        if repeated[position]:
             shown = internal.convert("core.NodeAddress", "core/v1.NodeAddress", address)
             causes.append(duplicate(f"status.addresses[{position}]", shown))
     spec, before = spec_of(new), spec_of(old)

@@ -11,7 +11,7 @@ import ipaddress
 
 from corral.core import names
 from corral.core.errors import Cause
-from corral.core.meta import Obj, spec_of
+from corral.core.meta import Obj, spec_of, status_of
 from corral.core.validation import (
     check_labels,
     check_metadata_update,
@@ -255,6 +255,14 @@ def _check_policies(spec: Obj, kind: str) -> list[Cause]:
     distribution = spec.get("trafficDistribution")
     if distribution not in (None, "PreferClose"):
         causes.append(not_supported("spec.trafficDistribution", distribution, ("PreferClose",)))
+    return causes
+
+
+def check_service_status(new: Obj, old: Obj) -> list[Cause]:
+    causes = check_metadata_update(new["metadata"], old["metadata"])
+    ingress = (status_of(new).get("loadBalancer") or {}).get("ingress")
+    if ingress and spec_of(new).get("type") != "LoadBalancer":
+        causes.append(forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'"))
     return causes
 
 

@@ -177,6 +177,7 @@ def check_gates(gates: Iterable[Obj], path: str) -> list[Cause]:
 def check_spreading(constraints: list[Obj], path: str) -> list[Cause]:
     """Topology spread constraints."""
     causes: list[Cause] = []
+    last = {(each.get("topologyKey"), each.get("whenUnsatisfiable")): at for at, each in enumerate(constraints)}
     for position, constraint in enumerate(constraints):
         where = f"{path}[{position}]"
         skew, key = constraint.get("maxSkew") or 0, constraint.get("topologyKey") or ""
@@ -187,8 +188,7 @@ def check_spreading(constraints: list[Obj], path: str) -> list[Cause]:
             causes.append(required(f"{where}.topologyKey", "can not be empty"))
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             causes.append(not_supported(f"{where}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
-        later = ((other.get("topologyKey"), other.get("whenUnsatisfiable")) for other in constraints[position + 1 :])
-        if (key, action) in later:
+        if last.get((key, action), position) > position:
             causes.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         causes += _check_spread_options(constraint, action, where)
         causes += check_label_selector(f"{where}.labelSelector", constraint.get("labelSelector"))

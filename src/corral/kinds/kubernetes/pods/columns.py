@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from corral.core import conditions
 from corral.core.meta import Obj, is_deleting, spec_of, status_of
+from corral.kinds.kubernetes.pods.simulated import is_simulated
 from corral.kinds.machinery.definition import Cell, Column
 from corral.kinds.machinery.tables import AGE, NAME, NONE, since, text
 
@@ -113,6 +114,10 @@ def _final_reason(pod: Obj, reason: str) -> str:
     return reason if status.get("phase") in ("Succeeded", "Failed") else "Terminating"
 
 
+def _status(pod: Obj, now: float) -> Cell:
+    return f"{summarize(pod).reason} (simulated)" if is_simulated(pod) else summarize(pod).reason
+
+
 def _ready(pod: Obj, now: float) -> Cell:
     summary = summarize(pod)
     return f"{summary.ready}/{summary.total}"
@@ -134,7 +139,7 @@ def _readiness_gates(pod: Obj, now: float) -> Cell:
 COLUMNS = (
     NAME,
     Column("Ready", cell=_ready),
-    Column("Status", cell=lambda pod, now: summarize(pod).reason),
+    Column("Status", cell=_status),
     Column("Restarts", cell=_restarts),
     AGE,
     Column("IP", priority=1, cell=text(".status.podIPs[0].ip", NONE)),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Hashable
 from typing import Any
 
 from corral.core import names
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of, status_of
+from corral.core.patch.json import identity
 from corral.core.validation import (
     check_annotations,
     check_labels,
@@ -319,10 +321,10 @@ def _check_deadline(new: int | None, old: int | None) -> list[Cause]:
 
 
 def _check_added_tolerations(new: list[Obj], old: list[Obj]) -> list[Cause]:
-    def lasting(toleration: Obj) -> Obj:
-        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+    def lasting(toleration: Obj) -> Hashable:
+        return identity({key: value for key, value in toleration.items() if key != "tolerationSeconds"})
 
-    kept = [lasting(toleration) for toleration in new]
+    kept = {lasting(toleration) for toleration in new}
     if any(lasting(toleration) not in kept for toleration in old):
         return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
     return check_tolerations(new, "spec.tolerations")

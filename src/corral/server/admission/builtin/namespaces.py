@@ -31,12 +31,18 @@ class NamespaceLifecycle(BuiltinPlugin):
             if request.name in IMMORTAL:
                 raise errors.forbidden(request.resource, request.name, "this namespace may not be deleted")
             return request.obj
+        self.hold(request)
+        return request.obj
+
+    def hold(self, request: AdmissionRequest) -> None:
+        """Looked at again when it is stored: whatever would come into a namespace behind its end belonged to the next one of that name."""
+        if request.operation != "CREATE":
+            return
         namespace = self._store.head(ObjectKey("namespaces", "", request.namespace))
         if namespace is None:
             raise errors.not_found(NAMESPACES, request.namespace)
         if is_deleting(namespace.obj):
             raise _ending(request)
-        return request.obj
 
 
 def _ending(request: AdmissionRequest) -> Forbidden:

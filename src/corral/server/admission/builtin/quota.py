@@ -53,7 +53,7 @@ class ResourceQuota(BuiltinPlugin):
                 charges.append((stored.key, asked))
         if not request.dry_run:
             for key, asked in charges:
-                await self._charge(key, asked)
+                await self._charge(request, key, asked)
 
     def _check(self, request: AdmissionRequest, quota: Obj, hard: Usage, asked: Usage) -> None:
         used = self._used(request.namespace, quota, asked)
@@ -69,9 +69,12 @@ class ResourceQuota(BuiltinPlugin):
         counted = usage_in(self._store, namespace, unknown, quota) if unknown else {}
         return {name: noted.get(name, counted.get(name, _ZERO)) for name in asked}
 
-    async def _charge(self, key: ObjectKey, asked: Usage) -> None:
-        """Note at once what was admitted, so that the next request sees it; the controller recounts later."""
+    async def _charge(self, request: AdmissionRequest, key: ObjectKey, asked: Usage) -> None:
+        """Note at once what is admitted, so that the next request sees it; the controller recounts later. What others were admitted
+        with is in the head before it is visible, so what is left is looked at again here, where nobody comes in between."""
         while (stored := self._store.head(key)) is not None:
+            hard = amounts(spec_of(stored.obj).get("hard"))
+            self._check(request, stored.obj, hard, {name: asked[name] for name in asked if name in hard})
             used = status_of(stored.obj).get("used") or {}
             more = {name: str(Quantity.parse(used[name]) + amount) for name, amount in asked.items() if name in used}
             if not more:

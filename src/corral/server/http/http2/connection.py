@@ -28,10 +28,12 @@ from corral.server.http.shared import (
     MAX_BODY,
     MAX_HEAD,
     MAX_PATH,
+    STRANGER_BUFFER,
     STREAM_BUFFER,
     Shared,
     names_one_host,
     peer_user,
+    time_to_take,
 )
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,9 @@ class Http2Connection(asyncio.Protocol):
         self._arrivals = flow.Arrivals(CONNECTION_WINDOW)
         self._large = flow.Places(LARGE_BODIES)
         self._exchanges: dict[int, Exchange] = {}
+        self._coming: dict[int, Exchange] = {}
+        """Streams whose requests have not come to their end, and are not answered yet."""
+        self._noted = 0
         self._abandoned = 0
         """Tasks that still run for streams that are closed: they count as streams, whatever the client resets."""
         self._last = 0
@@ -96,7 +101,7 @@ class Http2Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
         self.peer = peer_user(self.transport)
-        self.transport.set_write_buffer_limits(high=STREAM_BUFFER)
+        self.transport.set_write_buffer_limits(high=STREAM_BUFFER if self.peer is not None else STRANGER_BUFFER)
         self.transport.write(_HELLO)
         if not self.shared.connected(self):
             self._fail(Code.ENHANCE_YOUR_CALM, "too many connections, please try again later")
@@ -125,6 +130,20 @@ class Http2Connection(asyncio.Protocol):
             self._corked = False
             self._pump()
             self._flush()
+            self._note_held()
+
+    def _note_held(self) -> None:
+        block = sum(map(len, self._block or ()))
+        if self in self.shared.strangers:
+            unread = STREAM_BUFFER if self._paused else 0
+            self._noted = block + unread + sum(exchange.held() for exchange in self._exchanges.values())
+            self.shared.hold(self, self._noted)
+            return
+        coming = block + sum(exchange.held() for exchange in self._coming.values())
+        if coming != self._noted and not self._over:
+            self._noted = coming
+            if not self.shared.hold(self, coming) and self._coming:
+                self._send(max(self._coming.values(), key=Exchange.held), self.shared.too_many("bytes in requests"))
 
     def eof_received(self) -> bool:
         return False
@@ -132,9 +151,12 @@ class Http2Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._paused = True
         self.transport.pause_reading()
+        self._note_held()
+        self.shared.paused(self)
 
     def resume_writing(self) -> None:
         self._paused = False
+        self.shared.resumed(self)
         if not self.transport.is_closing():
             self.transport.resume_reading()
         self._pump()
@@ -315,8 +337,11 @@ class Http2Connection(asyncio.Protocol):
         if refusal is not None:
             self._send(exchange, refusal)
             return
-        if self in self.shared.strangers and self.shared.app.knows(request):
-            del self.shared.strangers[self]
+        refusal = self.shared.known(self, request)
+        if refusal is not None:
+            self._send(exchange, refusal)
+            self._fail(Code.ENHANCE_YOUR_CALM, "too many connections of this user")
+            return
         if ends:
             self._begin(exchange)
         else:
@@ -336,6 +361,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _expect_body(self, exchange: Exchange) -> None:
         """A stranger's body, a large one and one that somebody asks about are looked at before they come."""
+        self._coming[exchange.stream] = exchange
         asks = exchange.request.headers.get("expect", "").lower() == "100-continue"
         large = exchange.expected is not None and exchange.expected > LARGE_BODY
         if (asks or large or self in self.shared.strangers) and not self._allow_body(exchange):
@@ -376,6 +402,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _end_request(self, exchange: Exchange) -> None:
         exchange.requested = True
+        self._coming.pop(exchange.stream, None)
         if exchange.answered:
             self._close_if_done(exchange)
         elif exchange.expected is not None and exchange.expected != exchange.body_size:
@@ -445,7 +472,12 @@ class Http2Connection(asyncio.Protocol):
         if exchange.closed:
             return
         exchange.body.clear()
+        self._coming.pop(exchange.stream, None)
         body = b"" if exchange.request.method == "HEAD" else answer.body
+        if body and not self._count(exchange, len(body)):
+            answer = self.shared.too_many("bytes in answers")
+            body = answer.body
+        exchange.until = self.loop.time() + time_to_take(len(body))
         self._head(exchange, answer, answer.cache, len(answer.body), not body)
         exchange.ended = True
         if body:
@@ -454,8 +486,25 @@ class Http2Connection(asyncio.Protocol):
         else:
             self._close_if_done(exchange)
 
+    def _count(self, exchange: Exchange, size: int) -> bool:
+        """Count what waits for the client as its user's; False when that is too much."""
+        if not self.shared.may_send(self, size):
+            return False
+        exchange.unsent = size if self.shared.is_known(self) else 0
+        return True
+
+    def keep(self, exchange: Exchange) -> None:
+        if not self._count(exchange, sum(map(len, exchange.pending))):
+            self._reset(exchange, Code.ENHANCE_YOUR_CALM)
+
+    def release(self, exchange: Exchange) -> None:
+        if exchange.unsent:
+            self.shared.sent(self, exchange.unsent)
+            exchange.unsent = 0
+
     async def _stream(self, exchange: Exchange, answer: Stream) -> None:
-        if exchange.closed:
+        if exchange.closed:  # its producer finds that nobody reads, and cleans up
+            await answer.produce(exchange)
             return
         exchange.long_running = True
         without_body = exchange.request.method == "HEAD"
@@ -552,6 +601,8 @@ class Http2Connection(asyncio.Protocol):
             return
         exchange.closed = True
         self._exchanges.pop(exchange.stream, None)
+        self._coming.pop(exchange.stream, None)
+        self.release(exchange)
         exchange.body.clear()
         exchange.pending.clear()
         exchange.wake()
@@ -583,12 +634,15 @@ class Http2Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.close()
 
+    def renew(self) -> None:
+        if self._drained is None:
+            self._drained = self.loop.create_future()
+            self._put(frames.go_away(self._last, Code.NO_ERROR))
+            self._flush()
+            self._settle()
+
     def drain(self) -> None:
-        if self._drained is not None:
-            return
-        self._drained = self.loop.create_future()
-        self._put(frames.go_away(self._last, Code.NO_ERROR))
-        self._flush()
+        self.renew()
         for exchange in list(self._exchanges.values()):
             if exchange.long_running and exchange.task is not None:
                 exchange.task.cancel()
@@ -600,7 +654,7 @@ class Http2Connection(asyncio.Protocol):
     def sweep(self, now: float) -> None:
         for exchange in list(self._exchanges.values()):
             trickles = not exchange.requested and now - exchange.begun > BODY_TIMEOUT_S
-            stands = exchange.pending and now - exchange.moved > IDLE_TIMEOUT_S
+            stands = exchange.pending and (now - exchange.moved > IDLE_TIMEOUT_S or 0 < exchange.until < now)
             if trickles or stands:
                 self._reset(exchange, Code.CANCEL)
         if self._is_overdue(now):

@@ -17,6 +17,14 @@ class Sender(Protocol):
         """Send what is pending, as far as the windows allow."""
         ...
 
+    def keep(self, exchange: Exchange) -> None:
+        """Count what the client has not taken, or end the stream when that is too much."""
+        ...
+
+    def release(self, exchange: Exchange) -> None:
+        """All that was kept has been taken."""
+        ...
+
 
 class Exchange:
     """The state of one stream; also the writer of a streamed answer."""
@@ -42,6 +50,8 @@ class Exchange:
         "stream",
         "taken",
         "task",
+        "unsent",
+        "until",
         "window",
     )
 
@@ -62,13 +72,21 @@ class Exchange:
         self.window = window
         self.pending: deque[bytes] = deque()
         self.offset = 0
+        self.unsent = 0
         self.queued = False
         self.answered = False
         self.ended = False
         self.long_running = False
         self.moved = now
+        self.until = 0.0
+        """When its answer must have been taken; 0 when there is no such time."""
         self.taken: asyncio.Future[None] | None = None
         self.closed = False
+
+    def held(self) -> int:
+        """About how many bytes are kept for it."""
+        head = sum(len(value) for _, value in self.request.fields)
+        return len(self.request.target) + head + self.body_size + sum(map(len, self.pending))
 
     def next_piece(self, size: int) -> memoryview:
         """The next bytes to send, at most `size` and never across two writes."""
@@ -89,9 +107,12 @@ class Exchange:
             return
         self.pending.append(data)
         self.sender.push(self)
-        while self.pending and not self.closed:
-            self.taken = asyncio.get_running_loop().create_future()
-            await self.taken
+        if self.pending:
+            self.sender.keep(self)
+            while self.pending and not self.closed:
+                self.taken = asyncio.get_running_loop().create_future()
+                await self.taken
+            self.sender.release(self)
         if self.closed:
             raise ConnectionResetError("client left")
 

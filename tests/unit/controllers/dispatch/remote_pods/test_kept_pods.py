@@ -162,3 +162,17 @@ def test_nothing_is_read_when_nothing_may_be_kept() -> None:
         assert kept.all() == []
 
     run_virtual(main)
+
+
+def test_what_a_function_returned_is_read_also_in_a_rush() -> None:
+    async def main() -> None:
+        kept = kept_pods()
+        for number in range(int(BURST) + 20):
+            await keep(kept, Worker(f"a{number}"))
+        assert len(list(kept.all())) == int(BURST)
+        awaited = {**job("call", "here-call"), "kind": "Job"}
+        awaited["metadata"] = {**awaited["metadata"], "annotations": {"corral.dev/call": "mark"}}
+        await kept.keep(Worker("call"), Key("default", "job-call"), [awaited])  # type: ignore[arg-type]
+        assert Key("default", "call-00") in dict(kept.all())
+
+    run_virtual(main)

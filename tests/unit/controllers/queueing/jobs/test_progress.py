@@ -84,3 +84,28 @@ def test_reclaimable(held: dict[str, int], counts: dict[str, int], only_grows: b
         assert after is before
     else:
         assert {entry["name"]: entry["count"] for entry in after["status"]["reclaimablePods"]} == wanted
+
+
+@pytest.mark.parametrize(
+    ("elastic", "counts", "wanted"),
+    [
+        pytest.param(True, {"main": 1}, {"main": 1}, id="fewer"),
+        pytest.param(True, {}, {}, id="none any more"),
+        pytest.param(True, {"main": 5}, {"main": 2}, id="never more than there are pods"),
+        pytest.param(False, {"main": 1}, {"main": 2}, id="a job that does not change its size"),
+    ],
+)
+def test_pods_of_a_job_that_shrank_are_counted_anew(
+    elastic: bool, counts: dict[str, int], wanted: dict[str, int]
+) -> None:
+    held = workload(
+        names.QUOTA_RESERVED,
+        podSets=[{"name": "main", "count": 2}],
+        status={
+            "admission": {"podSetAssignments": [{"name": "main", "count": 4}]},
+            "reclaimablePods": [{"name": "main", "count": 2}],
+        },
+    )
+    held["metadata"] = {"annotations": {names.ELASTIC_JOB: str(elastic).lower()}}
+    after = lifecycle.sync_reclaimable(held, counts, only_grows=True)
+    assert {entry["name"]: entry["count"] for entry in after["status"]["reclaimablePods"]} == wanted

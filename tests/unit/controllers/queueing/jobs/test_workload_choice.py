@@ -24,6 +24,7 @@ from corral.controllers.queueing.jobs.workload_choice import (
 )
 from corral.core.meta import Obj, name_of, uid_of
 from corral.jobs.batch_job.adapter import BatchJob
+from corral.kinds.kueue import names
 from corral.workload import workload as wl
 
 COMPLETE = {"type": "Complete", "status": "True", "message": "done"}
@@ -110,6 +111,7 @@ def test_own_workloads(name: str) -> None:
 
 
 OLD, NEW = {"creationTimestamp": "2026-01-01T00:00:00Z"}, {"creationTimestamp": "2026-01-01T00:01:00Z"}
+REPLACES = {"annotations": {names.WORKLOAD_SLICE_REPLACEMENT_FOR: "default/old"}}
 SLICES: dict[str, tuple[JobView, list[Obj], tuple[Any, ...]]] = {
     "none yet": (view(elastic=True), [], ("Proceed", None, (), None)),
     "same size": (view(elastic=True), [made()], ("Proceed", "w", [], None)),
@@ -130,6 +132,27 @@ SLICES: dict[str, tuple[JobView, list[Obj], tuple[Any, ...]]] = {
         view(elastic=True, pods=4),
         [made("old", "QuotaReserved", "Finished", **OLD), made("new", "QuotaReserved", pods=4, **NEW)],
         ("Proceed", "new", [], None),
+    ),
+    "the larger slice has quota, and nobody has ended the other yet": (
+        view(elastic=True, pods=4),
+        [made("old", "QuotaReserved", **OLD), made("new", "QuotaReserved", pods=4, **REPLACES, **NEW)],
+        ("TakenOver", ["old"], "new"),
+    ),
+    "the larger slice waits, made in the same second and changed less lately": (
+        view(elastic=True, pods=4),
+        [
+            made("new", pods=4, resourceVersion="8", **REPLACES, **OLD),
+            made("old", "QuotaReserved", resourceVersion="9", **OLD),
+        ],
+        ("Proceed", "old", [], None),
+    ),
+    "grew again within that second": (
+        view(elastic=True, pods=9),
+        [
+            made("new", pods=4, resourceVersion="8", **REPLACES, **OLD),
+            made("old", "QuotaReserved", resourceVersion="9", **OLD),
+        ],
+        ("Discard", ["new"]),
     ),
     "done": (
         view(elastic=True, done=True, pods=9),

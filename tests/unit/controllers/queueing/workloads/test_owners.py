@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Obj | None, Obj | None, list[str]]] = {
     "handed over": (workload(JOB), workload(OTHER), ["Job n/j", "Job n/k"]),
     "of a kind nobody queues": (None, workload(owner("v1", "Thing", "t")), []),
     "of the same kind in another group": (None, workload(owner("other/v1", "Job", "j")), []),
-    "new and nobody's": (None, workload(), ["new n/w"]),
+    "new and nobody's, and awaited": (None, workload(), ["Job n/a", "Job n/b"]),
     "nobody's, changed": (workload(), decided(workload()), []),
     "a pod's": (None, workload(POD), ["Pod n/p"]),
     "a group's": (None, workload(POD, **GROUP), ["group n/w"]),
@@ -57,7 +57,8 @@ def test_who_is_woken(name: str) -> None:
         return note
 
     owners = WorkloadOwners()
-    owners.add("batch", "Job", wake("Job"), adopts=wake("new"))
+    owners.add("batch", "Job", wake("Job"), awaited={"n/w": {Key("n", "b"): None, Key("n", "a"): None}})
+    owners.add("other", "Thing", wake("Thing"), awaited={"n/v": (Key("n", "t"),)})
     owners.add("", "Pod", wake("Pod"))
     owners.add("apps", "StatefulSet", wake("Set"), named=True)
     owners.add_groups(wake("group"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,37 @@ def test_a_preemptor_taken_from_below_the_head_comes_back_under_its_old_rank() -
         queue.requeue(item, "PendingPreemption", None)
     queue.sticky = None
     assert [item.info.key.name for item in iter(queue.pop, None)] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("cause", ["NoFit", "PreemptionNoCandidates", "NamespaceMismatch"])
+def test_a_preemptor_that_was_parked_is_the_first_again_until_another_preempts(cause: str) -> None:
+    queue = PendingQueue()
+    queue.add(info("preemptor", cpu=2, priority=1))
+    for why in ("PendingPreemption", cause):
+        item = queue.pop()
+        assert item is not None
+        queue.requeue(item, why, WaitVerdict(why, "Pending", ""))
+    higher = queue.add(info("higher", priority=2))
+    queue.flush()
+    assert queue.pop() is item
+    queue.requeue(item, cause, WaitVerdict(cause, "Pending", ""))
+    assert queue.pop() is higher
+    queue.requeue(higher, "PendingPreemption", None)
+    queue.flush()
+    assert queue.pop() is higher
+
+
+def test_a_preemptor_that_left_is_nobody_special_when_it_comes_back() -> None:
+    queue = PendingQueue()
+    preemptor = info("preemptor", cpu=2, priority=1)
+    queue.add(preemptor)
+    item = queue.pop()
+    assert item is not None
+    queue.requeue(item, "PendingPreemption", None)
+    higher = queue.add(info("higher", priority=2))
+    queue.delete(preemptor.key)
+    queue.add(preemptor)
+    assert queue.pop() is higher
 
 
 ACTIONS = st.lists(
@@ -83,3 +115,30 @@ def _check(queue: PendingQueue, by_usage: bool) -> None:
     head = queue._head()
     assert head is expected
     assert len(queue) == len(queue.items) == sum(queue.by_local_queue.values())
+
+
+TRIED_LAST: dict[str, tuple[str, str, bool, bool]] = {
+    "its victims are leaving": ("PendingPreemption", "", False, True),
+    "others of the round took its room": ("FailedAfterNomination", "", False, True),
+    "nobody can make room any more": ("PreemptionNoCandidates", "", False, False),
+    "its namespace does not match any more": ("NamespaceMismatch", "", False, False),
+    "one before it waits for something else, which blocks": ("PendingPreemption", "NoFit", True, False),
+    "one before it waits for victims too": ("PendingPreemption", "PendingPreemption", True, True),
+    "one before it waits for something else, which does not block": ("PendingPreemption", "NoFit", False, True),
+}
+
+
+@pytest.mark.parametrize("case", TRIED_LAST.values(), ids=TRIED_LAST)
+def test_a_preemptor_still_waits_for_its_room_or_does_not(case: tuple[str, str, bool, bool]) -> None:
+    cause, before, strict, expected = case
+    queue = PendingQueue(strict=strict)
+    queue.add(info("preemptor", priority=1))
+    head = queue.pop()
+    assert head is not None
+    queue.requeue(head, cause, WaitVerdict(cause, "Pending", ""))
+    if before:
+        first = queue.add(info("first", priority=2))
+        first.verdict = WaitVerdict(before, "Pending", "")
+    assert queue.still_preempts(head.info.key) is expected
+    queue.delete(head.info.key)
+    assert not queue.still_preempts(head.info.key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.decide.queueing.model.values import FlavorResource, ResourceQuota
+from corral.decide.queueing.quota import tree as quota_tree
 from corral.decide.queueing.quota.tree import QuotaForest, fit_in_quota, lowest_fitting_subtree
 
 CPU = FlavorResource("default", "cpu")
@@ -112,3 +113,11 @@ def test_a_deleted_cohort_object_keeps_its_members_together() -> None:
     tree.delete_cohort("co")
     tree.settle()
     assert tree.queues["x"].potential(CPU) == 2
+
+
+def test_a_tree_is_worked_out_once_however_many_of_its_queues_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_out: list[str] = []
+    refresh = quota_tree.refresh_subtree
+    monkeypatch.setattr(quota_tree, "refresh_subtree", lambda node: (worked_out.append(node.name), refresh(node)))
+    forest({}, {f"{cohort}{number}": (cohort, (1,)) for cohort in "ab" for number in range(20)})
+    assert len(worked_out) == 2 + 40

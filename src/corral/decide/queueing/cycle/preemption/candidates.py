@@ -13,7 +13,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from corral.decide.queueing.model.values import FlavorResource, Usage, WorkloadInfo
-from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Rank, Reservation
+from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Rank, Reservation, eviction_rank
 from corral.decide.queueing.quota.tree import QuotaNode, fit_in_quota
 
 TIMESTAMP_BUFFER_S = 300.0
@@ -89,18 +89,10 @@ def candidate_order(preemptor: Preemptor, *, by_usage: bool = True) -> Callable[
 
     def order(reservation: Reservation) -> tuple[object, ...]:
         info = reservation.info
-        reserved = preemptor.now if info.reserved_at is None else info.reserved_at
+        stays, *rank = eviction_rank(reservation, preemptor.now)
         own = reservation.queue is preemptor.queue
         share = -usage(info) if usage is not None and reservation.queue.spec.admission_fair_sharing else 0.0
-        return (
-            not info.evicted,
-            own,
-            share,
-            info.priority,
-            -reserved,
-            info.uid,
-            info.key,
-        )
+        return stays, own, share, *rank
 
     return order
 
@@ -242,7 +234,12 @@ def _borrowers(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue]) -> t
 def _ranked(
     preemptor: Preemptor, queue: ClusterQueue, policy: str, leaving: bool
 ) -> Iterator[tuple[Rank, Reservation]]:
-    """What the policy lets go of one queue, in order; only those that leave already, or only the others."""
+    """What the policy lets go of one queue, in order; only those that leave already, or only the others.
+
+    A queue that is stopped, or lacks something, neither admits nor loses anybody: what holds on there goes on running.
+    """
+    if queue.inactive is not None:
+        return
     # `queue.ranked` has those that leave already first, then rising priority. That is why the search may stop: behind the
     # last leaving one there are no more, and behind a priority above the preemptor's no policy but Any lets one go.
     columns = preemptor.columns

@@ -25,16 +25,18 @@ Placement = Callable[[], bool]
 """Is there room on nodes, given the usage as it stands?"""
 
 
-def simulate_removal(reservation: Reservation) -> None:
-    """Pretend a workload is gone."""
+def simulate_removal(reservation: Reservation, *, nodes: bool = True) -> None:
+    """Pretend a workload is gone; its places on `nodes` need not be given back where nobody asks for places."""
     reservation.queue.node.remove(reservation.usage)
-    reservation.queue.topology.give_back(reservation.topology_usage)
+    if nodes:
+        reservation.queue.topology.give_back(reservation.topology_usage)
 
 
-def undo_removal(reservation: Reservation) -> None:
+def undo_removal(reservation: Reservation, *, nodes: bool = True) -> None:
     """Undo `simulate_removal`."""
     reservation.queue.node.add(reservation.usage)
-    reservation.queue.topology.take(reservation.topology_usage)
+    if nodes:
+        reservation.queue.topology.take(reservation.topology_usage)
 
 
 def classical_targets(
@@ -44,7 +46,7 @@ def classical_targets(
     scope = worthwhile_scope(preemptor)
     if not scope.own and not scope.others:
         return []
-    candidates = find_candidates(preemptor, queues, scope)
+    candidates, nodes = find_candidates(preemptor, queues, scope), placement is not None
     for allow_borrowing in _attempts(preemptor, candidates.from_others, candidates.hierarchical):
         targets: list[Target] = []
         missing = _missing(preemptor)
@@ -53,13 +55,13 @@ def classical_targets(
             # within its quota, and then it may not lose more.
             if not is_still_valid(candidate, preemptor.columns, allow_borrowing):
                 continue
-            simulate_removal(candidate.reservation)
+            simulate_removal(candidate.reservation, nodes=nodes)
             targets.append(Target(candidate.reservation, candidate.variant.reason))
             if _frees_enough(missing, candidate.reservation) and fits(preemptor, allow_borrowing, placement):
                 targets = fill_back(preemptor, targets, allow_borrowing, placement)
-                restore(targets)
+                restore(targets, nodes=nodes)
                 return targets
-        restore(targets)
+        restore(targets, nodes=nodes)
     return []
 
 
@@ -122,19 +124,20 @@ def fill_back(
     backwards because candidates come with those that should leave first at the front. A victim that is put back is
     replaced by the last of the list, so the order of the targets is not kept.
     """
+    nodes = placement is not None
     for index in range(len(targets) - 2, -1, -1):
-        undo_removal(targets[index].reservation)
+        undo_removal(targets[index].reservation, nodes=nodes)
         if fits(preemptor, allow_borrowing, placement):
             targets[index] = targets[-1]
             targets.pop()
         else:
-            simulate_removal(targets[index].reservation)
+            simulate_removal(targets[index].reservation, nodes=nodes)
     return targets
 
 
-def restore(targets: Iterable[Target]) -> None:
+def restore(targets: Iterable[Target], *, nodes: bool) -> None:
     for target in targets:
-        undo_removal(target.reservation)
+        undo_removal(target.reservation, nodes=nodes)
 
 
 def possibility(targets: Sequence[Target], queue: ClusterQueue, column: FlavorResource, amount: int) -> tuple[Fit, int]:

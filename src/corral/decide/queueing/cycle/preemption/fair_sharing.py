@@ -152,7 +152,7 @@ def fair_targets(
     targets = search.targets
     if fitted:
         targets = fill_back(preemptor, targets, True, placement)
-    restore(targets)
+    restore(targets, nodes=placement is not None)
     return targets if fitted else []
 
 
@@ -222,7 +222,7 @@ class _FairSearch:
 
     def _evict(self, victim: Reservation, reason: str) -> bool:
         """Take a victim away; True when the workload fits now."""
-        simulate_removal(victim)
+        simulate_removal(victim, nodes=self.placement is not None)
         self.targets.append(Target(victim, reason))
         node = self.preemptor.queue.node
         node.remove(self.preemptor.requests)

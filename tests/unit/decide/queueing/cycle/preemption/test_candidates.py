@@ -22,6 +22,7 @@ from corral.decide.queueing.cycle.preemption.classical import classical_targets
 from corral.decide.queueing.cycle.preemption.fair_sharing import fair_targets
 from corral.decide.queueing.model.settings import FINAL_SHARE, INITIAL_SHARE
 from corral.decide.queueing.model.values import PreemptionPolicy, WorkloadInfo
+from corral.decide.queueing.quota.cluster_queue import Reservation
 
 ANY = PreemptionPolicy("Any", "Any")
 
@@ -163,3 +164,14 @@ def test_a_victim_may_be_taken_while_borrowing(
 ) -> None:
     preemptor = asking(Queues(PreemptionPolicy("Any", "Any", policy, threshold), mine=1))
     assert may_borrow_for(preemptor, workload("other", priority=priority)) is borrows
+
+
+def test_of_admissions_that_are_not_written_yet_the_last_goes_first_whatever_the_uids() -> None:
+    queues = Queues(ANY, mine=3)
+    queue = queues.by_name["mine"]
+    for number, name in enumerate(("b", "a", "c"), start=1):
+        info = workload(name, reserved=None)
+        queue.add(Reservation(info, queue, (), {CPU: 1}, {}, assumed=number))
+    by_order = sorted(queue.reservations.values(), key=candidate_order(asking(queues)))
+    assert [one.info.key.name for one in by_order] == ["c", "a", "b"]
+    assert [one.info.key.name for _, one in queue.ranked] == ["c", "a", "b"]

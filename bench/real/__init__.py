@@ -1,0 +1,1 @@
+"""Measurements over real API servers."""

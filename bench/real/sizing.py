@@ -1,0 +1,129 @@
+"""What a process of controllers costs over a real API server, by the number of Workloads: `python -m bench.real.sizing [SIZE ...]`.
+
+It needs the real programs (`make kube-tools`, KUBE_TOOLS). Memory and CPU are those of the leader; the time is from its start until the
+status of the queue counts every Workload. Admitting goes on after that."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tests.kubernetes.cluster import ControlPlane, eventually, programs
+
+from corral.client.http import HttpClient
+from corral.clusters.definitions import install
+from corral.core.meta import Obj
+from corral.kinds.kubernetes.core.kinds import NAMESPACES
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS
+
+SIZES = (0, 1000, 5000)
+AT_ONCE = 8
+
+
+def workload(number: int) -> Obj:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    spec = {"queueName": "queue", "podSets": [{"name": "main", "count": 1, "template": template}]}
+    return {"metadata": {"name": f"w{number}", "namespace": "default"}, "spec": spec}
+
+
+async def make_workloads(client: HttpClient, first: int, last: int) -> None:
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int) -> None:
+        async with gate:
+            await client.create(WORKLOADS, workload(number))
+
+    await asyncio.gather(*(one(number) for number in range(first, last)))
+
+
+async def make_queue(client: HttpClient, largest: int) -> None:
+    """Half of the quota of the largest size, so that half of them wait."""
+    await client.create(RESOURCE_FLAVORS, {"metadata": {"name": "default"}, "spec": {}})
+    resources = [{"name": "cpu", "nominalQuota": str(largest // 2)}]
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": resources}]}
+    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    await client.create(CLUSTER_QUEUES, {"metadata": {"name": "queue"}, "spec": spec})
+    metadata = {"name": "queue", "namespace": "default"}
+    await client.create(LOCAL_QUEUES, {"metadata": metadata, "spec": {"clusterQueue": "queue"}})
+
+
+async def settled(client: HttpClient, size: int) -> bool:
+    found = await client.get(CLUSTER_QUEUES, "queue")
+    status = found.get("status") or {}
+    return status.get("pendingWorkloads", 0) + status.get("reservingWorkloads", 0) == size
+
+
+class HasPid(Protocol):
+    @property
+    def pid(self) -> int: ...
+
+
+def used(process: HasPid) -> tuple[float, float]:
+    """Resident MiB and CPU seconds so far."""
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def start(log: Path, options: list[str]) -> subprocess.Popen[bytes]:
+    with log.open("wb") as output:
+        return subprocess.Popen([sys.executable, "-m", "corral", "controllers", "run", *options], stderr=output)
+
+
+async def measure(plane: ControlPlane, folder: Path, sizes: Sequence[int]) -> None:
+    client = HttpClient.from_kubeconfig(plane.kubeconfig)
+    await install(client)
+    await eventually(lambda: client.list(WORKLOADS))
+    await eventually(lambda: client.get(NAMESPACES, "default"))
+    await make_queue(client, max(sizes))
+    config = folder / "configuration.yaml"
+    config.write_text("integrations: {frameworks: [batch/job]}")
+    options = ["--roles=queueing", f"--kubeconfig={plane.kubeconfig}", f"--config={config}"]
+    made = 0
+    for size in sizes:
+        began = time.monotonic()
+        await make_workloads(client, made, size)
+        made, creating = size, time.monotonic() - began
+        process = start(folder / "log", options)
+        try:
+            began = time.monotonic()
+            await eventually(lambda size=size: settled(client, size), 1200)
+            taken = time.monotonic() - began
+            before = used(process)
+            await asyncio.sleep(20)
+            after = used(process)
+        finally:
+            process.terminate()
+            process.wait(60)
+        print(
+            f"{size:6} Workloads: made in {creating:5.1f} s, counted {taken:5.1f} s after the start, {after[0]:5.0f} MiB, "
+            f"{before[1]:5.1f} s CPU until then, {(after[1] - before[1]) / 20:.3f} CPUs in the 20 s after that",
+            flush=True,
+        )
+    await client.close()
+
+
+def main() -> None:
+    binaries = programs()
+    if binaries is None:
+        raise SystemExit("no real kube-apiserver here; `make kube-tools` builds one, KUBE_TOOLS says where it is")
+    sizes = sorted(map(int, sys.argv[1:])) or SIZES
+    with tempfile.TemporaryDirectory(prefix="corral-sizing-", ignore_cleanup_errors=True) as name:
+        plane = ControlPlane("sizing", Path(name) / "plane", binaries)
+        try:
+            plane.start(controllers=False)
+            asyncio.run(measure(plane, Path(name), sizes))
+        finally:
+            plane.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""`python -m corral` is `corral`."""
+
+from corral.cli.main import main
+
+main()

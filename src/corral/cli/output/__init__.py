@@ -1,0 +1,1 @@
+"""What commands print: one place for formats, tables, colours, sorting and watching; and how printing is interrupted."""

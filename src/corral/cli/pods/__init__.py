@@ -1,0 +1,1 @@
+"""Commands that go into pods, wherever these run: exec, cp, top."""
