@@ -1,10 +1,12 @@
-"""What a run has gone through besides tests: seeds, kills, mutants, summed up at the end of the report. Long runs have their order and limit."""
+"""What a run has gone through besides tests: seeds, kills, mutants, summed up at the end of the report. Long runs have their order and limit.
+Tests of real processes and sockets have a second try, and the report names those that took it."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +17,12 @@ from tests.soaking import BUDGET_S, PARTS, SOAKING, TALLIED, Tally, in_turns, ou
 settings.register_profile("corral", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("corral")
 
+TESTS = Path(__file__).parent
 BEGAN = time.monotonic()
 TOO_LATE = f"the {BUDGET_S:g} s of CORRAL_SOAK_SECONDS are over"
+
+REAL = {"clients", "e2e", "kubernetes", "security", "web"}
+"""Where time, processes and sockets are the machine's. What fails in any other room would fail again."""
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -30,10 +36,14 @@ def tally(record_property: Callable[[str, object], None]) -> Tally:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The parts of a long run take turns."""
+    """The parts of a long run take turns; in others, what is at the mercy of the machine has a second try."""
     if SOAKING:
         by_name = {item.nodeid: item for item in items}
         items[:] = [by_name[name] for name in in_turns(by_name)]
+        return
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in REAL:
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,6 +62,11 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         terminalreporter.section("gone through")
     for what, count in sorted(sums.items()):
         terminalreporter.write_line(out_of(what, count))
+    again = terminalreporter.stats.get("rerun", ())
+    if again:
+        terminalreporter.section("failed at first, and tried again: each hides a race in the test or in Corral")
+    for report in again:
+        terminalreporter.write_line(f"{report.nodeid}\n{str(report.longrepr)[-1500:]}")
     late = sum(TOO_LATE in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
     if late:
         terminalreporter.write_line(f"{late:>9,} chunks were not begun: {TOO_LATE}")
