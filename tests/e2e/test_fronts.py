@@ -80,6 +80,8 @@ async def test_connections_are_spread_over_all_of_them(cluster: EmbeddedApi) -> 
     assert not cluster.server.listener.shared.connections, "none is left for the owner"
 
     async def counted() -> bool:
+        for each in clients:  # whoever was asked to come back over another connection does so now
+            await each.list(NAMESPACES)
         return sorted(cluster.fronts.connections) == [4, 4]
 
     await until(counted)
@@ -241,8 +243,13 @@ async def test_one_that_is_killed_takes_nothing_with_it_that_was_acknowledged_an
 
 async def test_one_that_hangs_is_replaced_and_holds_up_its_own_clients_only(cluster: EmbeddedApi) -> None:
     clients = [client(cluster) for _ in range(4)]
-    for each in clients:
-        await each.list(NAMESPACES)
+
+    async def spread() -> bool:
+        for each in clients:
+            await each.list(NAMESPACES)
+        return sorted(cluster.fronts.connections) == [2, 2]
+
+    await until(spread)
     hung = next(iter(cluster.fronts.processes))
     os.kill(hung, signal.SIGSTOP)
     asked = [asyncio.create_task(each.list(NAMESPACES)) for each in clients]

@@ -250,14 +250,18 @@ async def test_health_is_told_to_everybody_and_metrics_to_whom_the_cluster_lets(
                 ("clusterrolebinding", "scraper", "--clusterrole=scraper", "--user=alice"),
             ):
                 await asyncio.to_thread(kubectl, plane, "create", *arguments)
-            scraped = await eventually(lambda: _is_answered(port, "/metrics", USER_TOKEN))
-            assert 'corral_leading{role="queueing"} 1.0' in scraped
-            assert "corral_reconcile_total{" in scraped
-            assert "process_resident_memory_bytes" in scraped
+            for told in (
+                'corral_leading{role="queueing"} 1.0',
+                "corral_reconcile_total{",
+                "process_resident_memory_bytes",
+            ):
+                await eventually(lambda told=told: _is_answered(port, "/metrics", USER_TOKEN, told))
             code, profile = await asyncio.to_thread(asked, port, "/debug/profile?seconds=0.3", TOKEN)
             assert (code, "run_forever" in profile or profile == "") == (200, True)
         finally:
             replicas.stop()
+            for kind in ("clusterrolebinding", "clusterrole"):
+                await asyncio.to_thread(kubectl, plane, "delete", kind, "scraper", "--ignore-not-found")
 
 
 async def _port(replicas: Replicas) -> str:
@@ -265,9 +269,9 @@ async def _port(replicas: Replicas) -> str:
     return found[1] if found else ""
 
 
-async def _is_answered(port: int, path: str, token: str = "") -> str:
+async def _is_answered(port: int, path: str, token: str = "", told: str = "") -> str:
     code, text = await asyncio.to_thread(asked, port, path, token)
-    return text if code == 200 else ""
+    return text if code == 200 and told in text else ""
 
 
 async def test_a_hub_places_on_its_members_with_the_roles_that_are_shipped(plane: ControlPlane, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ async def test_one_user_has_no_more_of_several_processes_than_of_one(tmp_path: P
             return int((await reader.readline()).split()[1])
 
         def known(of: Callable[[Held], dict[str, int]]) -> int:
-            return of(sum_of(front.held for front in fronts._fronts)).get("mallory", 0)
+            return of(sum_of(front.beat.held for front in fronts._fronts)).get("mallory", 0)
 
         assert [await watch("mallory") for _ in range(6)] == [200] * 6
         assert all(count >= 2 for count in fronts.connections), "of each some"

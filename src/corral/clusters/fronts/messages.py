@@ -69,10 +69,12 @@ class Ready(msgspec.Struct, array_like=True, tag=30, frozen=True):
 
 
 class Beat(msgspec.Struct, array_like=True, tag=31, frozen=True):
-    """The loop turns; how many connections there are, how busy it is, and what was served since the last one."""
+    """The loop turns; how many connections there are, of how many that were ever handed over, how busy it is, and what was served since
+    the last one."""
 
     number: int
     connections: int
+    taken: int
     busy: float
     served: list[tuple[tuple[str, str, str, str, str, int], int]]
     held: Held

@@ -67,10 +67,16 @@ class _Front:
         self.link: Link | None = None
         self.follower: Follower | None = None
         self.is_ready = self.is_leaving = False
-        self.connections = 0
-        self.busy = 0.0
-        self.held = Held()
+        self.given = 0
+        """How many connections were handed to it, ever."""
+        self.beat = Beat(0, 0, 0, 0.0, [], Held())
+        """What it said last."""
         self.heard = now
+
+    @property
+    def connections(self) -> int:
+        """How many it has, with those that are on their way to it."""
+        return self.beat.connections + self.given - self.beat.taken
 
     def is_overdue(self, now: float) -> bool:
         assert self.link is not None
@@ -176,8 +182,8 @@ class Fronts:
             self._end_the_silent()
             present = [front for front in self._fronts if not front.is_leaving]
             for front in present:
-                self._tell(front, encode(Ping(number, sum_of(each.held for each in present if each is not front))))
-            look = Look(busy.share(), [front.busy for front in present], idle.count())
+                self._tell(front, encode(Ping(number, sum_of(each.beat.held for each in present if each is not front))))
+            look = Look(busy.share(), [front.beat.busy for front in present], idle.count())
             wanted = self._growth.wanted(look)
             for _ in range(wanted - len(present)):
                 try:
@@ -232,10 +238,10 @@ class Fronts:
             case Drafts():
                 assert front.follower is not None
                 front.follower.take(message)
-            case Beat(_, connections, busy, served, held):
+            case Beat():
                 front.heard = self._clock.monotonic()
-                front.connections, front.busy, front.held = connections, busy, held
-                self._server.requests.add(served)
+                front.beat = message
+                self._server.requests.add(message.served)
             case Audited(line):
                 if self._server.audited is not None:
                     self._server.audited(line)
@@ -287,7 +293,7 @@ class Fronts:
         front = min(ready, key=lambda each: each.connections)
         if not front.handing.give(accepted):
             return False
-        front.connections += 1  # until it says itself
+        front.given += 1
         return True
 
     def _take_forwarded(self, end: socket.socket) -> None:

@@ -85,6 +85,8 @@ class Front:
         self._app: FrontApp | None = None
         self._admission: FrontAdmission | None = None
         self._document: Obj | None = None
+        self._taken_over = 0
+        """How many connections the owner has handed over."""
         self._ended = asyncio.Event()
 
     async def run(self, end: socket.socket) -> None:
@@ -152,13 +154,18 @@ class Front:
             return self._app
 
         await server.serve_handed(made)
-        self._handing.receive(server.listener.take)
+        self._handing.receive(self._take)
         self._send(encode(Ready()))
+
+    def _take(self, accepted: socket.socket) -> None:
+        assert self._server is not None
+        self._taken_over += 1
+        self._server.listener.take(accepted)
 
     def _answer(self, number: int, others: Held) -> None:
         shared = self._server.listener.shared if self._server is not None else None
         if self._server is None or self._app is None or shared is None:
-            self._send(encode(Beat(number, 0, self._busy.share(), [], Held())))
+            self._send(encode(Beat(number, 0, 0, self._busy.share(), [], Held())))
             return
         shared.shares.count_others(others.connections)
         self._app.load.watches.count_others(others.watches)
@@ -167,9 +174,8 @@ class Front:
             shared.shares.most(-(-limits.connections_each // NOTEWORTHY)),
             self._app.load.watches.largest(-(-limits.watches_each // NOTEWORTHY)),
         )
-        self._send(
-            encode(Beat(number, len(shared.connections), self._busy.share(), self._server.requests.take(), held))
-        )
+        connections, served = self._server.listener.connections, self._server.requests.take()
+        self._send(encode(Beat(number, connections, self._taken_over, self._busy.share(), served, held)))
 
     def _configure(self, document: Obj) -> None:
         self._document = document

@@ -49,6 +49,11 @@ class Accepting:
         self._handshakes: dict[asyncio.Task[None], socket.socket] = {}  # the oldest first
         self._stopped = False
 
+    @property
+    def handshakes(self) -> int:
+        """How many have begun theirs and are not connected yet."""
+        return len(self._handshakes)
+
     def start(self) -> None:
         if self._listening is not None:
             self._listening.setblocking(False)

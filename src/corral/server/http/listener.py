@@ -94,6 +94,13 @@ class Listener:
         return beside
 
     @property
+    def connections(self) -> int:
+        """How many there are, with those that still shake hands."""
+        if self.shared is None or self._accepting is None:
+            return 0
+        return len(self.shared.connections) + self._accepting.handshakes
+
+    @property
     def is_serving(self) -> bool:
         return self.shared is not None and not self.shared.closing
 
