@@ -95,6 +95,44 @@ def test_in_place_it_runs_in_the_folder_and_what_it_writes_stays(fleet: Path, pr
     assert (project / "model.txt").read_text() == "learned"
 
 
+def test_what_is_asked_for_is_brought_back_however_the_program_ends_and_nothing_else(
+    fleet: Path, project: Path
+) -> None:
+    (project / "write.py").write_text(
+        "import os, sys\nos.makedirs('out put/deep')\nopen('out put/deep/plot.svg', 'w').write('drawn')\n"
+        "for name in ('a.pt', 'b.pt', 'scratch'): open(name, 'w').write(name)\nopen('a.pt', 'w').write('learned')\nsys.exit(3)\n"
+    )
+    (project / "a.pt").write_text("older")
+    (project / "scratch").write_text("mine")
+    words = ("--fetch", "*.pt", "--fetch", "out put", "--fetch", "never", "write.py")
+    done = typed(fleet, project, "run", *words)
+    assert done.returncode == 3, done.stderr
+    assert "# never was not fetched: the program wrote no such thing" in done.stderr
+    assert done.stderr.count("not fetched") == 1
+    written = {
+        path.name: path.read_text()
+        for path in project.rglob("*")
+        if path.suffix in (".pt", ".svg", "") and path.is_file()
+    }
+    assert written == {"a.pt": "learned", "b.pt": "b.pt", "plot.svg": "drawn", "scratch": "mine"}
+    assert (project / "out put" / "deep" / "plot.svg").exists()
+
+
+@pytest.mark.parametrize("kind", sorted(submission_makers()))
+def test_what_a_job_of_any_kind_wrote_is_there_when_it_has_ended_and_nobody_followed(
+    fleet: Path, project: Path, kind: str
+) -> None:
+    (project / "write.py").write_text("open('model.txt', 'w').write('learned')\n")
+    words = ("--kind", kind, "--cpus", "100m", "--fetch", "model.txt", "write.py")
+    target = typed(fleet, project, "submit", *words).stdout.strip()
+    waited = typed(fleet, project, "wait", target)
+    if waited.returncode:  # its own launcher is not installed here, which has to be said and must not hold it up
+        why = typed(fleet, project, "explain", target).stdout
+        assert ('exec: "mpirun": executable file not found' in why) or ("Ray is not installed" in why), waited.stderr
+        return
+    assert (project / "model.txt").read_text() == "learned"
+
+
 def test_a_module_is_run_as_python_runs_it(fleet: Path, project: Path) -> None:
     done = typed(fleet, project, "run", "--env", "LR=1", "-m", "train", "0", "--flag")
     assert done.returncode == 0, done.stderr

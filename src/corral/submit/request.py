@@ -46,6 +46,8 @@ class Request:
     sends_folder: bool = True
     in_place: bool = False
     """Whether it runs in the folder itself and not in a copy: what it writes stays."""
+    fetch: tuple[str, ...] = ()
+    """What the program writes that is brought back into the folder when it has ended: files and folders, also as patterns."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """What goes with it beside the folder, by where it is in the job's own."""
     kind: str = "job"
@@ -88,6 +90,8 @@ class Request:
             raise SubmitError(f"there is no program {script!r}; write the words of a command apart: {' '.join(words)}")
         if self.in_place:
             self._check_in_place()
+        for path in self.fetch:
+            self._check_fetched(path)
         if self.python and not self.requirements and not uses_python(script):
             raise SubmitError(
                 f"--python has no effect: {script} is no Python script, and no --requirements are installed"
@@ -120,6 +124,16 @@ class Request:
             raise SubmitError("running in place needs the folder, and sending none leaves it away: choose one")
         if self.files:
             raise SubmitError("functions cannot run in place: what they are made of travels with their job")
+
+    def _check_fetched(self, path: str) -> None:
+        if self.in_place:
+            raise SubmitError(f"{path} needs no fetching: in place, what the program writes is in the folder itself")
+        if not self.sends_folder and not self.files:
+            raise SubmitError(f"{path} is fetched from the folder that goes with the job, and no folder is sent")
+        if not path or Path(path).is_absolute() or ".." in Path(path).parts:
+            raise SubmitError(
+                f"{path or 'nothing'} cannot be fetched: name what the program writes by its place in the folder it starts in"
+            )
 
     def _check_requirements(self) -> None:
         if not self.sends_folder:
@@ -180,6 +194,11 @@ def submission_for(client: SyncClient, request: Request, archive: Archive | None
         raise SubmitError(
             "pods are containers on this cluster, which do not have your folder: nothing runs in place here"
         )
+    if request.fetch and not is_embedded(client):
+        raise SubmitError(
+            "pods are containers on this cluster, which do not have your folder: nothing is fetched into it; let the program write to "
+            "a volume or to storage, or copy from it while it runs (`corral cp job/NAME:PATH .`)"
+        )
     python = request.python or "python3"
     if not request.image:
         python = local_python(request.python, os.environ, request.folder)
@@ -200,6 +219,8 @@ def submission_for(client: SyncClient, request: Request, archive: Archive | None
         gpu_resource=request.gpu_resource,
         environment=dict(request.environment),
         folder=str(request.folder) if request.in_place else "",
+        home=str(request.folder) if request.fetch else "",
+        fetch=request.fetch,
         code=tuple(name_of(piece) for piece in archive.config_maps(namespace)) if archive else (),
         requirements=request.sent_requirements(),
         python=python,
