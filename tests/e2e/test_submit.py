@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -131,6 +132,44 @@ def test_what_a_job_of_any_kind_wrote_is_there_when_it_has_ended_and_nobody_foll
         assert ('exec: "mpirun": executable file not found' in why) or ("Ray is not installed" in why), waited.stderr
         return
     assert (project / "model.txt").read_text() == "learned"
+
+
+def test_names_and_arguments_arrive_as_they_were_typed(fleet: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mein Projekt ü"
+    (folder / "src" / "übung").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "data" / "zahlen 1.csv").write_text("1,2\n")
+    (folder / "src" / "übung" / "hilfe.py").write_text("WORT = 'geübt'\n")
+    (folder / "lern modell.py").write_text(
+        "import json, sys\nsys.path.insert(0, 'src')\nfrom übung.hilfe import WORT\n"
+        "print(json.dumps([WORT, open('data/zahlen 1.csv').read(), *sys.argv[1:]], ensure_ascii=False))\n"
+    )
+    words = ["two words", "", "$HOME $(echo no) `no` \\ \"q\" 'q'", "ä=✓", "--gpus", "-o", "*"]
+    done = typed(fleet, folder, "run", "--env", "GREETING=guten Tag ✓", "lern modell.py", *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == ["geübt", "1,2\n", *words]
+    program = "import os, sys; print(os.environ['GREETING'], sys.argv[1:])"
+    done = typed(fleet, folder, "run", "--env", "GREETING=guten Tag ✓", "python3", "-c", program, "a b")
+    assert "guten Tag ✓ ['a b']" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("kind", sorted(submission_makers()))
+def test_a_job_of_every_kind_is_described_cancelled_retried_and_deleted(fleet: Path, project: Path, kind: str) -> None:
+    typed(fleet, project, "queue", "stop", "lq/user-queue", "--keep-already-running")
+    try:
+        words = ("--kind", kind, "--cpus", "100m", "--name", f"life-{kind}", "train.py", "0")
+        target = typed(fleet, project, "submit", *words).stdout.strip()
+        eventually(lambda: "is stopped" in typed(fleet, project, "explain", target).stdout)
+        assert f"life-{kind}" in typed(fleet, project, "describe", target).stdout
+        assert "cancelled" in typed(fleet, project, "cancel", target).stdout
+        again = typed(fleet, project, "retry", target)
+        assert again.returncode == 0, again.stderr
+        assert f"life-{kind}-2" in again.stdout
+        for name in (target, f"{target}-2"):
+            assert typed(fleet, project, "delete", name).returncode == 0
+            assert typed(fleet, project, "get", name).returncode == 1
+    finally:
+        typed(fleet, project, "queue", "resume", "lq/user-queue")
 
 
 def test_a_module_is_run_as_python_runs_it(fleet: Path, project: Path) -> None:
