@@ -105,7 +105,7 @@ def test_what_is_asked_for_is_brought_back_however_the_program_ends_and_nothing_
     )
     (project / "a.pt").write_text("older")
     (project / "scratch").write_text("mine")
-    words = ("--fetch", "*.pt", "--fetch", "out put", "--fetch", "never", "write.py")
+    words = ("--name", "writes", "--fetch", "*.pt", "--fetch", "out put", "--fetch", "never", "write.py")
     done = typed(fleet, project, "run", *words)
     assert done.returncode == 3, done.stderr
     assert "# never was not fetched: the program wrote no such thing" in done.stderr
@@ -117,6 +117,9 @@ def test_what_is_asked_for_is_brought_back_however_the_program_ends_and_nothing_
     }
     assert written == {"a.pt": "learned", "b.pt": "b.pt", "plot.svg": "drawn", "scratch": "mine"}
     assert (project / "out put" / "deep" / "plot.svg").exists()
+    late = typed(fleet, project, "cp", "job/writes:/workspace/scratch", "late")
+    assert late.returncode == 1
+    assert "its files went with it: `corral run --fetch PATH` brings them back" in late.stderr
 
 
 @pytest.mark.parametrize("kind", sorted(submission_makers()))
@@ -151,6 +154,20 @@ def test_names_and_arguments_arrive_as_they_were_typed(fleet: Path, tmp_path: Pa
     program = "import os, sys; print(os.environ['GREETING'], sys.argv[1:])"
     done = typed(fleet, folder, "run", "--env", "GREETING=guten Tag ✓", "python3", "-c", program, "a b")
     assert "guten Tag ✓ ['a b']" in done.stdout, done.stderr
+
+
+def test_programs_of_the_environment_are_found_by_their_names_also_by_what_a_job_starts(
+    fleet: Path, project: Path
+) -> None:
+    beside = project / ".venv" / "bin"
+    beside.mkdir(parents=True)
+    (beside / "python").symlink_to(sys.executable)
+    (beside / "my-launcher").write_text("#!/bin/sh\necho launched $(command -v python)\n")
+    (beside / "my-launcher").chmod(0o755)
+    (project / "go.sh").write_text("my-launcher\n")
+    for words in (("my-launcher",), ("go.sh",)):
+        done = typed(fleet, project, "run", *words)
+        assert f"launched {beside / 'python'}" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("kind", sorted(submission_makers()))

@@ -25,7 +25,7 @@ from corral.kinds.kueue import LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
 from corral.submit.archive import Archive, pack
 from corral.submit.errors import SubmitError
 from corral.submit.folder import IGNORE_FILES
-from corral.submit.interpreter import LOCAL_IMAGE, command_of, local_python, uses_python
+from corral.submit.interpreter import LOCAL_IMAGE, command_of, local_python, search_path, uses_python
 from corral.submit.share import USUAL, too_much, usual_cpus
 from corral.submit.values import check_values, slug
 
@@ -86,6 +86,8 @@ class Request:
             )
         if not is_sent and not self.image:
             self._check_program(script)
+        if is_sent and not self.image and "/" not in script and not looks_like_file and shutil.which(script) is None:
+            raise SubmitError(f"{script} is a file of the folder, and no program is called that: ./{script} runs it")
         if len(words := script.split()) > 1 and not is_sent and not self.image:
             raise SubmitError(f"there is no program {script!r}; write the words of a command apart: {' '.join(words)}")
         if self.in_place:
@@ -199,9 +201,10 @@ def submission_for(client: SyncClient, request: Request, archive: Archive | None
             "pods are containers on this cluster, which do not have your folder: nothing is fetched into it; let the program write to "
             "a volume or to storage, or copy from it while it runs (`corral cp job/NAME:PATH .`)"
         )
-    python = request.python or "python3"
+    python, environment = request.python or "python3", dict(request.environment)
     if not request.image:
         python = local_python(request.python, os.environ, request.folder)
+        environment = {"PATH": search_path(python, os.environ), **environment}
     script, arguments = request.script, request.program[1:]
     queue = queue_for(client, namespace, request.queue)
     _check_priority(client, request.priority)
@@ -217,7 +220,7 @@ def submission_for(client: SyncClient, request: Request, archive: Archive | None
         memory=request.memory,
         gpus=request.gpus,
         gpu_resource=request.gpu_resource,
-        environment=dict(request.environment),
+        environment=environment,
         folder=str(request.folder) if request.in_place else "",
         home=str(request.folder) if request.fetch else "",
         fetch=request.fetch,
