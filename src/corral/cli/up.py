@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -128,7 +129,10 @@ def _start(
     if foreground:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         interruptions.check()
-        on_ready = functools.partial(_print_next_steps, spec, folder, started)
+
+        def on_ready(status: FleetStatus) -> None:
+            _print_next_steps(spec, folder, started, status)
+
         try:
             _supervise(spec, folder, lock, on_ready)
         except OSError as error:
@@ -138,9 +142,11 @@ def _start(
         return
     supervisor = spawn(folder, lambda: _supervise(spec, folder, lock))
     status = await_ready(folder, supervisor, interruptions)
-    _print_next_steps(spec, folder, started, status)
+    is_set_up = _print_next_steps(spec, folder, started, status)
     for sentence in not_ready(folder, status):  # a disk that was just large enough for the start is full now
         click.echo(f"Warning: {sentence}", err=True)
+    if not is_set_up:
+        sys.exit(1)
 
 
 def _last(folder: FleetFolder) -> config.FleetSpec | None:
@@ -257,13 +263,18 @@ def _supervise(
     supervisor.run()
 
 
-def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: float, status: FleetStatus) -> None:
+def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: float, status: FleetStatus) -> bool:
+    """What there is and what to type now; False where clusters run that could not be made a fleet."""
     seconds = time.monotonic() - started
     for cluster in status.clusters:
         described = spec.cluster(cluster.name)
         click.echo(f"{cluster.name:<12} {cluster.url:<28} {', '.join(described.roles) or 'cluster'}{_has(described)}")
     if status.problem:
-        click.echo(f"Warning: {status.problem}", err=True)
+        click.echo(
+            f"Error: {status.problem}; the clusters run, and jobs do not: `corral down{which_option(folder)}` stops them",
+            err=True,
+        )
+        return False
     click.echo(f"Ready in {seconds:.1f} s. State is in {folder.root}\n")
     click.echo(f"  export KUBECONFIG={folder.kubeconfig}")
     if spec.queues and (spec.with_role(config.MANAGER) or not spec.with_role(config.HUB)):
@@ -277,6 +288,7 @@ def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: floa
         click.echo("  corral fleet placements                 # what is placed where")
     click.echo(f"  corral status{which_option(folder)}")
     click.echo(f"  corral down{which_option(folder)}")
+    return True
 
 
 def _has(cluster: config.ClusterSpec) -> str:
