@@ -14,7 +14,16 @@ from typing import Protocol
 
 from corral.client import limits
 from corral.client.protocol import Client, ObjectList, WatchEvent, ends_initial
-from corral.core.errors import ApiError, BadRequest, ConnectionFailed, Expired, Invalid, LimitExceeded, NotFound
+from corral.core.errors import (
+    ApiError,
+    BadRequest,
+    ConnectionFailed,
+    Expired,
+    Invalid,
+    LimitExceeded,
+    NotFound,
+    TooManyRequests,
+)
 from corral.core.meta import Key, Obj, controller_of, key_of, resource_version_of, uid_of
 from corral.core.resource import Resource
 from corral.runtime.clock import Clock
@@ -178,7 +187,7 @@ class Informer:
                 for handler in self._error_handlers:
                     handler(error)
                 log.debug("watch failed, listing again", extra={"resource": self.resource.plural, "error": str(error)})
-                await self._clock.sleep(delay * self._random.uniform(0.8, 1.2))
+                await self._clock.sleep(max(delay, _asked_wait(error)) * self._random.uniform(0.8, 1.2))
                 delay = min(delay * 2, MAX_RETRY_S)
 
     async def _take_all(self) -> tuple[str, AsyncIterator[WatchEvent] | None]:
@@ -328,6 +337,12 @@ class Informer:
         for kind in _owner_kinds(old, new):
             for handler in self._owner_handlers.get(kind, ()):
                 handler(old, new)
+
+
+def _asked_wait(error: ApiError) -> float:
+    """How long a busy server asks to be left alone, within reason."""
+    asked = error.retry_after_s if isinstance(error, TooManyRequests) else None
+    return min(asked or 0.0, MAX_RETRY_S)
 
 
 def _owner_kinds(old: Obj | None, new: Obj | None) -> Iterable[str]:
