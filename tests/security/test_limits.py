@@ -16,7 +16,7 @@ from tests.security.served import World, read_answer, rule, served
 from corral.clusters.embedded import EmbeddedCluster
 from corral.configuration.fleet import parse
 from corral.core import names, selectors
-from corral.core.admission import UserInfo
+from corral.core.admission import ANONYMOUS, UserInfo
 from corral.core.errors import TooManyRequests
 from corral.core.remembering import LONGEST, remembered
 from corral.core.server_limits import Limits
@@ -200,6 +200,30 @@ async def test_all_strangers_together_hold_little_and_the_greediest_go_first(unf
     for made, _ in greedy:
         made.connection_lost(None)
     assert sum(shared.strangers.values()) == modest.arrived
+
+
+@pytest.mark.parametrize("path", ["/?" + "y" * 200_000, "/" + "y" * 200_000], ids=["answered", "refused"])
+async def test_the_room_that_tls_keeps_for_what_came_at_once_counts_as_long_as_a_stranger_stays(path: str) -> None:
+    shared = Shared(Anybody())
+    modest, modest_wire = connected(shared)
+    modest.data_received(head(0, known=False))
+    for _ in range(100):
+        connected(shared)[0].data_received(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert len(shared.strangers) <= 1 + http.STRANGERS_HOLD // 200_000
+    assert not modest_wire.aborted
+    for made in [each for each in shared.connections if each is not modest]:
+        made.connection_lost(None)  # type: ignore[attr-defined]
+    assert connected(shared)[1].aborted is False
+    assert len(shared.strangers) == 2
+
+
+async def test_what_came_at_once_is_no_strangers_when_it_says_who_it_is() -> None:
+    shared = Shared(Anybody())
+    for _ in range(100):
+        made, wire = connected(shared)
+        made.data_received(head(60_000) + b"x" * 60_000)
+        assert not wire.aborted
+    assert shared._arriving.held(ANONYMOUS) == 0
 
 
 async def test_what_a_known_user_sends_does_not_count_as_a_strangers() -> None:
@@ -396,15 +420,16 @@ async def test_an_answer_that_is_taken_very_slowly_has_a_deadline_in_all() -> No
     made.connection_lost(None)
 
 
-async def test_a_closed_connection_is_given_back_without_the_collector() -> None:
+@pytest.mark.parametrize("sent", [head(1000) + b"x" * 500, b"GET /" + b"x" * 200_000], ids=["unfinished", "refused"])
+async def test_a_closed_connection_is_given_back_without_the_collector(sent: bytes) -> None:
     gc.disable()
     try:
         made, wire = connected(Shared(Anybody()))
-        made.data_received(head(1000, known=True) + b"x" * 500)
-        gone = weakref.ref(made)
+        made.data_received(sent)
+        gone = weakref.ref(made), weakref.ref(wire)
         made.connection_lost(None)
         del made, wire
-        assert gone() is None
+        assert [each() for each in gone] == [None, None]
     finally:
         gc.enable()
 

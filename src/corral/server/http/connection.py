@@ -76,6 +76,7 @@ class Connection(asyncio.Protocol):
         self.refused = False
         self.renewed = False
         self._can_write: asyncio.Future[None] | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         self._paused_reading = False
         self._noted = 0
         self._reset()
@@ -108,6 +109,8 @@ class Connection(asyncio.Protocol):
         self.shared.disconnected(self)
         self.waiting.clear()
         self.parser = None  # it and this connection hold each other, and with it everything that was read
+        if self._lingering is not None:
+            self._lingering.cancel()  # it holds the transport, with all the room that TLS has taken
         self._reset()
         self._wake_writer()
         if self.raw is not None:
@@ -121,6 +124,7 @@ class Connection(asyncio.Protocol):
             return
         if self.refused:
             self.arrived = max(self.arrived, min(self.arrived + len(data), STREAM_BUFFER))
+            self.shared.came(self, len(data))
             self._note_held()
             return
         self.active_since = self.loop.time()
@@ -137,6 +141,7 @@ class Connection(asyncio.Protocol):
             self._refuse(400, "malformed HTTP request")
         if not self.head_done and self.arrived > 2 * MAX_HEAD:  # the parser keeps a header until it has all of it
             self._refuse(431, "request header fields too large")
+        self.shared.came(self, len(data))  # only now it is known who that was
         self._note_held()
 
     def _note_held(self) -> None:
@@ -380,7 +385,7 @@ class Connection(asyncio.Protocol):
         """The last bytes of an answer."""
         self.transport.write(data)
         if self.refused:  # more of it is on its way: closing at once would take the answer back
-            self.loop.call_later(LINGER_S, self.transport.close)
+            self._lingering = self.loop.call_later(LINGER_S, self.transport.close)
         elif not keep_alive:
             self.transport.close()
 
