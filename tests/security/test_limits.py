@@ -394,6 +394,19 @@ async def test_many_users_together_leave_room_for_the_next() -> None:
     assert wire.written.endswith(b"1000000"), "what is gone does not count"
 
 
+async def test_who_says_who_he_is_in_the_head_is_told_that_there_is_no_room_and_not_cut_off() -> None:
+    shared = Shared(Anybody(), Limits(bytes=1_000_000))
+    for who in ("a", "b", "c"):
+        connected(shared)[0].data_received(head(400_000, who=who) + b"x" * 200_000)
+    wires = []
+    for number in range(20):
+        made, wire = connected(shared)
+        made.data_received(head(400_000, who=f"new-{number % 3}") + b"x" * 50_000)
+        wires.append(wire)
+    assert not [wire for wire in wires if wire.aborted]
+    assert wires[-1].written.startswith(b"HTTP/1.1 429 ")
+
+
 async def test_strangers_are_the_first_to_make_room() -> None:
     shared = Shared(Anybody(), Limits(bytes=1_000_000))
     stranger, stranger_wire = connected(shared)

@@ -215,8 +215,17 @@ class Connection(asyncio.Protocol):
         length = self.headers.get("content-length", "")
         if length.isdigit() and (len(length) > 15 or int(length) > MAX_BODY):
             self._refuse(413, f"Request entity too large: limit is {MAX_BODY}")
+        if not self.refused and (length or "transfer-encoding" in self.headers):
+            self._become_known(self._request())  # what follows is his, and not a stranger's, who may have little
         if not self.refused and self.headers.get("expect", "").lower() == "100-continue" and self._allow_body():
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _become_known(self, request: Request) -> bool:
+        """Note who asks, where that is not known; False when he may not stay."""
+        refusal = self.shared.known(self, request) if self in self.shared.strangers else None
+        if refusal is not None:
+            self._end_with(refusal)
+        return refusal is None
 
     def on_body(self, body: bytes) -> None:
         """Keep a little of anybody's body, and more of it only for those who may do what they ask for."""
@@ -284,11 +293,8 @@ class Connection(asyncio.Protocol):
     # answering
 
     def _begin(self, ready: Request | Response, keep_alive: bool) -> None:
-        if self in self.shared.strangers and isinstance(ready, Request):
-            refusal = self.shared.known(self, ready)
-            if refusal is not None:
-                self._end_with(refusal)
-                return
+        if isinstance(ready, Request) and not self._become_known(ready):
+            return
         answer = ready if isinstance(ready, Response) else self.shared.app.answer_now(ready)
         if answer is not None:
             self._send(answer, keep_alive, "" if isinstance(ready, Response) else ready.method)
