@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import socket
 import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +26,7 @@ from corral.server.access.authorization import Authorizer
 from corral.server.access.rbac import Attributes
 from corral.server.content import parameters
 from corral.server.http import shared as http
-from corral.server.http.accepting import HANDSHAKES
+from corral.server.http.accepting import HANDSHAKES, STRANGER_RECEIVES
 from corral.server.http.connection import Connection
 from corral.server.http.limits import Load
 from corral.server.http.message import Request, Response
@@ -407,6 +408,15 @@ async def test_who_says_who_he_is_in_the_head_is_told_that_there_is_no_room_and_
     assert wires[-1].written.startswith(b"HTTP/1.1 429 ")
 
 
+async def test_what_was_refused_counts_for_nobody_any_more() -> None:
+    shared = Shared(Anybody(), Limits(bytes=1_000_000))
+    made, wire = connected(shared)
+    made.data_received(head(900_000, who="a") + b"x" * 600_000)
+    assert wire.written.startswith(b"HTTP/1.1 429 ")
+    made.data_received(b"x" * 200_000)
+    assert shared._arriving.held(UserInfo("a")) == 0
+
+
 async def test_strangers_are_the_first_to_make_room() -> None:
     shared = Shared(Anybody(), Limits(bytes=1_000_000))
     stranger, stranger_wire = connected(shared)
@@ -557,6 +567,22 @@ def test_checks_of_long_texts_leave_nothing_behind(check: Any) -> None:
 async def world() -> AsyncIterator[World]:
     async with served() as made:
         yield made
+
+
+async def test_the_system_takes_in_little_of_strangers_before_we_look_and_more_of_users(world: World) -> None:
+    shared = world.cluster.server.listener.shared
+    assert shared is not None
+    reader, writer = await world.connect()
+    writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await read_answer(reader)).status == 200
+    (stranger,) = shared.strangers
+    accepted = stranger.transport.get_extra_info("socket")
+    twice = 2 * STRANGER_RECEIVES  # as the system counts
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == twice
+    writer.write(f"GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {world.admin}\r\n\r\n".encode())
+    assert (await read_answer(reader)).status == 200
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 4 * twice
+    writer.close()
 
 
 async def test_a_stranger_cannot_upload_and_a_reader_cannot_either(world: World) -> None:

@@ -123,7 +123,6 @@ class Connection(asyncio.Protocol):
             self._feed_raw(data)
             return
         if self.refused:
-            self.arrived = max(self.arrived, min(self.arrived + len(data), STREAM_BUFFER))
             self.shared.came(self, len(data))
             self._note_held()
             return
@@ -141,11 +140,13 @@ class Connection(asyncio.Protocol):
             self._refuse(400, "malformed HTTP request")
         if not self.head_done and self.arrived > 2 * MAX_HEAD:  # the parser keeps a header until it has all of it
             self._refuse(431, "request header fields too large")
+        if self.refused:
+            self.parser = None  # what it has of a header is nobody's any more
         self.shared.came(self, len(data))  # only now it is known who that was
         self._note_held()
 
     def _note_held(self) -> None:
-        kept = min(self.arrived, STREAM_BUFFER) if self.refused else self.arrived  # by TLS, until the refusal is read
+        kept = 0 if self.refused else self.arrived
         if self.waiting:
             kept += sum(len(ready.target) + len(ready.body) for ready, _ in self.waiting if isinstance(ready, Request))
         if self._can_write is not None and self in self.shared.strangers:
@@ -158,6 +159,7 @@ class Connection(asyncio.Protocol):
     def _refuse_more(self, what: str) -> None:
         self.waiting.clear()
         self._end_with(self.shared.too_many(what))
+        self._note_held()
 
     def eof_received(self) -> bool:
         return False

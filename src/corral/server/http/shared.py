@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from typing import Any, Protocol
 
 from corral.core.admission import ANONYMOUS, UserInfo
@@ -19,6 +20,8 @@ HEAD_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 60.0
 IDLE_TIMEOUT_S = 90.0
 LINGER_S = 0.5
+USER_RECEIVES = 1 << 20
+"""How much of what a user sends the system takes in before we have looked at it; it allows itself less."""
 SLOWEST_RATE = 16 * 1024
 """So many bytes a second an answer must be taken with, on average, after the first IDLE_TIMEOUT_S."""
 STRANGERS_HOLD = 4 * 1024 * 1024
@@ -158,6 +161,9 @@ class Shared:
         return None if may_stay else self.too_many("connections")
 
     def _belongs(self, connection: ServedConnection, user: UserInfo) -> bool:
+        accepted = connection.transport.get_extra_info("socket")
+        if accepted is not None:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, USER_RECEIVES)
         share = self.shares.join(user)
         self._known[connection] = _Place(share)
         return self.shares.may_connect(share)
