@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import gc
 import signal
@@ -91,18 +93,30 @@ def up(
     _find_engines(spec)
     try:
         folder.create()
+        with Interruptions() as interruptions, locked(folder) as lock:
+            before = _last(folder)
+            try:
+                interruptions.check()
+                folder.write_spec(spec)
+                _start(spec, folder, lock, interruptions, foreground=foreground)
+            except NotStarted as error:
+                # The next `corral up` must not come back to what does not start.
+                with contextlib.suppress(OSError):  # what cannot be written is not what keeps it from starting
+                    folder.write_spec(before)
+                raise click.ClickException(str(error)) from error
     except config.FleetError as error:
         raise click.ClickException(str(error)) from error
-    with Interruptions() as interruptions, locked(folder) as lock:
-        before = _last(folder)
-        try:
-            interruptions.check()
-            folder.write_spec(spec)
-            _start(spec, folder, lock, interruptions, foreground=foreground)
-        except NotStarted as error:
-            # The next `corral up` must not come back to what does not start.
-            folder.write_spec(before)
-            raise click.ClickException(str(error)) from error
+    except BrokenPipeError:
+        raise  # nobody reads what is said of a fleet that is up
+    except OSError as error:
+        raise click.ClickException(_no_start(folder, error)) from error
+
+
+def _no_start(folder: FleetFolder, error: OSError) -> str:
+    said = f"the fleet did not start: {f'{error.filename}: {error.strerror}' if error.filename else error}"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        said += f"\nCorral keeps the fleet's state in {folder.root} and has to write there; name another folder with --state"
+    return said
 
 
 def locked(folder: FleetFolder) -> FolderLock:
@@ -135,8 +149,6 @@ def _start(
 
         try:
             _supervise(spec, folder, lock, on_ready)
-        except OSError as error:
-            raise click.ClickException(f"the fleet did not start: {error}") from error
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return
