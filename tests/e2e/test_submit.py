@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,18 +157,27 @@ def test_names_and_arguments_arrive_as_they_were_typed(fleet: Path, tmp_path: Pa
     assert "guten Tag ✓ ['a b']" in done.stdout, done.stderr
 
 
+@pytest.fixture
+def environment() -> Iterator[Path]:
+    """A folder with an environment of its own, where pods see it: each has a /tmp for itself."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        beside = Path(folder) / ".venv" / "bin"
+        beside.mkdir(parents=True)
+        (beside / "python").symlink_to(sys.executable)
+        yield Path(folder)
+
+
 def test_programs_of_the_environment_are_found_by_their_names_also_by_what_a_job_starts(
-    fleet: Path, project: Path
+    fleet: Path, environment: Path
 ) -> None:
-    beside = project / ".venv" / "bin"
-    beside.mkdir(parents=True)
-    (beside / "python").symlink_to(sys.executable)
+    beside = environment / ".venv" / "bin"
     (beside / "my-launcher").write_text("#!/bin/sh\necho launched $(command -v python)\n")
     (beside / "my-launcher").chmod(0o755)
-    (project / "go.sh").write_text("my-launcher\n")
+    (environment / "go.sh").write_text("my-launcher\necho unbuffered $PYTHONUNBUFFERED\n")
     for words in (("my-launcher",), ("go.sh",)):
-        done = typed(fleet, project, "run", *words)
+        done = typed(fleet, environment, "run", *words)
         assert f"launched {beside / 'python'}" in done.stdout, done.stderr
+    assert "unbuffered 1" in done.stdout  # what it prints is seen at once, also of a Python that it starts
 
 
 @pytest.mark.parametrize("kind", sorted(submission_makers()))
