@@ -157,6 +157,16 @@ def test_names_and_arguments_arrive_as_they_were_typed(fleet: Path, tmp_path: Pa
     assert "guten Tag ✓ ['a b']" in done.stdout, done.stderr
 
 
+def test_what_was_written_before_a_job_was_cancelled_is_brought_back(fleet: Path, project: Path) -> None:
+    (project / "slow.py").write_text(
+        "import time\nopen('half.txt', 'w').write('half')\nprint('written', flush=True)\ntime.sleep(600)\n"
+    )
+    target = typed(fleet, project, "submit", "--fetch", "half.txt", "slow.py").stdout.strip()
+    eventually(lambda: "written" in typed(fleet, project, "logs", target).stdout)
+    assert typed(fleet, project, "cancel", target).returncode == 0
+    assert eventually((project / "half.txt").exists)
+
+
 @pytest.fixture
 def environment() -> Iterator[Path]:
     """A folder with an environment of its own, where pods see it: each has a /tmp for itself."""
@@ -360,7 +370,10 @@ def test_a_dry_run_prints_the_object_and_creates_nothing(fleet: Path, project: P
         "--workers",
         "2",
         "train.py",
+        "größer",
     )
     assert "kind: PyTorchJob" in done.stdout
+    assert "- größer" in done.stdout
+    assert "&id" not in done.stdout
     assert "replicas: 1" in done.stdout
     assert "dry" not in [name_of(job) for job in client(fleet).list(JOBS, "default")["items"]]
