@@ -317,7 +317,7 @@ def test_events_of_a_job_are_those_of_its_workload_and_pods_too_wherever_they_ar
     shown = typed(fleet, "events", running).stdout
     kinds = {word.partition("/")[0] for word in shown.split() if "inside" in word and "/" in word}
     assert {"job", "workload", "pod"} <= kinds
-    assert shown.startswith("AGE ")
+    assert shown.startswith("LAST SEEN ")
     assert shown.index("QuotaReserved") < shown.index("Started container c0"), "the latest comes last"
     assert "Started container c0" in shown
     assert "worker" in shown
