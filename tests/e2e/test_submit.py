@@ -157,6 +157,17 @@ def test_names_and_arguments_arrive_as_they_were_typed(fleet: Path, tmp_path: Pa
     assert "guten Tag ✓ ['a b']" in done.stdout, done.stderr
 
 
+def test_what_the_program_did_not_write_stays_as_it_is_here(fleet: Path, project: Path) -> None:
+    (project / "write.py").write_text("open('made.txt', 'w').write('made')\nopen('.hidden', 'w').write('too')\n")
+    project.chmod(0o750)
+    before = {path.name: path.stat().st_mtime_ns for path in project.iterdir()}
+    done = typed(fleet, project, "run", "--fetch", ".", "write.py")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in project.iterdir()} == {*before, "made.txt", ".hidden"}
+    assert {name: (project / name).stat().st_mtime_ns for name in before} == before
+    assert project.stat().st_mode & 0o777 == 0o750
+
+
 def test_what_was_written_before_a_job_was_cancelled_is_brought_back(fleet: Path, project: Path) -> None:
     (project / "slow.py").write_text(
         "import time\nopen('half.txt', 'w').write('half')\nprint('written', flush=True)\ntime.sleep(600)\n"
