@@ -79,6 +79,13 @@ def test_a_script_is_submitted_followed_and_waited_for(cluster: corral.Client, p
     assert job.name in [row.name for row in cluster.jobs()]
 
 
+def test_what_a_script_writes_is_brought_back_where_it_is_asked_for(cluster: corral.Client, project: Path) -> None:
+    (project / "write.py").write_text("open('model.txt', 'w').write('learned')\nopen('scratch', 'w').write('x')\n")
+    cluster.submit("write.py", fetch=["model.txt"], workdir=project).wait()
+    assert (project / "model.txt").read_text() == "learned"
+    assert not (project / "scratch").exists()
+
+
 def test_a_job_that_fails_raises_and_can_be_run_again(manager: corral.Client, project: Path) -> None:
     job = manager.submit("train.py", env={"CODE": "7"}, workdir=project, name="fails")
     phases = [change.phase for change in job.changes()]

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,18 +157,48 @@ def test_names_and_arguments_arrive_as_they_were_typed(fleet: Path, tmp_path: Pa
     assert "guten Tag ✓ ['a b']" in done.stdout, done.stderr
 
 
+def test_what_the_program_did_not_write_stays_as_it_is_here(fleet: Path, project: Path) -> None:
+    (project / "write.py").write_text("open('made.txt', 'w').write('made')\nopen('.hidden', 'w').write('too')\n")
+    project.chmod(0o750)
+    before = {path.name: path.stat().st_mtime_ns for path in project.iterdir()}
+    done = typed(fleet, project, "run", "--fetch", ".", "write.py")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in project.iterdir()} == {*before, "made.txt", ".hidden"}
+    assert {name: (project / name).stat().st_mtime_ns for name in before} == before
+    assert project.stat().st_mode & 0o777 == 0o750
+
+
+def test_what_was_written_before_a_job_was_cancelled_is_brought_back(fleet: Path, project: Path) -> None:
+    (project / "slow.py").write_text(
+        "import time\nopen('half.txt', 'w').write('half')\nprint('written', flush=True)\ntime.sleep(600)\n"
+    )
+    target = typed(fleet, project, "submit", "--fetch", "half.txt", "slow.py").stdout.strip()
+    eventually(lambda: "written" in typed(fleet, project, "logs", target).stdout)
+    assert typed(fleet, project, "cancel", target).returncode == 0
+    assert eventually((project / "half.txt").exists)
+
+
+@pytest.fixture
+def environment() -> Iterator[Path]:
+    """A folder with an environment of its own, where pods see it: each has a /tmp for itself."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        beside = Path(folder) / ".venv" / "bin"
+        beside.mkdir(parents=True)
+        (beside / "python").symlink_to(sys.executable)
+        yield Path(folder)
+
+
 def test_programs_of_the_environment_are_found_by_their_names_also_by_what_a_job_starts(
-    fleet: Path, project: Path
+    fleet: Path, environment: Path
 ) -> None:
-    beside = project / ".venv" / "bin"
-    beside.mkdir(parents=True)
-    (beside / "python").symlink_to(sys.executable)
+    beside = environment / ".venv" / "bin"
     (beside / "my-launcher").write_text("#!/bin/sh\necho launched $(command -v python)\n")
     (beside / "my-launcher").chmod(0o755)
-    (project / "go.sh").write_text("my-launcher\n")
+    (environment / "go.sh").write_text("my-launcher\necho unbuffered $PYTHONUNBUFFERED\n")
     for words in (("my-launcher",), ("go.sh",)):
-        done = typed(fleet, project, "run", *words)
+        done = typed(fleet, environment, "run", *words)
         assert f"launched {beside / 'python'}" in done.stdout, done.stderr
+    assert "unbuffered 1" in done.stdout  # what it prints is seen at once, also of a Python that it starts
 
 
 @pytest.mark.parametrize("kind", sorted(submission_makers()))
@@ -350,7 +381,10 @@ def test_a_dry_run_prints_the_object_and_creates_nothing(fleet: Path, project: P
         "--workers",
         "2",
         "train.py",
+        "größer",
     )
     assert "kind: PyTorchJob" in done.stdout
+    assert "- größer" in done.stdout
+    assert "&id" not in done.stdout
     assert "replicas: 1" in done.stdout
     assert "dry" not in [name_of(job) for job in client(fleet).list(JOBS, "default")["items"]]

@@ -217,7 +217,8 @@ def _show(job: Obj, archive: Archive | None, output: str | None) -> None:
     if archive is not None:
         pieces = archive.config_maps(job["metadata"]["namespace"])
         click.echo(f"# what goes with it: {len(archive.names)} files, packed, in {', '.join(map(name_of, pieces))}")
-    click.echo(yaml.safe_dump(job, sort_keys=False), nl=False)
+    apart = json.loads(json.dumps(job))  # what is there twice is written twice, and not as an anchor
+    click.echo(yaml.safe_dump(apart, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def _pair(text: str) -> tuple[str, str]:

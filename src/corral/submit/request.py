@@ -206,6 +206,8 @@ def submission_for(client: SyncClient, request: Request, archive: Archive | None
         python = local_python(request.python, os.environ, request.folder)
         environment = {"PATH": search_path(python, os.environ), **environment}
     script, arguments = request.script, request.program[1:]
+    if not uses_python(script):  # which is told by its arguments; a program may be Python all the same, or start it
+        environment = {"PYTHONUNBUFFERED": "1", **environment}
     queue = queue_for(client, namespace, request.queue)
     _check_priority(client, request.priority)
     wanted = Submission(

@@ -23,13 +23,17 @@ _INSTALL = (
     'else echo "$0 has neither pip nor uv to install $2 with" >&2; exit 1; fi; exec "$@"'
 )
 """Installs into a folder, by what there is: environments made by uv have no pip."""
-_LISTENING = f"{WORKSPACE}/.corral-fetching"
+_LISTENING, _UNCHANGED = f"{WORKSPACE}/.corral-fetching", f"{WORKSPACE}/.corral-unchanged"
+_COPY = 'for file; do to="$0/$file"; mkdir -p "${to%/*}" && cp -Pp "$file" "$to.corral-part" && mv -f "$to.corral-part" "$to"; done'
 _FETCH = (
-    'home=$1; shift; bring() { IFS=; for pattern; do for path in $pattern; do [ -e "$path" ] && '
-    f'tar -cf - --exclude \'.corral-*\' "$path" | tar -xf - -C "$home"; done; done; }}; '
+    'copy=$1; home=$2; shift 2; bring() { IFS=; for pattern; do for path in $pattern; do [ -e "$path" ] && '
+    f'find "$path" -name \'.corral-*\' -prune -o ! -type d -newer {_UNCHANGED} -exec sh -c "$copy" "$home" {{}} +; '
+    "done; done; }; "
+    f"touch -t 197002010000 {_UNCHANGED}; "
     f"trap 'kill $!; bring \"$@\"; exit 0' TERM; : > {_LISTENING}; while :; do sleep 3600 & wait $!; done"
 )
-"""Waits for the end of the program, which the pod tells by SIGTERM, and copies what was asked for: into `$1`, by the patterns that follow."""
+"""Waits for the end of the program, which the pod tells by SIGTERM, and copies what was asked for: into `$2`, by the patterns that follow.
+What was packed is as old as time itself, and stays at home where the program did not write it: its user may have changed it since."""
 FETCH_S: Final = 300
 """How long copying may take."""
 
@@ -167,7 +171,7 @@ def _fetching(wanted: Submission, mounts: list[Obj]) -> Obj:
             "periodSeconds": 1,
             "failureThreshold": FETCH_S,
         },
-        "command": ["sh", "-c", _FETCH, "fetch", wanted.home, *(f"./{path}" for path in wanted.fetch)],
+        "command": ["sh", "-c", _FETCH, "fetch", _COPY, wanted.home, *(f"./{path}" for path in wanted.fetch)],
         "workingDir": WORKSPACE,
         "volumeMounts": [*mounts, {"name": "home", "mountPath": wanted.home}],
     }
