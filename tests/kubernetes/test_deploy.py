@@ -53,7 +53,7 @@ EVERYTHING = [
     "--set", "image.pullPolicy=Always", "--set", "resources.requests.cpu=1", "--set", "resources.requests.memory=1Gi",
     "--set", "resources.limits.memory=4Gi", "--set", "leaseSeconds=15", "--set", "priorityClassName=important",
     "--set", "networkPolicy.apiServerPorts={443,8443}", "--set", "monitoring.prometheusAccount.name=scraper",
-    "--set", "monitoring.prometheusAccount.namespace=metrics", "--set", "monitoring.boardLabels.grafana_dashboard=2",
+    "--set", "monitoring.prometheusAccount.namespace=metrics", "--set", "monitoring.boardLabels.grafana_dashboard=team",
     "--set", "webhooks.certManager.issuer.kind=ClusterIssuer", "--set", "configuration.integrations.frameworks={batch/job,pod}",
 ]  # fmt: skip
 NOTHING = [
