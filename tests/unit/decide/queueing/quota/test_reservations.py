@@ -103,3 +103,22 @@ def test_who_waits_in_another_cohort_for_places_on_the_same_nodes_is(tells: bool
     state.flush_cluster_queue("other")
     world.settle()
     assert world.admitted() == {"other": ["parked"]}
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["runs from now on", "waits for its checks"])
+def test_who_is_being_admitted(checked: bool) -> None:
+    world = with_local_queue()
+    strategy = {"admissionChecksStrategy": {"admissionChecks": [{"name": "check"}]}} if checked else {}
+    world.state.upsert_admission_check(
+        {
+            "metadata": {"name": "check"},
+            "spec": {"controllerName": "somebody"},
+            "status": {"conditions": [{"type": "Active", "status": "True"}]},
+        }
+    )
+    world.state.upsert_cluster_queue(make_cluster_queue("cq", {"default": {"cpu": 4}}, **strategy))
+    world.put(make_workload("w", requests={"cpu": 3}))
+    assert any(True for _ in world.state.plan_cycle(world.now).admissions)
+    assert world.state.world.running("default/lq") == ({} if checked else {"cpu": 3000})
+    world.state.admission_failed(Key("default", "w"))
+    assert not any(world.state.world.running("default/lq").values())
