@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from corral.client.protocol import Client
 from corral.core.backoff import doubled
@@ -19,9 +24,13 @@ from corral.jobs.batch_job.cron_schedule import latest_due, parse_schedule
 from corral.jobs.batch_job.indexes import Indexes
 from corral.kinds.kubernetes.core.kinds import CONFIG_MAPS
 from corral.kinds.machinery.tables import UNKNOWN, since
+from corral.runtime.clock import VirtualClock
 from corral.runtime.informer import Informer
 from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
+from corral.server.access.certificate_signing import BUCKET, SIGNER, Signer
+from corral.server.access.certificates import Authority
+from corral.store import ObjectKey, Store
 from corral.testing.cluster import VirtualCluster
 from corral.testing.queueing import make_cluster_queue, make_cohort, make_local_queue
 
@@ -132,3 +141,39 @@ def test_a_cron_schedule_that_was_last_met_ages_ago_is_due_once_now() -> None:
     due, missed = latest_due(parse_schedule("* * * * *"), parse_time("1500-01-01T00:00:00Z"), now)
     assert due == now - 30
     assert missed >= 100
+
+
+def request_for_a_certificate(*, known_curve: bool = True) -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bob")])
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    text = made.public_bytes(serialization.Encoding.DER)
+    if not known_curve:
+        text = text.replace(bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030177"))
+    return b"-----BEGIN CERTIFICATE REQUEST-----\n" + base64.encodebytes(text) + b"-----END CERTIFICATE REQUEST-----\n"
+
+
+def test_a_certificate_request_nobody_can_read_does_not_keep_the_next_from_being_signed() -> None:
+    async def put(store: Store, name: str, request: bytes) -> None:
+        spec = {"request": base64.b64encode(request).decode(), "signerName": SIGNER, "usages": ["client auth"]}
+        status = {"conditions": [{"type": "Approved", "status": "True"}]}
+        await store.put(ObjectKey(BUCKET, "", name), {"metadata": {"name": name}, "spec": spec, "status": status})
+
+    async def main() -> None:
+        clock = VirtualClock()
+        store = Store(now=clock.now)
+        signer = Signer(store, Authority.create("ca", clock.now()), clock)
+        running = asyncio.ensure_future(signer.run())
+        await put(store, "bad", request_for_a_certificate(known_curve=False))
+        await clock.sleep(1.0)
+        await put(store, "good", request_for_a_certificate())
+        await clock.sleep(1.0)
+        bad, good = (store.get(ObjectKey(BUCKET, "", name)) for name in ("bad", "good"))
+        assert bad is not None
+        assert good is not None
+        assert [each["type"] for each in bad.obj["status"]["conditions"]] == ["Approved", "Failed"]
+        assert "certificate" in good.obj["status"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run_virtual(main)
