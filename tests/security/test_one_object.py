@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 from cryptography import x509
@@ -30,6 +31,9 @@ from corral.runtime.random import Random
 from corral.runtime.virtual import run_virtual
 from corral.server.access.certificate_signing import BUCKET, SIGNER, Signer
 from corral.server.access.certificates import Authority
+from corral.server.access.tokens import Signer as TokenSigner
+from corral.server.http.message import Request
+from corral.server.non_resource_paths import Endpoints
 from corral.store import ObjectKey, Store
 from corral.testing.cluster import VirtualCluster
 from corral.testing.queueing import make_cluster_queue, make_cohort, make_local_queue
@@ -177,3 +181,11 @@ def test_a_certificate_request_nobody_can_read_does_not_keep_the_next_from_being
         await asyncio.gather(running, return_exceptions=True)
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:22", "*", "x"])
+def test_a_target_that_is_no_path_is_none_of_ours_and_no_error(target: str) -> None:
+    endpoints = Endpoints(
+        cast(TokenSigner, None), "", paths=tuple, ready=lambda: True, trouble=lambda: "", metrics=lambda: b""
+    )
+    assert endpoints.answer(Request("CONNECT", target)) is None
