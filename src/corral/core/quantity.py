@@ -10,6 +10,7 @@ for a text seen before.
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache, total_ordering
 from typing import Final, Literal
 
@@ -62,6 +63,11 @@ class Quantity:
         """Whole units, rounded up."""
         return -(-self.nanos // _NANO)
 
+    @property
+    def number(self) -> float:
+        """The amount as a float; what none can hold is the largest there is."""
+        return as_float(self.nanos) / _NANO
+
     def __str__(self) -> str:
         return self._text or _render(self.nanos, self.format)
 
@@ -98,6 +104,14 @@ class Quantity:
     def _joint_format(self, other: Quantity) -> Format:
         # A zero has no opinion on how the sum is printed.
         return self.format if self.nanos or not other.nanos else other.format
+
+
+def as_float(amount: int) -> float:
+    """An amount as a float; what none can hold is the largest there is, so that reckoning with it never fails."""
+    try:
+        return float(amount)
+    except OverflowError:
+        return sys.float_info.max if amount > 0 else -sys.float_info.max
 
 
 @lru_cache(maxsize=65536, typed=True)

@@ -11,7 +11,7 @@ from corral.core.remembering import remembered
 
 @lru_cache(maxsize=4096)
 def _format_second(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(second, UTC).isoformat()[:19]}Z"  # strftime writes early years with fewer digits
 
 
 def format_time(epoch: float) -> str:
@@ -25,13 +25,21 @@ def format_micro(epoch: float) -> str:
     return f"{_format_second(micros // 1_000_000)[:-1]}.{micros % 1_000_000:06d}Z"
 
 
+_FIRST = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+_END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp() + 1
+_LONGEST = 2**63 / 1e9
+
+
 @remembered(4096)
 def parse_time(text: str) -> float:
     """Epoch seconds of an RFC 3339 time with any offset and precision; ValueError when it is none."""
     parsed = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
     if parsed.tzinfo is None:
         raise ValueError(f"time {text!r} has no offset")
-    return parsed.timestamp()
+    moment = parsed.timestamp()
+    if not _FIRST <= moment < _END:
+        raise ValueError(f"time {text!r} is not between the years 1 and 9999 in UTC")
+    return moment
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -51,6 +59,8 @@ def parse_duration(text: str) -> float:
         total += float(part[1]) * _UNITS[part[2]]
         position = part.end()
     if position == 0:
+        raise ValueError(f"invalid duration {text!r}")
+    if total >= _LONGEST:
         raise ValueError(f"invalid duration {text!r}")
     return sign * total
 

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from corral.core.errors import Conflict, NotFound
 from corral.core.meta import Key, Obj, is_deleting, key_of, metadata_of, resource_version_of, spec_of, status_of, uid_of
 from corral.core.timestamps import parse_time
+from corral.core.whole_numbers import whole_number
 from corral.decide.pods.lifecycle import DEADLINE, Plan, abandoned, ended, exceeds_deadline, plan, started
 from corral.decide.pods.record import ContainerRecord, Ended, PodRecord, Running, Waiting, all_containers, new_record
 from corral.decide.pods.status import is_terminal, pod_identity, pod_status, record_from_status
@@ -370,10 +371,8 @@ class NodeAgent:
 
 
 def _newer(one: Obj, other: Obj) -> Obj:
-    first, second = resource_version_of(one), resource_version_of(other)
-    if first.isdigit() and second.isdigit():
-        return one if int(first) > int(second) else other
-    return other
+    first, second = whole_number(resource_version_of(one)), whole_number(resource_version_of(other))
+    return one if first is not None and second is not None and first > second else other
 
 
 def _last(entry: ContainerRecord) -> Ended | None:

@@ -2,7 +2,8 @@
 
 What is there comes first: at the beginning of the watch where the API offers that, otherwise as one list, with a watch from the
 list's own resourceVersion. On 410 or any doubt it comes afresh, compared with what is held, so that handlers see exactly the
-differences. Held objects are shared and never mutated.
+differences. Held objects are shared and never mutated. An object that is too much for a handler or an index costs that one
+its news of this object, never the others theirs: who may write one object must not decide about all.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from corral.core.errors import (
 )
 from corral.core.meta import Key, Obj, controller_of, key_of, resource_version_of, uid_of
 from corral.core.resource import Resource
+from corral.core.whole_numbers import whole_number
 from corral.runtime.clock import Clock
 from corral.runtime.random import Random
 
@@ -128,7 +130,10 @@ class Informer:
         handlers = self._owner_handlers.setdefault(owner, []) if owner else self._handlers
         handlers.append(handler)
         for obj in tuple(self._objects.values()):
-            handler(None, obj)
+            try:
+                handler(None, obj)
+            except Exception:
+                self._leave_out(None, obj)
 
     def on_error(self, handler: Callable[[ApiError], None]) -> None:
         """Call `handler` whenever the list or the watch fails, other than for an expired version."""
@@ -187,8 +192,15 @@ class Informer:
                 for handler in self._error_handlers:
                     handler(error)
                 log.debug("watch failed, listing again", extra={"resource": self.resource.plural, "error": str(error)})
-                await self._clock.sleep(max(delay, _asked_wait(error)) * self._random.uniform(0.8, 1.2))
-                delay = min(delay * 2, MAX_RETRY_S)
+                delay = await self._pause(delay, _asked_wait(error))
+            except Exception:  # whatever it was, without this cache nobody would see anything new any more
+                log.exception("an informer failed, listing again", extra={"resource": self.resource.plural})
+                delay = await self._pause(delay)
+
+    async def _pause(self, delay: float, asked: float = 0.0) -> float:
+        """Wait before the next try, as long as the server asks at least; how long to wait before the one after that."""
+        await self._clock.sleep(max(delay, asked) * self._random.uniform(0.8, 1.2))
+        return min(delay * 2, MAX_RETRY_S)
 
     async def _take_all(self) -> tuple[str, AsyncIterator[WatchEvent] | None]:
         """Take in what is there; the version reached, and the watch it came with."""
@@ -240,7 +252,7 @@ class Informer:
             self._compare(found)
         else:
             self._fill(found)
-        self._version = int(version) if version.isdecimal() else 0
+        self._version = whole_number(version) or 0
         self._synced.set()
 
     def _fill(self, found: dict[Key, Obj]) -> None:
@@ -251,7 +263,10 @@ class Informer:
         handlers = tuple(self._handlers)
         for obj in found.values():
             for handler in handlers:
-                handler(None, obj)
+                try:
+                    handler(None, obj)
+                except Exception:
+                    self._leave_out(None, obj)
             if self._owner_handlers:
                 self._tell_owners(None, obj)
 
@@ -329,14 +344,25 @@ class Informer:
             for index in self._indexes.values():
                 index.put(key, new)
         for handler in self._handlers:
-            handler(old, new)
+            try:  # here and not in a function of its own: all changes come by, and a call costs more than this
+                handler(old, new)
+            except Exception:
+                self._leave_out(old, new)
         if self._owner_handlers:
             self._tell_owners(old, new)
 
     def _tell_owners(self, old: Obj | None, new: Obj | None) -> None:
         for kind in _owner_kinds(old, new):
             for handler in self._owner_handlers.get(kind, ()):
-                handler(old, new)
+                try:
+                    handler(old, new)
+                except Exception:
+                    self._leave_out(old, new)
+
+    def _leave_out(self, old: Obj | None, new: Obj | None) -> None:
+        """A handler failed over a change: it goes on without, and the log says which."""
+        which = {"resource": self.resource.plural, "object": str(key_of(new or old or {}))}
+        log.exception("a handler failed over an object, and goes on without it", extra=which)
 
 
 def _asked_wait(error: ApiError) -> float:
@@ -369,7 +395,10 @@ class _Index:
         """Take in objects of which it knows none."""
         function, found, keys = self._function, self._values, self.keys
         for key, obj in objects.items():
-            values = tuple(function(obj))
+            try:
+                values = tuple(function(obj))
+            except Exception:
+                values = _unreadable(obj)
             if values:
                 found[key] = values
                 for value in values:
@@ -380,7 +409,10 @@ class _Index:
                         held[key] = None
 
     def put(self, key: Key, obj: Obj) -> None:
-        after = tuple(self._function(obj))
+        try:
+            after = tuple(self._function(obj))
+        except Exception:
+            after = _unreadable(obj)
         before = self._values.get(key, ())
         if after == before:
             return
@@ -403,7 +435,13 @@ class _Index:
                 self.keys.pop(value, None)
 
 
+def _unreadable(obj: Obj) -> tuple[str, ...]:
+    """What an index finds in an object that it fails over: nothing, and the log says so."""
+    log.exception("an index failed over an object, and goes on without it", extra={"object": str(key_of(obj))})
+    return ()
+
+
 def _number(obj: Obj) -> int:
     """The revision of an object, 0 when its version is not a number: then nothing is known of what came first."""
     version = resource_version_of(obj)
-    return int(version) if version.isdecimal() else 0
+    return int(version) if len(version) < 20 and version.isdecimal() else 0

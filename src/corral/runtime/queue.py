@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from corral.core.backoff import doubled
+
 K = TypeVar("K", bound=Hashable)
 
 BASE_DELAY_S = 0.005
@@ -76,7 +78,7 @@ class WorkQueue(Generic[K]):
         """Make `key` due after its back-off, which doubles with each call until `forget`, and not before `at_least`."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        self.add_after(key, max(min(self._base_delay * 2 ** min(failures, 60), self._max_delay), at_least))
+        self.add_after(key, max(doubled(self._base_delay, failures, self._max_delay), at_least))
 
     def hold(self, key: K, delay: float) -> None:
         """Hand out `key`, which is being worked on, in `delay` seconds and not before, whoever adds it meanwhile."""

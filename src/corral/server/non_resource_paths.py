@@ -62,7 +62,7 @@ class Endpoints:
         path = request.path.rstrip("/") or "/"
         if path == "/version":
             return self._version
-        first = path.split("/")[1]
+        first = path.removeprefix("/").partition("/")[0]
         if first in ("healthz", "livez", "readyz"):
             return self._health(first, path, "verbose" in request.query)
         if path == "/metrics":

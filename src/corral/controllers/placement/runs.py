@@ -30,6 +30,7 @@ from corral.core.meta import (
     status_of,
     with_finalizer,
 )
+from corral.core.whole_numbers import whole_number
 from corral.decide.placement.selection import SelectionError
 from corral.decide.placement.snapshots import index_of
 from corral.decide.placement.staged import RunError, deletion_stage, make_stages, split_bindings, user_error
@@ -189,9 +190,10 @@ class RunController:
             # What the user sees now counts, unless changes are to be collected first, as upstream does.
             at_once = not self._settings.patient_runs
             return (await self._resources.ensure(placement, selected, at_once=at_once)).master
-        if not wanted.isdecimal():
+        index = whole_number(wanted)
+        if index is None:
             raise user_error(f"invalid resource snapshot index `{wanted}` provided, expected an integer >= 0")
-        found = [one for one in self._records.snapshots(key) if index_of(one, RESOURCE_INDEX) == int(wanted)]
+        found = [one for one in self._records.snapshots(key) if index_of(one, RESOURCE_INDEX) == index]
         if not found:
             where = f"{key.namespace}/{key.name}"
             raise user_error(f"no resourceSnapshots with index `{wanted}` found for placement `{where}`")

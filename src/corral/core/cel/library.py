@@ -549,7 +549,7 @@ METHODS: Final[dict[str, Function]] = {
     "sign": _sign,
     "isInteger": lambda value: _amount(value, "isInteger").nanos % 10**9 == 0,
     "asInteger": _as_integer,
-    "asApproximateFloat": lambda value: _amount(value, "asApproximateFloat").nanos / 1e9,
+    "asApproximateFloat": lambda value: _amount(value, "asApproximateFloat").number,
     "add": quantity_add,
     "sub": quantity_sub,
     "compareTo": compare_to,

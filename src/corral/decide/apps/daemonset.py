@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from corral.core.meta import Obj, generation_of, is_deleting, labels_of, name_of, spec_of
+from corral.core.whole_numbers import whole_number
 from corral.decide.apps.replicaset import pod_from_template
 from corral.decide.pods.facts import is_available, is_ready, phase_of
 
@@ -82,9 +83,9 @@ def _matches_expression(entry: Obj, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt":
-            return value is not None and value.isdigit() and int(value) > int(values[0])
+            return (number := whole_number(value or "")) is not None and number > int(values[0])
         case _:
-            return value is not None and value.isdigit() and int(value) < int(values[0])
+            return (number := whole_number(value or "")) is not None and number < int(values[0])
 
 
 def _node_of(pod: Obj) -> str:

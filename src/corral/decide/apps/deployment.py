@@ -23,6 +23,7 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.timestamps import format_time, parse_time
+from corral.core.whole_numbers import whole_number
 from corral.decide.apps.replicaset import replicas_of
 from corral.decide.apps.revision import HASH_LABEL, same_template, template_hash
 from corral.decide.pods.facts import created_at
@@ -105,8 +106,7 @@ def _available(replica_sets: Sequence[Obj]) -> int:
 
 
 def revision_of(obj: Obj) -> int:
-    text = annotations_of(obj).get(REVISION, "0")
-    return int(text) if text.isdigit() else 0
+    return whole_number(annotations_of(obj).get(REVISION, "0")) or 0
 
 
 def plan_rollout(deployment: Obj, replica_sets: Sequence[Obj], *, old_pods_left: bool) -> RolloutPlan:

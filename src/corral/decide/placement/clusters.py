@@ -55,7 +55,7 @@ class Cluster:
         numbers = self._numbers
         if name not in numbers:
             value = self.property(name)
-            numbers[name] = None if value is None else value.nanos / _NANO
+            numbers[name] = None if value is None else value.number
         return numbers[name]
 
     def score(self, mark: str, work_out: Callable[[Cluster], int]) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from corral.core.meta import Obj, annotations_of, labels_of, metadata_of, name_of, spec_of
 from corral.core.timestamps import parse_time
+from corral.core.whole_numbers import whole_number
 from corral.kinds.fleet.names import IS_LATEST, SNAPSHOT_COUNT, SUB_INDEX
 
 SIZE_LIMIT: Final = 800 * 1024
@@ -83,8 +84,8 @@ def snapshot_name(placement: str, index: int, sub: int | None = None) -> str:
 
 def index_of(snapshot: Obj, label: str) -> int:
     """A snapshot's index; -1 when its label is broken."""
-    text = labels_of(snapshot).get(label, "")
-    return int(text) if text.isdecimal() else -1
+    index = whole_number(labels_of(snapshot).get(label, ""))
+    return -1 if index is None else index
 
 
 def is_master(snapshot: Obj) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from corral.core.backoff import doubled
 from corral.core.meta import Obj, is_deleting, spec_of
 from corral.decide.pods.record import (
     ContainerRecord,
@@ -68,7 +69,7 @@ def exceeds_deadline(pod: Obj, record: PodRecord, now: float) -> bool:
 
 def backoff(crashes: int) -> float:
     """Seconds between the end of a container and its restart, after `crashes` ends in a row."""
-    return 0.0 if crashes <= 1 else min(FIRST_BACKOFF_S * 2.0 ** (crashes - 2), MAX_BACKOFF_S)
+    return 0.0 if crashes <= 1 else doubled(FIRST_BACKOFF_S, crashes - 2, MAX_BACKOFF_S)
 
 
 def will_restart(pod: Obj, container: Obj, ended: Ended) -> bool:

@@ -125,7 +125,7 @@ def _least_allocated(pod: PodView, node: NodeState) -> float:
         capacity = node.allocatable.get(name, 0)
         if capacity:
             free = capacity - node.used.get(name, 0) - pod.requests.get(name, 0)
-            parts.append(100.0 * free / capacity)
+            parts.append(100 * free / capacity)
     spread = -len(node.pods) * 1e-3  # pods without requests still go where fewer are
     return (sum(parts) / len(parts) if parts else 0.0) + spread
 

@@ -12,6 +12,7 @@ from hashlib import sha1
 from typing import Any
 
 from corral.core import conditions
+from corral.core.backoff import doubled
 from corral.core.meta import Obj, annotations_of, name_of, namespace_of, owner_ref, spec_of, status_of
 from corral.kinds.kueue import names
 from corral.kinds.kueue import provisioning as pr
@@ -261,7 +262,7 @@ def _retried(state: Obj, workload: Obj, request: Obj, config: Obj, kind: str, af
     retries = int(state.get("retryCount") or 0)
     if attempt <= retries:
         return explained  # that attempt has been counted already
-    delay = min(base * 2**retries, int(strategy.get("backoffMaxSeconds", 1800)))
+    delay = int(doubled(base, retries, int(strategy.get("backoffMaxSeconds", 1800))))
     return {**explained, "state": names.RETRY, "requeueAfterSeconds": delay}
 
 

@@ -10,6 +10,7 @@ from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, metadata_of, spec_of, status_of, uid_of, with_annotations, with_status
 from corral.core.resource import Resource
 from corral.core.validation import forbidden, invalid, keyed
+from corral.core.whole_numbers import whole_number
 from corral.jobs.batch_job.kind import JOBS
 from corral.jobs.framework.adapter import JobOutcome, Slot, StopWrite, SuspendableJob
 from corral.jobs.framework.paths import Path, get_in, set_in
@@ -159,8 +160,7 @@ def pods_at_once(job: Obj) -> int:
 
 
 def _min_count(job: Obj, count: int) -> int | None:
-    text = annotations_of(job).get(names.JOB_MIN_PARALLELISM, "")
-    return int(text) if text.isdigit() else None
+    return whole_number(annotations_of(job).get(names.JOB_MIN_PARALLELISM, ""))
 
 
 def _annotated(job: Obj) -> list[str | None]:
@@ -201,9 +201,10 @@ def _partial_admission(job: Obj) -> list[Cause]:
     text = annotations_of(job).get(names.JOB_MIN_PARALLELISM)
     causes: list[Cause] = []
     if text is not None:
-        if not text.lstrip("-").isdigit():
+        least = whole_number(text.removeprefix("-"))
+        if least is None:
             causes.append(invalid(MIN_PATH, text, f'strconv.Atoi: parsing "{text}": invalid syntax'))
-        elif not 0 < int(text) < pods_at_once(job):
+        elif text.startswith("-") or not 0 < least < pods_at_once(job):
             causes.append(invalid(MIN_PATH, int(text), f"should be between 0 and {pods_at_once(job) - 1}"))
         if annotations_of(job).get(names.ELASTIC_JOB) == "true":
             causes.append(invalid(MIN_PATH, text, "partial admission and elastic job cannot be used together"))

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from corral.core.timestamps import parse_duration
+from corral.core.whole_numbers import whole_number
 
 _MONTHS = {
     name: number
@@ -32,6 +34,7 @@ _WORDS = {
     "@hourly": "0 * * * *",
 }
 _HORIZON_DAYS = 366 * 8
+_MOST_MISSED = 1000
 
 
 class ScheduleError(ValueError):
@@ -65,18 +68,37 @@ class Schedule(NamedTuple):
             return float(int(moment) + self.every_s)
         return next(self._due(moment), None)
 
-    def _due(self, moment: float) -> Iterator[float]:
-        start = datetime.fromtimestamp(moment, self.zone).replace(second=0, microsecond=0, tzinfo=None)
-        day = start.replace(hour=0, minute=0)
+    def last_between(self, earliest: float, now: float) -> float | None:
+        """The last time due after `earliest` and not after `now`, found from its end; None when there is none."""
+        day = self._day_of(now)
         for _ in range(_HORIZON_DAYS):
-            if self.matches_day(day):
-                times = {
-                    day.replace(hour=hour, minute=minute, tzinfo=self.zone).timestamp()
-                    for hour in self.hours
-                    for minute in self.minutes
-                }
-                yield from (time for time in sorted(times) if time > moment)
+            time = next((time for time in reversed(self._times_of(day)) if time <= now), None)
+            if time is not None:
+                return time if time > earliest else None
+            day -= timedelta(days=1)
+        return None
+
+    def _due(self, moment: float) -> Iterator[float]:
+        day = self._day_of(moment)
+        for _ in range(_HORIZON_DAYS):
+            yield from (time for time in self._times_of(day) if time > moment)
             day += timedelta(days=1)
+
+    def _day_of(self, moment: float) -> datetime:
+        start = datetime.fromtimestamp(moment, self.zone)
+        return start.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+
+    def _times_of(self, day: datetime) -> list[float]:
+        """When it is due on a day, in order."""
+        if not self.matches_day(day):
+            return []
+        return sorted(
+            {
+                day.replace(hour=hour, minute=minute, tzinfo=self.zone).timestamp()
+                for hour in self.hours
+                for minute in self.minutes
+            }
+        )
 
 
 @lru_cache(maxsize=512)
@@ -137,9 +159,10 @@ def _field(text: str, low: int, high: int, names: Mapping[str, int] | None = Non
 def _number(text: str, names: Mapping[str, int] | None) -> int:
     if names and text.lower() in names:
         return names[text.lower()]
-    if not text.isdigit():
+    number = whole_number(text)
+    if number is None:
         raise ScheduleError(f"failed to parse {text!r} as a number")
-    return int(text)
+    return number
 
 
 class Due(NamedTuple):
@@ -154,11 +177,9 @@ def latest_due(schedule: Schedule, earliest: float, now: float) -> Due:
     if schedule.every_s:
         count = int((now - earliest) // schedule.every_s)
         return Due(earliest + count * schedule.every_s, count - 1) if count > 0 else Due(None, 0)
-    latest, count = None, 0
-    for time in schedule._due(earliest):
-        if time > now:
-            break
-        latest, count = time, count + 1
-        if count > 100_000:
-            break
+    latest = schedule.last_between(earliest, now)
+    if latest is None:
+        return Due(None, 0)
+    # Who was away for long missed many: that there are so many is all that anybody wants to know.
+    count = sum(1 for _ in islice(takewhile(lambda time: time <= now, schedule._due(earliest)), _MOST_MISSED + 1))
     return Due(latest, max(0, count - 1))

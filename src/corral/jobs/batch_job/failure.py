@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from corral.core.backoff import doubled
 from corral.core.meta import Obj, name_of, namespace_of, spec_of, status_of
 from corral.decide.pods.facts import container_statuses, finished_at
 
@@ -84,5 +85,5 @@ def pause_left(failures: int, last_failure: float | None, now: float) -> float:
     """Seconds left of the pause after `failures` failures in a row: 10 s, doubling, at most 10 minutes."""
     if failures <= 0 or last_failure is None:
         return 0.0
-    pause = min(FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30), LONGEST_PAUSE_S)
+    pause = doubled(FIRST_PAUSE_S, failures - 1, LONGEST_PAUSE_S)
     return max(0.0, last_failure + pause - now)

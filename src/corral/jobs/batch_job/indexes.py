@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from corral.core.whole_numbers import whole_number
+
 
 class Indexes:
     """An immutable set of indexes, kept as ordered, disjoint, non-touching closed ranges."""
@@ -33,10 +35,8 @@ class Indexes:
         ranges = []
         for part in text.split(",") if text else ():
             first, _, last = part.partition("-")
-            if not first.isdigit() or (last and not last.isdigit()):
-                continue
-            low, high = int(first), int(last or first)
-            if low < completions:
+            low, high = whole_number(first), whole_number(last or first)
+            if low is not None and high is not None and low < completions:
                 ranges.append((low, min(high, completions - 1)))
         return cls(ranges)
 

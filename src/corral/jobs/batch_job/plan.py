@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, finalizers_of, is_deleting, spec_of, status_of, uid_of
 from corral.core.timestamps import format_time, parse_time
+from corral.core.whole_numbers import whole_number
 from corral.decide.pods.facts import finished_at, is_active, is_terminating, phase_of, restarts
 from corral.jobs.batch_job.failure import NO_BACKOFF, Backoff, judge
 from corral.jobs.batch_job.indexes import Indexes
@@ -89,8 +90,7 @@ def job_condition(kind: str, status: bool, reason: str, message: str, now: float
 
 def index_of(pod: Obj) -> int | None:
     """The completion index a pod was made for."""
-    text = annotations_of(pod).get(INDEX, "")
-    return int(text) if text.isdigit() else None
+    return whole_number(annotations_of(pod).get(INDEX, ""))
 
 
 def is_tracked(pod: Obj) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, spec_of, status_of
 from corral.core.timestamps import format_time
+from corral.core.whole_numbers import whole_number
 from corral.decide.pods.facts import phase_of
 
 ATTEMPT = "jobset.sigs.k8s.io/in-place-restart-attempt"
@@ -35,8 +36,8 @@ def pods_of(job_set: Obj) -> int:
 
 def attempts_of(pods: Iterable[Obj]) -> list[int]:
     """The attempts that living pods say they are in; a pod whose agent has not spoken yet says nothing."""
-    texts = [annotations_of(pod).get(ATTEMPT, "") for pod in pods if phase_of(pod) != "Failed"]
-    return [int(text) for text in texts if text.isdigit()]
+    said = (whole_number(annotations_of(pod).get(ATTEMPT, "")) for pod in pods if phase_of(pod) != "Failed")
+    return [attempt for attempt in said if attempt is not None]
 
 
 def _restarts(pods: Iterable[Obj]) -> int:

@@ -15,6 +15,7 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.timestamps import format_time
+from corral.core.whole_numbers import whole_number
 from corral.jobs.batch_job.plan import finish_of
 from corral.jobs.jobset.children import ATTEMPT, REPLICATED_JOB, replicas_of, replicated_jobs
 
@@ -49,8 +50,8 @@ def live(jobs: Sequence[Obj]) -> list[Obj]:
 
 
 def attempt_of(job: Obj) -> int:
-    text = labels_of(job).get(ATTEMPT, "")
-    return int(text) if text.isdigit() else -1
+    attempt = whole_number(labels_of(job).get(ATTEMPT, ""))
+    return -1 if attempt is None else attempt
 
 
 def sort_children(job_set: Obj, jobs: Sequence[Obj]) -> Children:

@@ -6,6 +6,7 @@ from corral.core import names
 from corral.core import validation as v
 from corral.core.errors import Cause
 from corral.core.meta import Obj, annotations_of, name_of, spec_of
+from corral.core.whole_numbers import whole_number
 from corral.kinds.machinery import schemas as s
 from corral.kinds.machinery.definition import Column, KindDef, ScalePaths, Schema, VersionDef, age_column
 
@@ -165,7 +166,7 @@ def validate_leader_worker_set(new: Obj, old: Obj | None) -> list[Cause]:
     rolling = (spec_of(new).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
     for name in ("maxUnavailable", "maxSurge"):
         text = str(rolling.get(name, 0))
-        if text.endswith("%") and text[:-1].isdigit() and int(text[:-1]) > 100:
+        if text.endswith("%") and (whole_number(text[:-1]) or 0) > 100:
             path = f"spec.rolloutStrategy.rollingUpdateConfiguration.{name}"
             causes.append(v.invalid(path, rolling[name], "must not be greater than 100%"))
     if str(rolling.get("maxUnavailable", 1)) in ("0", "0%") and str(rolling.get("maxSurge", 0)) in ("0", "0%"):

@@ -24,6 +24,7 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.timestamps import format_time
+from corral.core.whole_numbers import whole_number
 from corral.decide.apps.revision import template_hash
 from corral.decide.pods.facts import is_ready, restarts
 from corral.jobs.framework.exclusive_placement import exclusive
@@ -202,8 +203,7 @@ def worker_set(lws: Obj, leader: Obj) -> Obj:
 
 
 def group_of(leader: Obj) -> int:
-    text = name_of(leader).rpartition("-")[2]
-    return int(text) if text.isdigit() else 0
+    return whole_number(name_of(leader).rpartition("-")[2]) or 0
 
 
 def group_key(leader: Obj) -> str:

@@ -19,6 +19,7 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.selectors import from_label_selector
+from corral.core.whole_numbers import whole_number
 from corral.decide.apps.replicaset import until_available
 from corral.jobs.framework.child_objects import MANAGER, Children, typed
 from corral.jobs.framework.expectations import Expectations
@@ -163,14 +164,16 @@ class StatefulSetController:
         claims = await self._client.list(PERSISTENT_VOLUME_CLAIMS, namespace_of(stateful_set))
         for claim in claims.items:
             prefix, _, ordinal = name_of(claim).rpartition("-")
-            is_surplus = ordinal.isdigit() and f"{prefix}-" in prefixes and int(ordinal) not in wanted
+            is_surplus = (
+                f"{prefix}-" in prefixes and (number := whole_number(ordinal)) is not None and number not in wanted
+            )
             if is_surplus and name_of(claim) not in kept and not is_deleting(claim):
                 await self._client.delete(PERSISTENT_VOLUME_CLAIMS, name_of(claim), namespace_of(claim))
 
 
 def _is_named(owner: str, pod: Obj) -> bool:
     prefix, _, ordinal = name_of(pod).rpartition("-")
-    return prefix == owner and ordinal.isdigit()
+    return prefix == owner and whole_number(ordinal) is not None
 
 
 def operators(context: OperatorContext) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from corral.core.meta import Obj, generation_of, is_deleting, labels_of, name_of, spec_of, status_of
+from corral.core.whole_numbers import whole_number
 from corral.decide.apps.replicaset import pod_from_template, replicas_of
 from corral.decide.pods.facts import is_available, is_ready, is_terminal, phase_of
 from corral.decide.pods.growth import STEP, at_once
@@ -41,7 +42,7 @@ class StatefulPlan:
 def ordinal_of(owner: str, pod: Obj) -> int | None:
     """The ordinal in a pod's name, or None when the name is not of this set."""
     prefix, _, text = name_of(pod).rpartition("-")
-    return int(text) if prefix == owner and text.isdigit() else None
+    return whole_number(text) if prefix == owner else None
 
 
 def ordinals(stateful_set: Obj) -> range:

@@ -53,8 +53,11 @@ def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 
 def since(timestamp: str | None, now: float) -> str:
-    """The age of a timestamp at `now`."""
-    return human_duration(now - parse_time(timestamp)) if timestamp else UNKNOWN
+    """The age of a timestamp at `now`; a table shows one that cannot be read, kept from earlier, as unknown."""
+    try:
+        return human_duration(now - parse_time(timestamp)) if timestamp else UNKNOWN
+    except ValueError:
+        return UNKNOWN
 
 
 def age(obj: Obj, now: float) -> Cell:

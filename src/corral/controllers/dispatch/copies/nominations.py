@@ -20,6 +20,7 @@ from corral.controllers.dispatch.safety.worker_tasks import SILENT_S, StillRunni
 from corral.controllers.dispatch.workers.rejections import WorkerRejection
 from corral.controllers.dispatch.workers.remotes import Remote
 from corral.core import conditions
+from corral.core.backoff import doubled
 from corral.core.errors import ApiError
 from corral.core.meta import Key, Obj, key_of, status_of, with_status
 from corral.core.resource import Resource
@@ -138,7 +139,7 @@ class Nominations:
         if state.get("state") != names.PENDING or conditions.is_true(workload, names.EVICTED):
             return  # it was handed back a moment ago
         refused = self._context.refusals.soonest(key_of(workload))
-        delay = refused or min(HAND_BACK_S * 2 ** int(state.get("retryCount") or 0), MAX_HAND_BACK_S)
+        delay = refused or doubled(HAND_BACK_S, int(state.get("retryCount") or 0), MAX_HAND_BACK_S)
         message = f"{message}: {waiting}" if waiting else message
         await self._context.set_check(workload, subject.check, names.RETRY, message, requeueAfterSeconds=ceil(delay))
         self._context.metrics.redispatched("", "HandedBack")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from corral.core.backoff import doubled
 from corral.core.meta import Key
 from corral.runtime.clock import Clock
 
@@ -109,7 +110,7 @@ class WorkerTasks:
 
     def pause(self, cluster: str, key: Key) -> float:
         """Seconds until the next try after what has just failed, longer each time."""
-        return float(min(FIRST_PAUSE_S * 2.0 ** self._failures.get(key, {}).get(cluster, 0), MAX_PAUSE_S))
+        return doubled(FIRST_PAUSE_S, self._failures.get(key, {}).get(cluster, 0), MAX_PAUSE_S)
 
     def forget(self, key: Key) -> None:
         """The Workload is gone."""

@@ -20,6 +20,7 @@ from corral.core.meta import (
 )
 from corral.core.names import check_subdomain
 from corral.core.validation import forbidden, invalid, keyed, required
+from corral.core.whole_numbers import whole_number
 from corral.jobs.framework.adapter import prebuilt_workload, queue_name
 from corral.jobs.framework.paths import get_in
 from corral.jobs.framework.queued_set import QueuedSet
@@ -147,7 +148,7 @@ def _group(pod: Obj) -> list[Cause]:
     causes = [invalid(NAME_PATH, name, text) for text in check_subdomain(name)]
     if total is None:
         causes.append(required(TOTAL_PATH, detail))
-    elif not total.isdigit() or int(total) < 1:
+    elif not whole_number(total):
         text = (
             f"incorrect annotation value '{names.POD_GROUP_TOTAL_COUNT}={total}': "
             "group total count should be greater than zero"

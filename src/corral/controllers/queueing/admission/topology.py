@@ -9,6 +9,7 @@ from corral.core.errors import Cause
 from corral.core.meta import annotations_of
 from corral.core.names import check_qualified_name
 from corral.core.validation import child, duplicate, forbidden, index, invalid, keyed, required
+from corral.core.whole_numbers import whole_number
 from corral.kinds.kueue import names
 from corral.kinds.kueue.gates import FeatureGates
 from corral.workload.podsets import MAX_SLICE_LAYERS, PodSet, parsed_bool, slice_layers
@@ -68,7 +69,7 @@ def _group_name(annotations: Mapping[str, str], path: str) -> Iterator[Cause]:
     where = keyed(path, names.PODSET_GROUP_NAME)
     if name is None:
         return
-    if name.isascii() and name.isdigit():
+    if whole_number(name) is not None:
         yield invalid(where, name, "must not be a number")
     for other in (names.PODSET_SLICE_SIZE, names.PODSET_SLICE_REQUIRED_TOPOLOGY):
         if other in annotations:
@@ -82,9 +83,10 @@ def _group_name(annotations: Mapping[str, str], path: str) -> Iterator[Cause]:
 def _slices(annotations: Mapping[str, str], path: str) -> Iterator[Cause]:
     size, topology = annotations.get(names.PODSET_SLICE_SIZE), annotations.get(names.PODSET_SLICE_REQUIRED_TOPOLOGY)
     where = keyed(path, names.PODSET_SLICE_SIZE)
-    if size is not None and not size.isdigit():
+    number = whole_number(size) if size is not None else None
+    if size is not None and number is None:
         yield invalid(where, size, "must be a numeric value")
-    elif size is not None and int(size) < 1:
+    elif number is not None and number < 1:
         yield invalid(where, size, "must be greater than or equal to 1")
     if topology is not None and size is None:
         yield required(where, f"must be set when '{names.PODSET_SLICE_REQUIRED_TOPOLOGY}' is specified")
@@ -138,7 +140,7 @@ def _too_large(annotations: Mapping[str, str], path: str, count: int) -> Iterato
     """Slices that are larger than the pod set they are to be cut from."""
     why = f"must not be greater than pod set count {count}"
     size = annotations.get(names.PODSET_SLICE_SIZE, "")
-    if size.isdigit() and int(size) > count:
+    if (whole_number(size) or 0) > count:
         yield invalid(keyed(path, names.PODSET_SLICE_SIZE), size, why)
     with suppress(ValueError):
         layers = slice_layers(annotations.get(names.PODSET_SLICE_LAYERS, "[]"))

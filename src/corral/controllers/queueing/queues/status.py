@@ -252,7 +252,7 @@ class ClusterQueueController:
 
 
 def _number(quantity: str) -> float:
-    return Quantity.parse(quantity).nanos / 1e9
+    return Quantity.parse(quantity).number
 
 
 def _share(weighted: int) -> float:

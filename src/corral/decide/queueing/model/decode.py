@@ -202,13 +202,13 @@ def _checks_from(spec: Obj) -> tuple[CheckRule, ...]:
 
 def _weight_from(spec: Obj) -> float:
     weight = (spec.get("fairSharing") or {}).get("weight")
-    return 1.0 if weight is None else Quantity.parse(weight).nanos / 1e9
+    return 1.0 if weight is None else Quantity.parse(weight).number
 
 
 def version_of(obj: Obj) -> int:
     """Resource version as a number; 0 when there is none that compares."""
     text = resource_version_of(obj)
-    return int(text) if text.isdecimal() else 0
+    return int(text) if len(text) < 20 and text.isdecimal() else 0
 
 
 def created_at(obj: Obj) -> float:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 
 from corral.core.meta import Key
+from corral.core.quantity import as_float
 from corral.decide.queueing.model.settings import AdmissionFairSharing
 from corral.decide.queueing.model.values import Amounts, LocalQueueSpec, Usage, WorkloadInfo
 
@@ -61,7 +62,7 @@ class UsageLedger:
         total = ledger.consumed
         for penalty in ledger.penalties.values():
             total = _sum(total, penalty)
-        return sum(weights.get(name, 1.0) * total[name] / _WHOLE for name in sorted(total)) / ledger.weight
+        return sum(weights.get(name, 1.0) * as_float(total[name]) / _WHOLE for name in sorted(total)) / ledger.weight
 
     def penalize(self, info: WorkloadInfo, usage: Usage) -> None:
         """Count a workload that was just admitted before its usage shows in samples."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Mapping
 from functools import total_ordering
 
+from corral.core.quantity import as_float
 from corral.decide.queueing.model.amounts import MAX_INT64
 from corral.decide.queueing.model.values import FlavorResource, Usage
 from corral.decide.queueing.quota.tree import QuotaNode
@@ -94,7 +95,7 @@ def share_of(node: QuotaNode, extra: Mapping[FlavorResource, int] | None = None)
     for resource in sorted(borrowed):  # by name, so that of equal ones always the same is called dominant
         whole = lendable.get(resource, 0)
         if whole > 0:
-            part = borrowed[resource] * 1000.0 / whole
+            part = as_float(borrowed[resource]) * 1000.0 / as_float(whole)
             if part > ratio:
                 ratio, dominant = part, resource
     return DominantShare(ratio, node.weight, dominant, columns)
