@@ -3,7 +3,8 @@
     python -m tools.differential --seeds 0-499
     python -m tools.differential --seeds 0-499 --alone 100
 
-Each scenario is played once on each side, Corral with the settings that make it go at Kueue's pace. What differs is played more
+Each scenario is played once on each side, Corral with the settings that make it go at Kueue's pace, and at the very times
+Kueue took where usage that grows with time decides (admission fair sharing). What differs is played more
 often on both: it is a difference when Kueue decides the same each time, or never as Corral does, chance when one of Kueue's own
 ways is Corral's, and no more than a busy moment when each further play is. A scenario ends where a Workload is evicted for the same other again and again. Corral must decide the same
 each time, in whatever order its tasks run; `--alone` asks only that. Needs a real kube-apiserver and etcd (`make kube-tools`), and
