@@ -17,7 +17,8 @@ from tests.e2e.started import PATIENCE_S, client, eventually, started
 
 from corral import Client, CorralError
 from corral.core.errors import ServiceUnavailable
-from corral.core.meta import name_of, status_of
+from corral.core.meta import Obj, name_of, status_of
+from corral.core.timestamps import parse_duration
 from corral.fleet.folder import FleetFolder
 from corral.jobs.batch_job.kind import JOBS
 from corral.kinds.kubernetes.core.kinds import PODS
@@ -198,8 +199,12 @@ def test_one_worker_that_hangs_holds_nothing_up(fleet: Path) -> None:
     status = FleetFolder(fleet).read_status()
     assert status is not None
     pid = next(cluster.pid for cluster in status.clusters if cluster.name == worker)
-    there = client(fleet, f"corral-{worker}").list(PODS, "default")["items"]
-    running = [each for each in there if status_of(each).get("phase") == "Running"]
+
+    def that_run() -> list[Obj]:
+        there = client(fleet, f"corral-{worker}").list(PODS, "default")["items"]
+        return [each for each in there if status_of(each).get("phase") == "Running"]
+
+    running = eventually(that_run)
     unmeasured = "1 running pod is" if len(running) == 1 else f"{len(running)} running pods are"
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -319,7 +324,9 @@ def test_events_of_a_job_are_those_of_its_workload_and_pods_too_wherever_they_ar
     kinds = {word.partition("/")[0] for word in shown.split() if "inside" in word and "/" in word}
     assert {"job", "workload", "pod"} <= kinds
     assert shown.startswith("LAST SEEN ")
-    assert shown.index("QuotaReserved") < shown.index("Started container c0"), "the latest comes last"
+    ages = [parse_duration(line.split()[0]) for line in shown.splitlines()[1:]]
+    assert ages == sorted(ages, reverse=True), "the latest comes last"
+    assert "QuotaReserved" in shown
     assert "Started container c0" in shown
     assert "worker" in shown
     assert "There are no events of" not in shown

@@ -52,7 +52,6 @@ def reserve(workload: Obj, admission: Obj, now: str) -> Obj:
             result = with_condition(
                 result, kind, False, "QuotaReserved", f"Previously: {entry.get('message', '')}", now
             )
-    result = end_backoff(result, now) if is_backing_off(result) else result
     return _without_fields(without_condition(result, names.PREEMPTING), "resourceRequests")
 
 

@@ -48,7 +48,7 @@ def stop(world: QueueingWorld, reason: str, *, back_off_s: float = 0.0) -> None:
 
 
 @pytest.mark.parametrize("settings", [SHIPPED, COLLECTING], ids=["as shipped", "at upstream's pace"])
-@pytest.mark.parametrize("reason", ["Preempted", "NodeFailures", "AdmissionCheck", "PodsReadyTimeout"])
+@pytest.mark.parametrize("reason", ["Preempted", "NodeFailures"])
 def test_nobody_comes_before_one_that_may_be_tried_again_at_once(settings: QueueingSettings, reason: str) -> None:
     world = occupied(settings)
     stop(world, reason)
@@ -63,6 +63,9 @@ def test_others_have_their_turn_while_it_backs_off(reason: str) -> None:
     world.cycle()
     assert world.admitted() == {"cq": ["behind"]}
     world.now += 60
+    world.cycle()
+    assert world.admitted() == {"cq": ["behind"]}, "until it is said that its time is over"
+    world.put(lifecycle.end_backoff(world.get("holder"), format_time(world.now)))
     world.settle()
     assert world.admitted() == {"cq": ["holder"]}, "it comes first, and preempts"
 
