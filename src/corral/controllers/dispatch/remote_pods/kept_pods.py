@@ -188,13 +188,15 @@ class KeptPods:
         return {name: await self._log(remote, pod, name) for name in names}
 
     async def _log(self, remote: Remote, pod: Obj, container: str) -> bytes:
-        said = b""
+        said = bytearray()
         stream = remote.client.logs(
             name_of(pod), namespace_of(pod), container=container, timestamps=True, tail_lines=LINES
         )
         try:
             async for chunk in stream:
-                said = tail(said + chunk, CONTAINER_BYTES)
+                said += chunk
+                if len(said) > 2 * CONTAINER_BYTES:  # seldom, so that a log in many small pieces costs what its size does
+                    del said[: -CONTAINER_BYTES - 1]
         except ApiError as error:  # this container has none, another may
             log.info("log was not kept", extra={"cluster": remote.name, "pod": name_of(pod), "error": str(error)})
-        return said
+        return tail(bytes(said), CONTAINER_BYTES)
