@@ -264,8 +264,10 @@ async def _fan_out(server: Server, watchers: int, creates: int, pace: float = 0.
 
     watching = asyncio.ensure_future(in_processes(processes, some))
     loop = asyncio.get_running_loop()
-    for _ in range(processes):
-        await loop.run_in_executor(None, ready.acquire)
+    listening = asyncio.gather(*(loop.run_in_executor(None, ready.acquire) for _ in range(processes)))
+    await asyncio.wait([watching, listening], return_when=asyncio.FIRST_COMPLETED)
+    if watching.done():
+        watching.result()  # it failed
     numbers = iter(range(creates))
     cpu, own, started = server.cpu_seconds(), _own_cpu(), time.perf_counter()
 
@@ -313,7 +315,7 @@ async def _watch(
 
     signs = [asyncio.Event() for _ in range(watchers)]
     tasks = [asyncio.ensure_future(listen(sign)) for sign in signs]
-    await asyncio.gather(*(sign.wait() for sign in signs))
+    await asyncio.wait_for(asyncio.gather(*(sign.wait() for sign in signs)), 60)
     ready.release()
     await asyncio.wait_for(asyncio.gather(*tasks), 120)
     return delays, time.perf_counter(), _own_cpu() - own
