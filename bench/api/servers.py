@@ -125,7 +125,12 @@ class Corral(Server):
         code = "from corral.cli.main import main; main()"
         command = [sys.executable, "-c", code, "serve", "--state", str(folder / "state"), "--port", str(self.port)]
         command += ["--kubeconfig", str(folder / "kubeconfig")]
-        command += ["--limit", "watchesEach=4096", "--limit", "connectionsEach=4096"]  # all the watchers are one user here
+        command += [
+            "--limit",
+            "watchesEach=4096",
+            "--limit",
+            "connectionsEach=4096",
+        ]  # all the watchers are one user here
         if self.fronts is not None:
             command += ["--fronts", str(self.fronts)]
         self._spawn(folder, command)
