@@ -195,7 +195,9 @@ class KeptPods:
         try:
             async for chunk in stream:
                 said += chunk
-                if len(said) > 2 * CONTAINER_BYTES:  # seldom, so that a log in many small pieces costs what its size does
+                if (
+                    len(said) > 2 * CONTAINER_BYTES
+                ):  # seldom, so that a log in many small pieces costs what its size does
                     del said[: -CONTAINER_BYTES - 1]
         except ApiError as error:  # this container has none, another may
             log.info("log was not kept", extra={"cluster": remote.name, "pod": name_of(pod), "error": str(error)})
