@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from corral.controllers.queueing.ancestors import NestingTooDeep
 from corral.controllers.queueing.context import (
     BY_OWNER,
     BY_OWNER_NAME,
@@ -17,7 +18,7 @@ from corral.controllers.queueing.context import (
 )
 from corral.controllers.queueing.jobs import progress as job_progress
 from corral.controllers.queueing.jobs import workload_choice as job_workloads
-from corral.controllers.queueing.jobs.management_scope import ManagedJobs, NestingTooDeep
+from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, workload_class
 from corral.controllers.queueing.jobs.runs import JobRuns
 from corral.controllers.queueing.jobs.view import JobView
@@ -112,12 +113,12 @@ class JobController:
             await self._let_go(key)
             return None
         try:
-            ancestor = self.managed.managed_ancestor(job)
+            ancestor = await self.managed.managed_ancestor(job)
         except NestingTooDeep as error:
             self.recorder.event(job, "Warning", "JobNestingTooDeep", str(error))
             return None
         if ancestor is not None:
-            await self._follow(job, ancestor[1])
+            await self._follow(job, ancestor)
             return None
         if not self.managed.is_managed(job):
             return None
