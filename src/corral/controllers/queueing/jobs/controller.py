@@ -124,7 +124,7 @@ class JobController:
             return None
         if is_deleting(job):
             for workload in self._owned(job):
-                await self.writes.let_go(workload)
+                await self.writes.part(workload)
             return None
         elastic = wl.is_elastic(job) and self.context.config.gates["ElasticJobsViaWorkloadSlices"]
         return await self._reconcile_managed(JobView(self.adapter, job, self._lookup, elastic=elastic))
@@ -339,8 +339,8 @@ class JobController:
         await self.writes.let_go(workload)
 
     async def _let_go(self, key: Key) -> None:
-        """The job is gone: its Workloads, which go with it, must not be held."""
+        """The job is gone, unless we only do not hear of its kind: its Workloads end or go with it, and must not be held."""
         index = owner_name_index(self.adapter.resource.group, self.adapter.resource.kind, key)
         for workload in self.workloads.by_index(BY_OWNER_NAME, index):
-            if is_deleting(workload):
-                await self.writes.let_go(workload)
+            if is_deleting(workload) or self.jobs.last_error is None:
+                await self.writes.part(workload)
