@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from corral.configuration.dispatch import DispatchSettings
 from corral.configuration.queueing import QueueingConfig
 from corral.controllers.queueing.admission import lookups as admission
+from corral.controllers.queueing.ancestors import owner_kinds
 from corral.core.admission import UserInfo
 from corral.core.identity import (
     FOLLOW,
@@ -98,7 +99,7 @@ def queueing(config: QueueingConfig) -> Identity:
                 *((PODS, NODES) if pods else ()),
                 *(devices if config.gates["KueueDRAIntegration"] else ()),
             ),
-            rights("get", *jobs, *admission.READ),
+            rights("get", *(kind.resource for kind in owner_kinds(config).values()), *admission.READ),
             rights("create delete get patch update", WORKLOADS),
             rights("patch update", *statuses(WORKLOADS)),
             rights("update", *statuses(CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS)),

@@ -174,6 +174,17 @@ class Informer:
         written = self._expected.get(key)
         return written is not None and not self.shows(written)
 
+    async def is_gone(self, key: Key) -> bool:
+        """Whether there is no such object, asked of the API itself: this cache may not have it yet. Of a kind that cannot be read nobody
+        knows."""
+        if self.get(key) is not None or self.last_error is not None:
+            return False
+        try:
+            await self._client.get(self.resource, key.name, key.namespace)
+        except NotFound:
+            return True
+        return False
+
     async def run(self) -> None:
         """List and watch until cancelled. Failures are retried with jittered back-off, without end."""
         delay = FIRST_RETRY_S

@@ -19,6 +19,8 @@ from corral.workload import workload as wl
 from corral.workload.podsets import DEFAULT_NAME
 
 SLICE_REPLACED: Final = "WorkloadSliceReplaced"
+OWNER_NOT_FOUND: Final = ("OwnerNotFound", "The workload's owner no longer exists")
+"""How a Workload ends whose job is gone: reason and message."""
 
 
 def with_condition(workload: Obj, kind: str, status: bool, reason: str, message: str, now: str) -> Obj:

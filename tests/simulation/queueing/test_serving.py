@@ -274,6 +274,52 @@ def test_a_workload_follows_the_priority_class_of_its_set(resource: Resource) ->
     run_virtual(main)
 
 
+@pytest.mark.parametrize("annotated", [True, False])
+@pytest.mark.parametrize("resource", [STATEFUL_SETS, LEADER_WORKER_SETS], ids=lambda resource: resource.kind)
+def test_pods_of_a_set_say_with_whom_they_are_admitted(resource: Resource, annotated: bool) -> None:
+    async def main() -> None:
+        frameworks = ["pod", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"]
+        settings = {
+            "featureGates": {"WorkloadIdentifierAnnotations": annotated},
+            "integrations": {"frameworks": frameworks},
+        }
+        cluster = await start(cpu="4", configuration=settings)
+        obj = serving("db", 2)
+        if resource is LEADER_WORKER_SETS:
+            template = obj["spec"]["template"]
+            obj["spec"] = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+        await cluster.client.create(resource, obj)
+        await asyncio.sleep(20)
+        (workload,) = (await cluster.client.list(WORKLOADS)).items
+        pods = (await cluster.client.list(PODS)).items
+        assert len(pods) == 2
+        for pod in pods:
+            holds, lacks = ("annotations", "labels") if annotated else ("labels", "annotations")
+            assert pod["metadata"][holds]["kueue.x-k8s.io/pod-group-name"] == workload["metadata"]["name"]
+            assert "kueue.x-k8s.io/pod-group-name" not in pod["metadata"][lacks]
+            annotations = pod["metadata"]["annotations"]
+            assert annotations["kueue.x-k8s.io/pod-group-total-count"] == "2"
+            assert annotations["kueue.x-k8s.io/role-hash"] == "main"
+        await cluster.stop()
+
+    run_virtual(main)
+
+
+def test_a_name_that_fits_no_label_is_an_annotation() -> None:
+    async def main() -> None:
+        gates = {"WorkloadIdentifierAnnotations": False}
+        settings = {"featureGates": gates, "integrations": {"frameworks": ["statefulset"]}}
+        cluster = await start(cpu="4", configuration=settings)
+        await cluster.client.create(STATEFUL_SETS, serving("d" * 52, 1))
+        await asyncio.sleep(20)
+        (pod,) = (await cluster.client.list(PODS)).items
+        assert len(pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-name"]) > 63
+        assert pod["status"]["phase"] == "Running"
+        await cluster.stop()
+
+    run_virtual(main)
+
+
 @pytest.mark.parametrize("resource", [STATEFUL_SETS, LEADER_WORKER_SETS], ids=lambda resource: resource.kind)
 def test_a_set_without_a_queue_waits_as_a_whole_where_every_job_is_queued(resource: Resource) -> None:
     async def main() -> None:

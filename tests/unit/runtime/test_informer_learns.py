@@ -116,3 +116,21 @@ def test_a_write_that_is_expected_is_awaited_until_the_watch_has_brought_it_or_w
             assert not informer.awaits(KEY)
 
     run_virtual(main)
+
+
+def test_what_has_not_come_to_sight_yet_is_not_taken_for_gone() -> None:
+    async def main() -> None:
+        async with VirtualCluster() as cluster:
+            informer, _ = await following(cluster)
+            assert await informer.is_gone(KEY)
+            await cluster.client.create(CONFIG_MAPS, config("1"))
+            assert informer.get(KEY) is None, "the watch has not brought it"
+            assert not await informer.is_gone(KEY)
+            await cluster.settle()
+            assert not await informer.is_gone(KEY)
+            await cluster.client.delete(CONFIG_MAPS, KEY.name, KEY.namespace)
+            assert not await informer.is_gone(KEY), "the watch shows it yet"
+            await cluster.settle()
+            assert await informer.is_gone(KEY)
+
+    run_virtual(main)

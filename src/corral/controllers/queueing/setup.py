@@ -126,7 +126,7 @@ class Queueing:
         return self._workloads.get(key) if self._workloads is not None else None
 
     def _set_up_jobs(self, context: QueueingContext, metrics: QueueingMetrics) -> None:
-        managed = ManagedJobs(self.config, context.caches.namespaces)
+        managed = ManagedJobs(self.config, context.caches.namespaces, self._reader)
         frameworks = with_implied(self.config.frameworks)
         owners = WorkloadOwners()
         for adapter in self.config.job_adapters():

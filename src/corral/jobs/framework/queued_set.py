@@ -30,6 +30,11 @@ class Claim:
     ready: bool
 
     @property
+    def size(self) -> int:
+        """How many pods are admitted together."""
+        return sum(pod_set.count for pod_set in self.pod_sets)
+
+    @property
     def live(self) -> list[Obj]:
         return [pod for pod in self.pods if not is_deleting(pod)]
 

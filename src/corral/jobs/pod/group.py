@@ -24,7 +24,7 @@ class GroupIncomplete(ValueError):
 
 def group_name(pod: Obj) -> str:
     """The group a pod belongs to, or empty."""
-    return labels_of(pod).get(names.POD_GROUP_NAME) or annotations_of(pod).get(names.POD_GROUP_NAME) or ""
+    return annotations_of(pod).get(names.POD_GROUP_NAME) or labels_of(pod).get(names.POD_GROUP_NAME) or ""
 
 
 def total_count(pod: Obj) -> int:

@@ -6,6 +6,7 @@ from corral.core import conditions
 from corral.core.meta import Obj, finalizers_of, labels_of, owner_references_of
 from corral.core.timestamps import parse_time
 from corral.kinds.kueue import names
+from corral.workload import lifecycle
 from corral.workload.steps.step_api import Delete, FinishWorkload, LookAgain, Move, RemoveFinalizer, WorkloadView
 
 
@@ -32,4 +33,4 @@ def finish_orphan(workload: Obj, view: WorkloadView) -> Move | None:
         return None
     if not view.gates["FinishOrphanedWorkloads"]:
         return None
-    return FinishWorkload("OwnerNotFound", "The workload's owner no longer exists")
+    return FinishWorkload(*lifecycle.OWNER_NOT_FOUND)

@@ -34,6 +34,7 @@ from corral.core.meta import (
 from corral.core.resource import Resource
 from corral.jobs.framework.adapter import prebuilt_workload
 from corral.jobs.framework.registry import component_workloads
+from corral.jobs.pod.group import group_name
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS, names
 from corral.runtime.clock import Clock
@@ -496,8 +497,7 @@ def _workload_keys(obj: Obj) -> Iterable[Key]:
     if components := component_workloads(obj):
         return [Key(namespace_of(obj), name) for name in components]
     name = prebuilt_workload(obj) or annotations_of(obj).get(names.WORKLOAD) or ""
-    group = labels_of(obj).get(names.POD_GROUP_NAME)
-    return [Key(namespace_of(obj), value) for value in (name, group) if value]
+    return [Key(namespace_of(obj), value) for value in dict.fromkeys((name, group_name(obj))) if value]
 
 
 def _workload_index(obj: Obj) -> Iterable[str]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from corral.client.protocol import Client
 from corral.configuration.queueing import QueueingConfig
+from corral.controllers.queueing.ancestors import Ancestors, NestingTooDeep
 from corral.core.errors import ApiError, NotFound
-from corral.core.meta import Key, Obj, controller_of, labels_of, with_labels
+from corral.core.meta import Key, Obj, labels_of, with_labels
 from corral.core.resource import Resource
-from corral.jobs.framework.adapter import JobAdapter, queue_name, workload_priority_class
+from corral.jobs.framework.adapter import workload_priority_class
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.kinds.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES, names
 
 DEFAULT_QUEUE = "default"
 DEFAULT_PRIORITY_CLASS = "default"
-MAX_DEPTH = 10
 READ = (NAMESPACES, LOCAL_QUEUES, CLUSTER_QUEUES, ADMISSION_CHECKS, WORKLOAD_PRIORITY_CLASSES)
 """What decisions about any job ask for, beside the jobs that own it: caches follow it, and whoever admits may get it."""
 
@@ -49,14 +48,12 @@ class ClusterReader:
 
 
 class AdmissionLookups:
-    """Whether a new object is queued: by its namespace, by a default queue, or by an owner of one of the kinds in `owners`."""
+    """Whether a new object is queued: by its namespace, by a default queue, or by an owner."""
 
-    def __init__(
-        self, config: QueueingConfig, reader: ClusterReader, owners: Mapping[tuple[str, str], JobAdapter]
-    ) -> None:
+    def __init__(self, config: QueueingConfig, reader: ClusterReader) -> None:
         self._config = config
         self._reader = reader
-        self._owners = owners
+        self._ancestors = Ancestors(config, reader.get)
 
     async def is_managed(self, namespace: str) -> bool:
         """Whether jobs of the namespace are queued."""
@@ -80,19 +77,7 @@ class AdmissionLookups:
 
     async def has_queued_owner(self, obj: Obj, namespace: str) -> bool:
         """Whether a job that owns the object, however far up, is queued in its place."""
-        current = obj
-        for _ in range(MAX_DEPTH):
-            reference = controller_of(current)
-            if reference is None:
-                return False
-            group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-            adapter = self._owners.get((group, str(reference.get("kind", ""))))
-            if adapter is None:
-                return False
-            owner = await self._reader.get(adapter.resource, Key(namespace, str(reference.get("name", ""))))
-            if owner is None:
-                return False
-            if queue_name(owner) or self._config.manage_jobs_without_queue_name:
-                return True
-            current = owner
-        return False
+        try:
+            return await self._ancestors.queued(obj, namespace) is not None
+        except NestingTooDeep:
+            return False

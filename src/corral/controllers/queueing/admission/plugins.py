@@ -125,7 +125,7 @@ class QueuedJobs:
             for adapter in config.job_adapters()
             if adapter.framework != POD
         }
-        self._admission = AdmissionLookups(config, reader, self._adapters)
+        self._admission = AdmissionLookups(config, reader)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return (

@@ -48,8 +48,7 @@ class QueuedPods:
         self._enabled = POD in frameworks
         sets = queued_sets(frameworks)
         self._sets = {(found.resource.group, found.resource.kind): found for found in sets}
-        owners = {(found.resource.group, found.resource.kind): found for found in config.job_adapters()}
-        self._admission = AdmissionLookups(config, reader, owners)
+        self._admission = AdmissionLookups(config, reader)
 
     def handles(self, request: AdmissionRequest) -> bool:
         return (
@@ -72,8 +71,7 @@ class QueuedPods:
         if queued is not None and pod is not None:
             if request.operation == "CREATE" and controller_of(pod) is None:
                 pod = await self._admission.with_default_priority(pod)
-            held = labels_of(pod).get(names.QUEUE_NAME) or await self._holds_unnamed(queued, pod, request.namespace)
-            return queued.with_held_templates(pod) if held else pod
+            return queued.with_held_templates(pod) if await self._holds(pod, request.namespace) else pod
         if pod is None or not self.changes(request):
             return pod
         if names.POD_SUSPENDING_PARENT in annotations_of(pod):
@@ -89,11 +87,13 @@ class QueuedPods:
         pod = with_finalizer(gated(with_labels(pod, {names.MANAGED: "true"})), names.POD_FINALIZER)
         return with_annotations(pod, {names.ROLE_HASH: role_hash(spec_of(pod))})
 
-    async def _holds_unnamed(self, queued: QueuedSet, owner: Obj, namespace: str) -> bool:
-        """Whether a set without a queue name waits as a whole, because every job has to be queued."""
-        if not self._config.manage_jobs_without_queue_name or not queued.holds_pods or controller_of(owner) is not None:
-            return False
-        return await self._admission.is_managed(namespace)
+    async def _holds(self, owner: Obj, namespace: str) -> bool:
+        """Whether the pods of a set wait: it names a queue, or every job has to be queued, and nobody is queued in its place."""
+        if not labels_of(owner).get(names.QUEUE_NAME):
+            every = self._config.manage_jobs_without_queue_name and await self._admission.is_managed(namespace)
+            if not every:
+                return False
+        return not await self._admission.has_queued_owner(owner, namespace)
 
     async def validate(self, request: AdmissionRequest) -> None:
         pod, old = request.obj, request.old
@@ -101,7 +101,7 @@ class QueuedPods:
             return
         queued = self._sets.get(request.kind)
         if queued is not None and old is not None:
-            if labels_of(pod).get(names.QUEUE_NAME) or await self._holds_unnamed(queued, pod, request.namespace):
+            if await self._holds(pod, request.namespace):
                 deny(f"v{queued.resource.kind.lower()}.kb.io", _fixed(queued, pod, old, self._config.gates))
             return
         if labels_of(pod).get(names.MANAGED) is None and not group_name(pod):
@@ -113,9 +113,9 @@ class QueuedPods:
 
     async def _is_managed(self, pod: Obj, namespace: str) -> bool:
         """Whether the pod is to be queued itself, rather than through the job that owns it."""
-        if await self._admission.has_queued_owner(pod, namespace):
+        if not await self._admission.is_managed(namespace):
             return False
-        return await self._admission.is_managed(namespace)
+        return not await self._admission.has_queued_owner(pod, namespace)
 
 
 def _fixed(queued: QueuedSet, new: Obj, old: Obj, gates: FeatureGates) -> list[Cause]:

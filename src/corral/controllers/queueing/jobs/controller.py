@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from corral.controllers.queueing.ancestors import NestingTooDeep
 from corral.controllers.queueing.context import (
     BY_OWNER,
     BY_OWNER_NAME,
@@ -17,7 +18,7 @@ from corral.controllers.queueing.context import (
 )
 from corral.controllers.queueing.jobs import progress as job_progress
 from corral.controllers.queueing.jobs import workload_choice as job_workloads
-from corral.controllers.queueing.jobs.management_scope import ManagedJobs, NestingTooDeep
+from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, workload_class
 from corral.controllers.queueing.jobs.runs import JobRuns
 from corral.controllers.queueing.jobs.view import JobView
@@ -112,18 +113,18 @@ class JobController:
             await self._let_go(key)
             return None
         try:
-            ancestor = self.managed.managed_ancestor(job)
+            ancestor = await self.managed.managed_ancestor(job)
         except NestingTooDeep as error:
             self.recorder.event(job, "Warning", "JobNestingTooDeep", str(error))
             return None
         if ancestor is not None:
-            await self._follow(job, ancestor[1])
+            await self._follow(job, ancestor)
             return None
         if not self.managed.is_managed(job):
             return None
         if is_deleting(job):
             for workload in self._owned(job):
-                await self.writes.let_go(workload)
+                await self.writes.part(workload)
             return None
         elastic = wl.is_elastic(job) and self.context.config.gates["ElasticJobsViaWorkloadSlices"]
         return await self._reconcile_managed(JobView(self.adapter, job, self._lookup, elastic=elastic))
@@ -338,8 +339,9 @@ class JobController:
         await self.writes.let_go(workload)
 
     async def _let_go(self, key: Key) -> None:
-        """The job is gone: its Workloads, which go with it, must not be held."""
+        """The job is gone, or not in sight yet: the Workloads of one that is gone end or go with it, and must not be held. A job whose
+        Workload has ended is stopped, so the API is asked first."""
         index = owner_name_index(self.adapter.resource.group, self.adapter.resource.kind, key)
         for workload in self.workloads.by_index(BY_OWNER_NAME, index):
-            if is_deleting(workload):
-                await self.writes.let_go(workload)
+            if is_deleting(workload) or await self.jobs.is_gone(key):
+                await self.writes.part(workload)

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from corral.configuration.queueing import QueueingConfig
-from corral.core.meta import Key, Obj, controller_of, labels_of, namespace_of
+from corral.controllers.queueing.admission.lookups import ClusterReader
+from corral.controllers.queueing.ancestors import Ancestors
+from corral.core.meta import Key, Obj, labels_of, namespace_of
+from corral.core.resource import Resource
 from corral.jobs.framework.adapter import JobAdapter, queue_name
 from corral.runtime.informer import Reader
 
-MAX_DEPTH = 10
-NESTING_TOO_DEEP = "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10"
-
-
-class NestingTooDeep(Exception):
-    """The chain of owners is longer than anyone should need."""
-
 
 class ManagedJobs:
-    """Answers whether a job is to be queued, given the owners and namespaces in the caches."""
+    """Answers whether a job is to be queued, given the owners and namespaces in the caches; owners that are in none are looked
+    for in the API."""
 
-    def __init__(self, config: QueueingConfig, namespaces: Reader) -> None:
+    def __init__(self, config: QueueingConfig, namespaces: Reader, reader: ClusterReader) -> None:
         self._config = config
         self._namespaces = namespaces
-        self._kinds: dict[tuple[str, str], tuple[JobAdapter, Reader]] = {}
+        self._reader = reader
+        self._caches: dict[Resource, Reader] = {}
+        self._ancestors = Ancestors(config, self._read)
 
     def add_kind(self, adapter: JobAdapter, jobs: Reader) -> None:
-        """Owners of this kind count as possibly managed ancestors."""
-        self._kinds[adapter.resource.group, adapter.resource.kind] = (adapter, jobs)
+        """Jobs of this kind are in a cache."""
+        self._caches[adapter.resource] = jobs
 
     def namespace_matches(self, namespace: str) -> bool:
         found = self._namespaces.get(Key("", namespace))
@@ -40,27 +39,11 @@ class ManagedJobs:
             return False
         return bool(queue_name(job)) or self._config.manage_jobs_without_queue_name
 
-    def managed_ancestor(self, job: Obj) -> tuple[JobAdapter, Obj] | None:
+    async def managed_ancestor(self, job: Obj) -> Obj | None:
         """The top-most owner that is queued itself, so that `job` only follows it. Raises NestingTooDeep."""
-        found: tuple[JobAdapter, Obj] | None = None
-        current = job
-        for _ in range(MAX_DEPTH):
-            reference = controller_of(current)
-            owner = self._owner(current, reference) if reference else None
-            if owner is None:
-                return found
-            if queue_name(owner[1]) or self._config.manage_jobs_without_queue_name:
-                found = owner
-            current = owner[1]
-        raise NestingTooDeep(NESTING_TOO_DEEP)
+        return await self._ancestors.queued(job, namespace_of(job))
 
-    def _owner(self, obj: Obj, reference: Obj) -> tuple[JobAdapter, Obj] | None:
-        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-        kind = self._kinds.get((group, str(reference.get("kind", ""))))
-        if kind is None:
-            return None
-        adapter, jobs = kind
-        owner = jobs.get(Key(namespace_of(obj), str(reference.get("name", ""))))
-        if owner is None or owner["metadata"].get("uid") != reference.get("uid"):
-            return None
-        return adapter, owner
+    async def _read(self, resource: Resource, key: Key) -> Obj | None:
+        jobs = self._caches.get(resource)
+        found = jobs.get(key) if jobs is not None else None
+        return found if found is not None else await self._reader.get(resource, key)

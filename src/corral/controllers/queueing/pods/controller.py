@@ -97,15 +97,16 @@ class PodController:
         return await _PodReconcile(self, group, is_group=key.name.startswith(GROUP_PREFIX)).run()
 
     async def _let_workload_go(self, key: Key) -> None:
-        """All pods are gone: a Workload that goes with them must not be held."""
+        """All pods are gone: a Workload that goes with them must not be held, and that of a single pod ends."""
         if key.name.startswith(GROUP_PREFIX):
             named = self.workloads.get(Key(key.namespace, key.name.removeprefix(GROUP_PREFIX)))
             found = [named] if named is not None and self._goes_with_group(named) else []
         else:
             found = list(self.workloads.by_index(BY_OWNER_NAME, owner_name_index("", "Pod", key)))
         for workload in found:
-            if is_deleting(workload):
-                await self.writes.let_go(workload)
+            alone = not key.name.startswith(GROUP_PREFIX)
+            if is_deleting(workload) or (alone and await self.pods.is_gone(key)):
+                await self.writes.part(workload)
 
     def _goes_with_group(self, workload: Obj) -> bool:
         """Whether a Workload of a group's name is the group's: one that another object controls is that object's."""

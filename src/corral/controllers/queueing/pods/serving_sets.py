@@ -6,6 +6,7 @@ ones, gated as the first ones were. Its kind says which pods are claimed togethe
 
 from __future__ import annotations
 
+from corral.controllers.queueing.ancestors import NestingTooDeep
 from corral.controllers.queueing.context import BY_OWNER, FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.jobs.management_scope import ManagedJobs
 from corral.controllers.queueing.jobs.priority import PriorityClassNotFound, owner_priority, workload_class
@@ -18,7 +19,6 @@ from corral.core import conditions
 from corral.core.meta import (
     Key,
     Obj,
-    controller_of,
     is_deleting,
     labels_of,
     name_of,
@@ -32,9 +32,11 @@ from corral.core.meta import (
     with_metadata,
     with_spec,
 )
+from corral.core.names import check_label_value
 from corral.jobs.framework.adapter import prebuilt_workload, queue_name
 from corral.jobs.framework.queued_set import Claim, QueuedSet
 from corral.jobs.pod.adapter import is_gated, is_terminated, ungated
+from corral.jobs.pod.group import group_name
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.kinds.kueue import names
 from corral.runtime.controller import Result, Watch
@@ -78,7 +80,7 @@ class ServingController:
 
     async def reconcile(self, key: Key) -> Result | None:
         owner = self.sets.get(key)
-        if owner is None or is_deleting(owner) or not self._is_queued(owner):
+        if owner is None or is_deleting(owner) or not await self._is_queued(owner):
             return None
         if (complaint := self.queued.complaint(owner)) is not None:
             self.recorder.event(owner, "Warning", *complaint)
@@ -91,15 +93,18 @@ class ServingController:
                 await self._hold(workload)
             else:
                 await self.writes.delete(workload)  # no replicas, no claim
-        if queue := queue_name(owner):
-            for claim in claims:
-                await self._label(claim, queue)
+        for claim in claims:
+            await self._mark(claim, queue_name(owner))
         results = [await self._reconcile_claim(owner, claim) for claim in claims]
         return next((result for result in results if result is not None), None)
 
-    def _is_queued(self, owner: Obj) -> bool:
-        """Without a queue name only a set that nobody else made: its owner would be what is queued."""
-        return self.managed.is_managed(owner) and bool(queue_name(owner) or controller_of(owner) is None)
+    async def _is_queued(self, owner: Obj) -> bool:
+        """Not in whose place somebody else is."""
+        try:
+            return self.managed.is_managed(owner) and await self.managed.managed_ancestor(owner) is None
+        except NestingTooDeep as error:
+            self.recorder.event(owner, "Warning", "JobNestingTooDeep", str(error))
+            return False
 
     async def _reconcile_claim(self, owner: Obj, claim: Claim) -> Result | None:
         workload = self.workloads.get(Key(namespace_of(owner), claim.name))
@@ -121,13 +126,22 @@ class ServingController:
             return await self._start(claim, workload)
         return None
 
-    async def _label(self, claim: Claim, queue: str) -> None:
-        """Pods carry the queue of their set, also when it moves to another one."""
-        labels = {names.QUEUE_NAME: queue}
+    async def _mark(self, claim: Claim, queue: str) -> None:
+        """Pods say with whom they are admitted, and carry the queue of their set, also when it moves to another one."""
         for pod in claim.live:
-            if labels_of(pod).get(names.QUEUE_NAME) != queue:
-                patch = {"metadata": {"uid": uid_of(pod), "labels": labels}}
+            moved = {names.QUEUE_NAME: queue} if queue and labels_of(pod).get(names.QUEUE_NAME) != queue else {}
+            if moved or not group_name(pod):
+                grouped = {} if group_name(pod) else self._group_marks(claim, pod)
+                changed = {**grouped, "labels": {**grouped.get("labels", {}), **moved}}
+                patch = {"metadata": {"uid": uid_of(pod), **changed}}
                 await self.context.client.patch(PODS, name_of(pod), namespace_of(pod), patch, manager=FIELD_MANAGER)
+
+    def _group_marks(self, claim: Claim, pod: Obj) -> dict[str, dict[str, str]]:
+        """What a pod says of its group. The name is a label only where labels are asked for, and it fits one."""
+        is_label = not self.context.config.gates["WorkloadIdentifierAnnotations"] and not check_label_value(claim.name)
+        named = {names.POD_GROUP_NAME: claim.name}
+        size = {names.POD_GROUP_TOTAL_COUNT: str(claim.size), names.ROLE_HASH: claim.roles[name_of(pod)]}
+        return {"labels": named, "annotations": size} if is_label else {"annotations": {**size, **named}}
 
     # The Workload
 

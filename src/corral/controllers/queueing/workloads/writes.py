@@ -6,11 +6,14 @@ that a Workload is let go of, counted and told about in one way.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from corral.controllers.queueing.context import FIELD_MANAGER, QueueingContext
 from corral.controllers.queueing.metrics import QueueingMetrics
 from corral.core.errors import AlreadyExists, BadRequest, Forbidden, InternalError, Invalid, NotFound, TooLarge
 from corral.core.meta import (
     Obj,
+    controller_of,
     finalizers_of,
     is_deleting,
     key_of,
@@ -68,6 +71,16 @@ class WorkloadWrites:
         if names.RESOURCE_IN_USE not in finalizers_of(workload):
             return workload
         return await self.update(without_finalizer(workload, names.RESOURCE_IN_USE))
+
+    async def part(self, workload: Obj) -> None:
+        """A Workload whose job goes or is gone ends, unless it goes too, and is not held any longer. Nobody may ever take that job off its
+        owners: a garbage collector that has not heard of Workloads leaves them alone."""
+        ends = self.context.config.gates["FinishOrphanedWorkloads"] and controller_of(workload) is not None
+        with suppress(NotFound):
+            if ends and not is_deleting(workload) and not wl.is_finished(workload):
+                await self.finish(workload, *lifecycle.OWNER_NOT_FOUND)  # its change has it let go of
+            else:
+                await self.let_go(workload)
 
     async def delete(self, workload: Obj) -> bool:
         """Delete a Workload, our finalizer first, as nobody may be left to remove it; False when it was leaving already."""
