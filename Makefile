@@ -30,7 +30,7 @@ demo: install    ## run jobs end to end on a manager and two workers, and exit
 	$(BIN)/corral demo
 
 test: install    ## run every test but the soaks
-	$(PYTEST) -n $(JOBS) --dist loadfile tests
+	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder tests
 
 lint: install    ## formatting, lint, types, layers
 	$(BIN)/ruff format --check src tests bench tools

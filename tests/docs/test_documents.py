@@ -103,3 +103,11 @@ def test_a_tutorial_that_starts_a_fleet_stops_it(page: Path) -> None:
 
 def test_a_page_says_which_kubectl_it_takes() -> None:
     assert "kubectl is welcome and not needed" in (ROOT / "README.md").read_text()
+
+
+def test_the_first_pages_say_where_it_runs() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [word for word in ("Linux", "macOS", "Windows", "Python 3.11") if word not in readme] == []
+    first = (ROOT / "docs" / "tutorials" / "first-script.md").read_text()
+    assert "You need Linux, Python 3.11 or newer, and Corral" in first
+    assert "You need no kubectl" in first

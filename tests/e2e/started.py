@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -52,3 +53,17 @@ def client(state: Path, context: str = "corral-manager") -> SyncClient:
 def eventually(condition: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
     """The first true answer; fails when there is none in time. A question that cannot be asked yet is asked again."""
     return waiting.eventually(condition, seconds, failing=(ApiError, AssertionError))
+
+
+def processes(state: Path) -> list[int]:
+    """Everything that was started for the fleet: what is forked has the command line of its parent."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(state) in line:
+                found.append(int(entry.name))
+    return found

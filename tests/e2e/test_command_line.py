@@ -165,6 +165,9 @@ def test_lists_tell_failed_from_finished_in_every_format(fleet: Path) -> None:
     explained = json.loads(typed(fleet, "explain", "job/fails", "-o", "json").stdout)
     assert explained["headline"].startswith("Job fails: Finished")
     assert explained["advice"]
+    both = typed(fleet, "explain", "job.batch/fails", "localqueue/user-queue").stdout
+    assert "Job fails: Finished" in both
+    assert "LocalQueue user-queue" in both
     assert "there is no namespace nosuch" in typed(fleet, "workload", "list", "-n", "nosuch", code=1).stderr
     assert "No workloads found" in typed(fleet, "workload", "delete", "--all", "-n", "kube-system").stderr
 
@@ -315,7 +318,8 @@ def test_events_of_a_job_are_those_of_its_workload_and_pods_too_wherever_they_ar
     shown = typed(fleet, "events", running).stdout
     kinds = {word.partition("/")[0] for word in shown.split() if "inside" in word and "/" in word}
     assert {"job", "workload", "pod"} <= kinds
-    assert "QuotaReserved" in shown
+    assert shown.startswith("LAST SEEN ")
+    assert shown.index("QuotaReserved") < shown.index("Started container c0"), "the latest comes last"
     assert "Started container c0" in shown
     assert "worker" in shown
     assert "There are no events of" not in shown

@@ -27,3 +27,4 @@ def test_the_demo_shows_where_each_job_went_and_its_logs_and_ends_by_itself() ->
         assert re.search(rf"{job} went to worker\d: .+", done.stdout), done.stdout
         assert re.search(log, done.stdout), done.stdout
         assert f"{job} Succeeded" in done.stdout
+    assert set(re.findall(r"went to (worker\d)", done.stdout)) == {"worker1", "worker2"}

@@ -69,7 +69,11 @@ def kill_once(state: Path, data: Path, life: int, source: random.Random) -> int:
     """Kill everything amid writes and with a job running, start again, and look; how many writes were answered for."""
     data.mkdir()
     name = data.name
-    client(state).create(JOBS, job(name, data, "OnFailure"))
+    made = job(name, data, "OnFailure")
+    made["spec"]["backoffLimit"] = (
+        3  # a container that is started again counts while it runs; with 0 its Job has failed
+    )
+    client(state).create(JOBS, made)
     eventually((data / "runs").exists)
     writers = Writers(state, life)
     enough = source.randrange(MOST_WRITES)

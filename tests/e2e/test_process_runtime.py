@@ -125,6 +125,14 @@ async def test_init_containers_run_in_order_and_sidecar_is_stopped(cluster: Proc
     assert states == [0, 143, 0]
 
 
+async def test_a_sidecar_is_stopped_also_where_the_program_could_not_be_started(cluster: ProcessCluster) -> None:
+    side = {"name": "side", "image": "busybox", "command": ["sleep", "1000"], "restartPolicy": "Always"}
+    await cluster.run("unstartable", ["/no/such/program"], initContainers=[side])
+    pod = await cluster.ended("unstartable")
+    assert pod["status"]["phase"] == "Failed"
+    assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+
+
 async def test_restart_on_failure_with_back_off_and_previous_log(cluster: ProcessCluster) -> None:
     script = "if [ -e /share/x ]; then echo second; exit 3; fi; touch /share/x; echo first; exit 2"
     await cluster.run(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.started import PATIENCE_S, ROOT, corral, eventually
+from tests.e2e.started import PATIENCE_S, ROOT, corral, eventually, processes
 
 from corral.fleet.folder import FleetFolder
 
@@ -28,20 +28,6 @@ def state(tmp_path: Path) -> Iterator[Path]:
 def begin(state: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "corral.cli.main", "up", "--state", str(state), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-
-
-def processes(state: Path) -> list[int]:
-    """Everything that was started for the fleet: what is forked has the command line of its parent."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if os.fsencode(state) in line:
-                found.append(int(entry.name))
-    return found
 
 
 def test_of_two_starts_at_once_one_wins_and_the_other_says_so(state: Path) -> None:

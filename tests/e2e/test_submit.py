@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +95,129 @@ def test_in_place_it_runs_in_the_folder_and_what_it_writes_stays(fleet: Path, pr
     done = typed(fleet, project, "run", "--in-place", "write.py")
     assert done.returncode == 0, done.stderr
     assert (project / "model.txt").read_text() == "learned"
+
+
+def test_what_is_asked_for_is_brought_back_however_the_program_ends_and_nothing_else(
+    fleet: Path, project: Path
+) -> None:
+    (project / "write.py").write_text(
+        "import os, sys\nos.makedirs('out put/deep')\nopen('out put/deep/plot.svg', 'w').write('drawn')\n"
+        "for name in ('a.pt', 'b.pt', 'scratch'): open(name, 'w').write(name)\nopen('a.pt', 'w').write('learned')\nsys.exit(3)\n"
+    )
+    (project / "a.pt").write_text("older")
+    (project / "scratch").write_text("mine")
+    words = ("--name", "writes", "--fetch", "*.pt", "--fetch", "out put", "--fetch", "never", "write.py")
+    done = typed(fleet, project, "run", *words)
+    assert done.returncode == 3, done.stderr
+    assert "# never was not fetched: the program wrote no such thing" in done.stderr
+    assert done.stderr.count("not fetched") == 1
+    written = {
+        path.name: path.read_text()
+        for path in project.rglob("*")
+        if path.suffix in (".pt", ".svg", "") and path.is_file()
+    }
+    assert written == {"a.pt": "learned", "b.pt": "b.pt", "plot.svg": "drawn", "scratch": "mine"}
+    assert (project / "out put" / "deep" / "plot.svg").exists()
+    late = typed(fleet, project, "cp", "job/writes:/workspace/scratch", "late")
+    assert late.returncode == 1
+    assert "its files went with it: `corral run --fetch PATH` brings them back" in late.stderr
+
+
+@pytest.mark.parametrize("kind", sorted(submission_makers()))
+def test_what_a_job_of_any_kind_wrote_is_there_when_it_has_ended_and_nobody_followed(
+    fleet: Path, project: Path, kind: str
+) -> None:
+    (project / "write.py").write_text("open('model.txt', 'w').write('learned')\n")
+    words = ("--kind", kind, "--cpus", "100m", "--fetch", "model.txt", "write.py")
+    target = typed(fleet, project, "submit", *words).stdout.strip()
+    waited = typed(fleet, project, "wait", target)
+    if waited.returncode:  # its own launcher is not installed here, which has to be said and must not hold it up
+        why = typed(fleet, project, "explain", target).stdout
+        assert ('exec: "mpirun": executable file not found' in why) or ("Ray is not installed" in why), waited.stderr
+        return
+    assert (project / "model.txt").read_text() == "learned"
+
+
+def test_names_and_arguments_arrive_as_they_were_typed(fleet: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mein Projekt ü"
+    (folder / "src" / "übung").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "data" / "zahlen 1.csv").write_text("1,2\n")
+    (folder / "src" / "übung" / "hilfe.py").write_text("WORT = 'geübt'\n")
+    (folder / "lern modell.py").write_text(
+        "import json, sys\nsys.path.insert(0, 'src')\nfrom übung.hilfe import WORT\n"
+        "print(json.dumps([WORT, open('data/zahlen 1.csv').read(), *sys.argv[1:]], ensure_ascii=False))\n"
+    )
+    words = ["two words", "", "$HOME $(echo no) `no` \\ \"q\" 'q'", "ä=✓", "--gpus", "-o", "*"]
+    done = typed(fleet, folder, "run", "--env", "GREETING=guten Tag ✓", "lern modell.py", *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == ["geübt", "1,2\n", *words]
+    program = "import os, sys; print(os.environ['GREETING'], sys.argv[1:])"
+    done = typed(fleet, folder, "run", "--env", "GREETING=guten Tag ✓", "python3", "-c", program, "a b")
+    assert "guten Tag ✓ ['a b']" in done.stdout, done.stderr
+
+
+def test_what_the_program_did_not_write_stays_as_it_is_here(fleet: Path, project: Path) -> None:
+    (project / "write.py").write_text("open('made.txt', 'w').write('made')\nopen('.hidden', 'w').write('too')\n")
+    project.chmod(0o750)
+    before = {path.name: path.stat().st_mtime_ns for path in project.iterdir()}
+    done = typed(fleet, project, "run", "--fetch", ".", "write.py")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in project.iterdir()} == {*before, "made.txt", ".hidden"}
+    assert {name: (project / name).stat().st_mtime_ns for name in before} == before
+    assert project.stat().st_mode & 0o777 == 0o750
+
+
+def test_what_was_written_before_a_job_was_cancelled_is_brought_back(fleet: Path, project: Path) -> None:
+    (project / "slow.py").write_text(
+        "import time\nopen('half.txt', 'w').write('half')\nprint('written', flush=True)\ntime.sleep(600)\n"
+    )
+    target = typed(fleet, project, "submit", "--fetch", "half.txt", "slow.py").stdout.strip()
+    eventually(lambda: "written" in typed(fleet, project, "logs", target).stdout)
+    assert typed(fleet, project, "cancel", target).returncode == 0
+    assert eventually((project / "half.txt").exists)
+
+
+@pytest.fixture
+def environment() -> Iterator[Path]:
+    """A folder with an environment of its own, where pods see it: each has a /tmp for itself."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        beside = Path(folder) / ".venv" / "bin"
+        beside.mkdir(parents=True)
+        (beside / "python").symlink_to(sys.executable)
+        yield Path(folder)
+
+
+def test_programs_of_the_environment_are_found_by_their_names_also_by_what_a_job_starts(
+    fleet: Path, environment: Path
+) -> None:
+    beside = environment / ".venv" / "bin"
+    (beside / "my-launcher").write_text("#!/bin/sh\necho launched $(command -v python)\n")
+    (beside / "my-launcher").chmod(0o755)
+    (environment / "go.sh").write_text("my-launcher\necho unbuffered $PYTHONUNBUFFERED\n")
+    for words in (("my-launcher",), ("go.sh",)):
+        done = typed(fleet, environment, "run", *words)
+        assert f"launched {beside / 'python'}" in done.stdout, done.stderr
+    assert "unbuffered 1" in done.stdout  # what it prints is seen at once, also of a Python that it starts
+
+
+@pytest.mark.parametrize("kind", sorted(submission_makers()))
+def test_a_job_of_every_kind_is_described_cancelled_retried_and_deleted(fleet: Path, project: Path, kind: str) -> None:
+    typed(fleet, project, "queue", "stop", "lq/user-queue", "--keep-already-running")
+    try:
+        words = ("--kind", kind, "--cpus", "100m", "--name", f"life-{kind}", "train.py", "0")
+        target = typed(fleet, project, "submit", *words).stdout.strip()
+        eventually(lambda: "is stopped" in typed(fleet, project, "explain", target).stdout)
+        assert f"life-{kind}" in typed(fleet, project, "describe", target).stdout
+        assert "cancelled" in typed(fleet, project, "cancel", target).stdout
+        again = typed(fleet, project, "retry", target)
+        assert again.returncode == 0, again.stderr
+        assert f"life-{kind}-2" in again.stdout
+        for name in (target, f"{target}-2"):
+            assert typed(fleet, project, "delete", name).returncode == 0
+            assert typed(fleet, project, "get", name).returncode == 1
+    finally:
+        typed(fleet, project, "queue", "resume", "lq/user-queue")
 
 
 def test_a_module_is_run_as_python_runs_it(fleet: Path, project: Path) -> None:
@@ -256,7 +381,10 @@ def test_a_dry_run_prints_the_object_and_creates_nothing(fleet: Path, project: P
         "--workers",
         "2",
         "train.py",
+        "größer",
     )
     assert "kind: PyTorchJob" in done.stdout
+    assert "- größer" in done.stdout
+    assert "&id" not in done.stdout
     assert "replicas: 1" in done.stdout
     assert "dry" not in [name_of(job) for job in client(fleet).list(JOBS, "default")["items"]]

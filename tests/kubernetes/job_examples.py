@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from corral.core import conditions
-from corral.core.meta import Obj, status_of
+from corral.core.meta import Obj, spec_of, status_of, with_annotations, with_finalizer, with_labels
 from corral.core.resource import Resource
+from corral.jobs.pod.adapter import gated
+from corral.jobs.pod.role_hash import role_hash
 from corral.kinds.kubernetes.core.kinds import PODS
+from corral.kinds.kueue import names
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "team"}
 BATCH_JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -112,6 +115,15 @@ def suspended(resource: Resource, manifest: Obj, managed_by: str = "") -> Obj:
     if resource == PYTORCH_JOBS:
         return {**manifest, "spec": {**spec, "runPolicy": left}}
     return {**manifest, "spec": {**spec, **left}}
+
+
+def held(pod: Obj, suffix: str) -> Obj:
+    """The same for a pod of a group, which is another one with another suffix."""
+    labels = pod["metadata"]["labels"]
+    group = labels[names.POD_GROUP_NAME] + suffix
+    marked = with_labels(pod, {names.POD_GROUP_NAME: group, names.MANAGED: "true"})
+    hashed = with_annotations(gated(marked), {names.ROLE_HASH: role_hash(spec_of(pod))})
+    return with_finalizer(hashed, names.POD_FINALIZER)
 
 
 def _is(condition: str) -> Callable[[Obj], bool]:

@@ -49,12 +49,26 @@ EVERYTHING = [
     "--set", "monitoring.serviceMonitor=true", "--set", "configuration.corral.propagateDependencies=true",
     "--set", "logFormat=json", "--set", "takeOver=true", "--set", "monitoring.rules=true", "--set", "monitoring.board=true", "--set", "replicas=3", "--set", "verbosity=2",
     "--set", "nodeSelector.disk=ssd", "--set", "imagePullSecrets[0].name=pull", "--set", "podAnnotations.a=b",
-    "--set", "tolerations[0].operator=Exists", "--set", "image.tag=other",
+    "--set", "tolerations[0].operator=Exists", "--set", "image.tag=other", "--set", "image.repository=registry/corral",
+    "--set", "image.pullPolicy=Always", "--set", "resources.requests.cpu=1", "--set", "resources.requests.memory=1Gi",
+    "--set", "resources.limits.memory=4Gi", "--set", "leaseSeconds=15", "--set", "priorityClassName=important",
+    "--set", "networkPolicy.apiServerPorts={443,8443}", "--set", "monitoring.prometheusAccount.name=scraper",
+    "--set", "monitoring.prometheusAccount.namespace=metrics", "--set", "monitoring.boardLabels.grafana_dashboard=team",
+    "--set", "webhooks.certManager.issuer.kind=ClusterIssuer", "--set", "configuration.integrations.frameworks={batch/job,pod}",
 ]  # fmt: skip
 NOTHING = [
     "--set", "webhooks.enabled=false", "--set", "networkPolicy.enabled=false", "--set", "podDisruptionBudget.enabled=false",
     "--set", "roles.create=false", "--set", "replicas=1", "--set", "configuration=null",
 ]  # fmt: skip
+
+
+def leaves(value: object, path: str = "") -> Iterator[str]:
+    """The settings of a chart by their paths; what has no content of its own is one."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from leaves(inner, f"{path}.{name}" if path else name)
+    else:
+        yield path
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +128,32 @@ def test_the_chart_is_accepted(plane: ControlPlane, role: str, settings: list[st
     built = rendered(role, *settings)
     said = kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "--filename=-", given=built)
     assert "deployment.apps/corral" in said
+
+
+@needs_helm
+def test_no_setting_of_the_chart_is_left_out_and_each_changes_what_is_rendered() -> None:
+    said = [*EVERYTHING[1::2], *NOTHING[1::2]]
+    idle = []
+    for path in leaves(yaml.safe_load((CHART / "values.yaml").read_text())):
+        if path not in ALWAYS_SAID:
+            changes = [each for each in said if each.partition("=")[0].startswith(path)]
+            context = [part for each in CONTEXT.get(path, ()) for part in ("--set", each)]
+            if not changes or rendered("worker", *context) == rendered("worker", *context, "--set", changes[0]):
+                idle.append(path)
+    assert idle == []
+
+
+ALWAYS_SAID = ("role", "member.name")
+ISSUED = ("webhooks.certManager.enabled=true", "webhooks.certManager.issuer.name=other")
+CONTEXT = {
+    "webhooks.certManager.enabled": ISSUED[1:],
+    "webhooks.certManager.issuer.kind": ISSUED,
+    "webhooks.certManager.issuer.name": ISSUED,
+    "monitoring.prometheusAccount.name": ("monitoring.serviceMonitor=true",),
+    "monitoring.prometheusAccount.namespace": ("monitoring.serviceMonitor=true",),
+    "monitoring.boardLabels.grafana_dashboard": ("monitoring.board=true",),
+}
+"""What else has to be set for a setting to be seen."""
 
 
 @needs_helm

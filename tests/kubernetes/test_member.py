@@ -84,17 +84,27 @@ def manifests() -> list[Obj]:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "compute-jobs"}},
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}},
         job,
-        ROLE,
+        *RIGHTS,
     ]
 
 
-ROLE: Obj = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRole",
-    "metadata": {"name": "placed"},
-    "rules": [{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}],
-}
-"""It gives a right that the agent does not have: nobody may make such a role but who may escalate."""
+def rights(kind: str, metadata: Obj) -> list[Obj]:
+    """A role and its binding, in a namespace or everywhere. It gives a right that the agent does not have: nobody may make such a role but
+    who may escalate, nor bind it but who may do that."""
+    rule = {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": metadata}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": metadata["name"]}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}
+    return [
+        {**head, "kind": kind, "rules": [rule]},
+        {**head, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]},
+    ]
+
+
+RIGHTS = [
+    *rights("ClusterRole", {"name": "placed"}),
+    *rights("Role", {"name": "placed", "namespace": "compute-jobs"}),
+]
 
 
 def reason(work: Obj, ordinal: int) -> str:
@@ -131,7 +141,7 @@ async def test_works_reach_a_real_cluster_and_jobs_drift_there_as_recorded(plane
             return await hub.client.get(WORKS, "w", NAMESPACE)
 
         async def applied() -> bool:
-            return all([reason(await work(), ordinal) == "Applied" for ordinal in range(4)])
+            return all([reason(await work(), ordinal) == "Applied" for ordinal in range(len(manifests()))])
 
         await eventually(applied)
         live = await client.get(JOBS, "mock-workload", "compute-jobs")

@@ -1,6 +1,7 @@
 """Corral beside Kueue's own manager, both directions: one is the manager, the other leads on the worker, each over a real API server.
 
-Jobs of every kind that needs no webhook of Kueue's go from create to their end at home; then the worker's API server is killed and comes back."""
+Jobs of every kind, and a group of pods, go from create to their end at home; then the worker's API server is killed and comes back. Nobody's
+webhooks are registered: what these would do to a job is in its manifest."""
 
 from __future__ import annotations
 
@@ -17,8 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from accounts import account_of, kubectl, start_corral
 from cluster import ControlPlane, programs
-from job_examples import KINDS as ALL_KINDS
-from job_examples import PODS, TRAIN_JOBS, Example, runtime, suspended
+from job_examples import KINDS, PODS, TRAIN_JOBS, Example, held, runtime, suspended
 from real_kueue import RealKueue, program
 from tests import waiting
 from whole_fleet import CHECK, FAILING
@@ -39,10 +39,9 @@ pytestmark = [
 ]
 FRAMEWORKS = [
     "batch/job", "kubeflow.org/pytorchjob", "jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob", "ray.io/rayjob",
+    "pod",
 ]  # fmt: skip
 GROUPS = ("kueue.x-k8s.io", "kubeflow.org", "jobset.x-k8s.io", "trainer.kubeflow.org", "ray.io")
-KINDS = [example for example in ALL_KINDS if example.resource != PODS]
-"""Pods of a group are gated by Kueue's own webhooks, which are not registered here."""
 PREPARED_BY_KUEUE = (TRAIN_JOBS,)
 """Kueue does not start one on a worker that its own webhooks have not prepared there."""
 
@@ -146,14 +145,24 @@ class Pair:
 
     def run(self, example: Example, suffix: str = "") -> None:
         """Submit one job and follow it until its end is told at home and nothing of it is left on the worker."""
-        name, home = example.name + suffix, self.clients["home"]
-        (manifest,) = example.manifests
-        made = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
-        home.create(example.resource, suspended(example.resource, made, "kueue.x-k8s.io/multikueue"))
+        home, resource = self.clients["home"], example.resource
+        made = [self._submit(home, resource, manifest, suffix) for manifest in example.manifests]
         self.eventually(
-            lambda: example.succeeded(home.get(example.resource, name, "default")), f"the end of {name}", 240
+            lambda: all(example.succeeded(home.get(resource, name, "default")) for name in made),
+            f"the end of {', '.join(made)}",
+            240,
         )
-        self.eventually(lambda: not self._left_over(example.resource), f"the end of the copy of {name}")
+        self.eventually(lambda: not self._left_over(resource), f"the end of the copy of {', '.join(made)}")
+
+    def _submit(self, home: SyncClient, resource: Resource, manifest: Obj, suffix: str) -> str:
+        """As webhooks at home would leave it."""
+        name = manifest["metadata"]["name"] + suffix
+        made = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
+        if resource == PODS:
+            home.create(resource, held(made, suffix))
+        else:
+            home.create(resource, suspended(resource, made, "kueue.x-k8s.io/multikueue"))
+        return name
 
     @property
     def kinds(self) -> list[Example]:

@@ -60,24 +60,26 @@ async def gone(world: World, path: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "ending"])
-async def test_what_was_admitted_before_the_end_and_is_stored_after_it_is_refused(way: str, is_gone: bool) -> None:
+@pytest.mark.parametrize("end", ["gone", "ending", "made again"])
+async def test_what_was_admitted_before_the_end_and_is_stored_after_it_is_refused(way: str, end: str) -> None:
     method, path, body, kind = WAYS[way]
     async with served() as world:
         slow = Slow()
         world.cluster.api.chain.plugins.append(slow)
         assert (await world.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "tenant"}})).status == 201
-        if not is_gone:
+        if end == "ending":
             holds: Any = {"metadata": {"name": "holds", "finalizers": ["example.com/stay"]}}
             assert (await world.ask("POST", MAPS, holds)).status == 201
         writing = asyncio.create_task(world.ask(method, path, body, kind=kind))
         async with asyncio.timeout(PATIENCE_S):
             await slow.asked.wait()
         assert (await world.ask("DELETE", TENANT)).status == 200
-        if is_gone:
+        if end != "ending":
             await gone(world, TENANT)
+        if end == "made again":
+            assert (await world.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "tenant"}})).status == 201
         slow.may_go.set()
-        assert (await writing).status == (404 if is_gone else 403)
+        assert (await writing).status == (403 if end == "ending" else 404)
         kinds = world.cluster.store.resources()
         assert [
             stored.key
@@ -87,7 +89,10 @@ async def test_what_was_admitted_before_the_end_and_is_stored_after_it_is_refuse
         ] == []
 
 
-async def test_what_was_admitted_before_the_end_of_its_kind_is_not_there_when_the_kind_comes_back() -> None:
+@pytest.mark.parametrize("is_back", [False, True], ids=["gone", "made again"])
+async def test_what_was_admitted_before_the_end_of_its_kind_is_not_there_when_the_kind_comes_back(
+    is_back: bool,
+) -> None:
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
     names = {"plural": "things", "kind": "Thing"}
     spec = {"group": "late.example", "names": names, "scope": "Namespaced", "versions": [version]}
@@ -103,7 +108,10 @@ async def test_what_was_admitted_before_the_end_of_its_kind_is_not_there_when_th
             await slow.asked.wait()
         assert (await world.ask("DELETE", f"{CRDS}/things.late.example")).status == 200
         await gone(world, f"{CRDS}/things.late.example")
+        if is_back:
+            assert (await world.ask("POST", CRDS, kind)).status == 201
         slow.may_go.set()
         assert (await writing).status == 405
-        assert (await world.ask("POST", CRDS, kind)).status == 201
+        if not is_back:
+            assert (await world.ask("POST", CRDS, kind)).status == 201
         assert (await world.ask("GET", things)).json["items"] == []

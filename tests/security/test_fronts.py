@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import json
 import os
 import signal
@@ -15,8 +16,9 @@ import pytest
 from tests.security.served import World, read_answer, rule, served
 from tests.waiting import PATIENCE_S
 
+from corral.clusters.embedded_api import EmbeddedApi
 from corral.clusters.fronts.messages import Held
-from corral.clusters.fronts.pool import sum_of
+from corral.clusters.fronts.pool import FrontsError, sum_of
 from corral.core.server_limits import Limits
 from corral.runtime.clock import Clock
 
@@ -218,6 +220,57 @@ async def test_one_user_has_no_more_of_several_processes_than_of_one(tmp_path: P
         assert (await world.ask("GET", "/version", token="token-of-alice")).status == 200
         for writer in writers:
             writer.close()
+
+
+async def test_users_who_take_all_they_can_are_refused_politely_and_leave_room_for_others(tmp_path: Path) -> None:
+    """Unfinished bodies over every front: each is told, none is cut off, and whoever comes is served."""
+    greedy = [f"greedy{number}" for number in range(6)]
+    async with served(Limits(bytes=4_000_000), tmp_path / "state", FRONTS, (*greedy, "modest")) as world:
+        for name in (*greedy, "modest"):
+            await world.allow(name, rule("create", "configmaps"))
+        writers, answers = [], []
+        for number in range(24):
+            reader, writer = await world.connect()
+            head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-of-{greedy[number % 6]}\r\nContent-Length: 400000\r\n\r\n"
+            writer.write(head.encode() + b" " * 300_000)
+            await writer.drain()
+            writers.append(writer)
+            answers.append(asyncio.ensure_future(read_answer(reader)))
+        async with asyncio.timeout(PATIENCE_S):
+            first = [
+                await answer for answer in itertools.islice(asyncio.as_completed(answers), 12)
+            ]  # there is room for half
+        assert {answer.status for answer in first} == {429}
+        assert {answer.headers["retry-after"] for answer in first} == {"1"}
+        made = {"metadata": {"name": "a"}, "data": {"x": "y" * 50_000}}
+        assert (await world.ask("POST", MAPS, made, token="token-of-modest")).status == 201
+        for answer in answers:
+            answer.cancel()
+        for writer in writers:
+            writer.transport.abort()
+        outcomes = await asyncio.gather(*answers, return_exceptions=True)
+        assert not [each for each in outcomes if isinstance(each, OSError)]
+
+
+async def test_a_start_whose_fronts_end_at_once_is_given_up_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'corral.clusters.fronts.process' in sys.orig_argv: os._exit(3)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    cluster = EmbeddedApi(tmp_path / "state", fronts=FRONTS)
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(
+            FrontsError, match="front processes ended before they served; the last lines of the log say why"
+        ):
+            await cluster.start()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", cluster.server.port)
+    monkeypatch.delenv("PYTHONPATH")
+    again = EmbeddedApi(tmp_path / "state", fronts=1)  # the state is not held any more
+    await again.start()
+    await again.stop()
 
 
 class Jumping:

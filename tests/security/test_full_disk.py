@@ -66,5 +66,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     done = CliRunner().invoke(corral, ["up", "--state", str(tmp_path / "state")])
     tmp_path.chmod(0o700)
-    assert isinstance(done.exception, PermissionError)
-    assert "state" in str(done.exception)
+    assert done.exit_code == 1
+    assert f"Error: the fleet did not start: {tmp_path / 'state'}: Permission denied" in done.output
+    assert "name another folder with --state" in done.output

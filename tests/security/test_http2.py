@@ -371,6 +371,15 @@ async def test_all_strangers_together_hold_little_over_http2_too(path: str) -> N
     assert not shared.strangers
 
 
+async def test_the_room_that_tls_keeps_for_what_came_at_once_counts_over_http2_too() -> None:
+    shared = Shared(Anybody())
+    for _ in range(100):
+        peer = Peer(shared)
+        peer.send(*(head(stream, "/1", ("x", "y" * 10_000)) for stream in range(1, 40, 2)))
+        assert len(peer.statuses()) == 20
+    assert len(shared.strangers) <= http.STRANGERS_HOLD // 200_000 + 1
+
+
 async def test_one_user_has_so_much_over_all_connections() -> None:
     """Bodies on their way, and answers that wait to be taken; each stream is answered for itself."""
     shared = Shared(Slow(), Limits(bytes_each=100_000, answers_each=1_000_000))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import socket
 import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.security.served import World, read_answer, rule, served
 from corral.clusters.embedded import EmbeddedCluster
 from corral.configuration.fleet import parse
 from corral.core import names, selectors
-from corral.core.admission import UserInfo
+from corral.core.admission import ANONYMOUS, UserInfo
 from corral.core.errors import TooManyRequests
 from corral.core.remembering import LONGEST, remembered
 from corral.core.server_limits import Limits
@@ -25,7 +26,7 @@ from corral.server.access.authorization import Authorizer
 from corral.server.access.rbac import Attributes
 from corral.server.content import parameters
 from corral.server.http import shared as http
-from corral.server.http.accepting import HANDSHAKES
+from corral.server.http.accepting import HANDSHAKES, STRANGER_RECEIVES
 from corral.server.http.connection import Connection
 from corral.server.http.limits import Load
 from corral.server.http.message import Request, Response
@@ -202,6 +203,30 @@ async def test_all_strangers_together_hold_little_and_the_greediest_go_first(unf
     assert sum(shared.strangers.values()) == modest.arrived
 
 
+@pytest.mark.parametrize("path", ["/?" + "y" * 200_000, "/" + "y" * 200_000], ids=["answered", "refused"])
+async def test_the_room_that_tls_keeps_for_what_came_at_once_counts_as_long_as_a_stranger_stays(path: str) -> None:
+    shared = Shared(Anybody())
+    modest, modest_wire = connected(shared)
+    modest.data_received(head(0, known=False))
+    for _ in range(100):
+        connected(shared)[0].data_received(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert len(shared.strangers) <= 1 + http.STRANGERS_HOLD // 200_000
+    assert not modest_wire.aborted
+    for made in [each for each in shared.connections if each is not modest]:
+        made.connection_lost(None)  # type: ignore[attr-defined]
+    assert connected(shared)[1].aborted is False
+    assert len(shared.strangers) == 2
+
+
+async def test_what_came_at_once_is_no_strangers_when_it_says_who_it_is() -> None:
+    shared = Shared(Anybody())
+    for _ in range(100):
+        made, wire = connected(shared)
+        made.data_received(head(60_000) + b"x" * 60_000)
+        assert not wire.aborted
+    assert shared._arriving.held(ANONYMOUS) == 0
+
+
 async def test_what_a_known_user_sends_does_not_count_as_a_strangers() -> None:
     shared = Shared(Anybody())
     made, wire = connected(shared)
@@ -370,6 +395,28 @@ async def test_many_users_together_leave_room_for_the_next() -> None:
     assert wire.written.endswith(b"1000000"), "what is gone does not count"
 
 
+async def test_who_says_who_he_is_in_the_head_is_told_that_there_is_no_room_and_not_cut_off() -> None:
+    shared = Shared(Anybody(), Limits(bytes=1_000_000))
+    for who in ("a", "b", "c"):
+        connected(shared)[0].data_received(head(400_000, who=who) + b"x" * 200_000)
+    wires = []
+    for number in range(20):
+        made, wire = connected(shared)
+        made.data_received(head(400_000, who=f"new-{number % 3}") + b"x" * 50_000)
+        wires.append(wire)
+    assert not [wire for wire in wires if wire.aborted]
+    assert wires[-1].written.startswith(b"HTTP/1.1 429 ")
+
+
+async def test_what_was_refused_counts_for_nobody_any_more() -> None:
+    shared = Shared(Anybody(), Limits(bytes=1_000_000))
+    made, wire = connected(shared)
+    made.data_received(head(900_000, who="a") + b"x" * 600_000)
+    assert wire.written.startswith(b"HTTP/1.1 429 ")
+    made.data_received(b"x" * 200_000)
+    assert shared._arriving.held(UserInfo("a")) == 0
+
+
 async def test_strangers_are_the_first_to_make_room() -> None:
     shared = Shared(Anybody(), Limits(bytes=1_000_000))
     stranger, stranger_wire = connected(shared)
@@ -396,15 +443,16 @@ async def test_an_answer_that_is_taken_very_slowly_has_a_deadline_in_all() -> No
     made.connection_lost(None)
 
 
-async def test_a_closed_connection_is_given_back_without_the_collector() -> None:
+@pytest.mark.parametrize("sent", [head(1000) + b"x" * 500, b"GET /" + b"x" * 200_000], ids=["unfinished", "refused"])
+async def test_a_closed_connection_is_given_back_without_the_collector(sent: bytes) -> None:
     gc.disable()
     try:
         made, wire = connected(Shared(Anybody()))
-        made.data_received(head(1000, known=True) + b"x" * 500)
-        gone = weakref.ref(made)
+        made.data_received(sent)
+        gone = weakref.ref(made), weakref.ref(wire)
         made.connection_lost(None)
         del made, wire
-        assert gone() is None
+        assert [each() for each in gone] == [None, None]
     finally:
         gc.enable()
 
@@ -519,6 +567,22 @@ def test_checks_of_long_texts_leave_nothing_behind(check: Any) -> None:
 async def world() -> AsyncIterator[World]:
     async with served() as made:
         yield made
+
+
+async def test_the_system_takes_in_little_of_strangers_before_we_look_and_more_of_users(world: World) -> None:
+    shared = world.cluster.server.listener.shared
+    assert shared is not None
+    reader, writer = await world.connect()
+    writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await read_answer(reader)).status == 200
+    (stranger,) = shared.strangers
+    accepted = stranger.transport.get_extra_info("socket")
+    twice = 2 * STRANGER_RECEIVES  # as the system counts
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == twice
+    writer.write(f"GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {world.admin}\r\n\r\n".encode())
+    assert (await read_answer(reader)).status == 200
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 4 * twice
+    writer.close()
 
 
 async def test_a_stranger_cannot_upload_and_a_reader_cannot_either(world: World) -> None:

@@ -103,6 +103,7 @@ SUITES = {
         unfair={
             "kubelet on a node goes down": "stops the kubelet in a node's container, and there are no containers",
             "certificates": "looks at the certificates of Kueue's webhooks; the API server admits and converts by itself",
+            "identity from the provided kubeconfig": "takes rights away from an account that Kueue's own program is given",
         },
         environment=OF_ONE,
     ),
@@ -139,7 +140,7 @@ SUITES = {
         "test/e2e/singlecluster/extended",
         "single.yaml",
         ONE,
-        unfair=NEEDS_RAY,
+        unfair=NEEDS_RAY | {"SidecarMode submitter": "its program imports Ray, and has ended before it is looked at"},
         environment=OF_ONE | RAY,
         manifests=RUNTIMES,
     ),

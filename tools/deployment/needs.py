@@ -52,10 +52,30 @@ class Need(NamedTuple):
     name: str = ""
 
 
+RBAC_GROUP = "rbac.authorization.k8s.io"
+REGISTRATION = "admissionregistration.k8s.io"
 IMPLIED = {
-    Need("member", "escalate", "rbac.authorization.k8s.io", "clusterroles"): "tests/kubernetes/test_member.py",
+    **{
+        Need("member", verb, RBAC_GROUP, plural): "tests/kubernetes/test_member.py"
+        for verb in ("bind", "escalate")
+        for plural in ("roles", "clusterroles")
+    },
+    **{
+        Need("process", "create", group, plural): "tests/kubernetes/test_deploy.py"
+        for group, plural in (
+            (REGISTRATION, "mutatingwebhookconfigurations"),
+            (REGISTRATION, "validatingwebhookconfigurations"),
+            (REGISTRATION, "validatingadmissionpolicies"),
+            (REGISTRATION, "validatingadmissionpolicybindings"),
+            ("apiregistration.k8s.io", "apiservices"),
+        )
+    },
+    **{
+        Need("hub", "create", REGISTRATION, plural): "tests/kubernetes/test_hub_webhooks.py"
+        for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    },
 }
-"""No call names these verbs: they are asked about when somebody writes a role."""
+"""No call names these: they are asked about when somebody writes a role, or applies what is not there yet."""
 Needs = dict[Need, str]
 """What is needed, and the test that shows it."""
 

@@ -3,8 +3,8 @@
     python -m tools.deployment.proof [--real] [ROLE | ROLE:NUMBER ...]
 
 Tests of clusters in memory are told by a plug-in, those over real API servers (`--real`: slow, they need `make kube-tools`) by the variable
-that `tests/kubernetes/accounts.py` reads. A rule of which only reading is needed is left out: whoever cannot follow a kind waits for it without
-end, in every test."""
+that `tests/kubernetes/accounts.py` reads. A rule of which only following is needed is left out here: `tests/simulation/test_shipped_roles.py`
+takes each of these away whenever it is run."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def process_in_own_namespace() -> Rules:
 def webhooks() -> Rules:
     """Keeping the cluster calling us."""
     return (
-        *rights("create get list patch watch", *FOLLOWED),
+        *rights("create list patch watch", *FOLLOWED),
         *rights("get patch", CUSTOM_RESOURCE_DEFINITIONS),
     )
 
@@ -83,7 +83,7 @@ def webhooks_in_own_namespace() -> Rules:
 
 def webhooks_in_kube_system() -> tuple[str, Rules]:
     """Who the API server is when it comes as the front of an aggregated API."""
-    return CONFIG_NAMESPACE, rights("get list watch", CONFIG_MAPS, names=[CONFIG_NAME])
+    return CONFIG_NAMESPACE, rights("list watch", CONFIG_MAPS, names=[CONFIG_NAME])
 
 
 def hub_webhooks() -> Rules:

@@ -61,6 +61,16 @@ def verdict(kueue: Sequence[Record], corral: Sequence[Record]) -> str:
     return APART if all(decisions(record, corral[0]) for record in kueue) else CHANCE
 
 
+def timed_verdict(kueue: Sequence[Record], corral: Sequence[Record]) -> str:
+    """The same where each record of Corral took the times of one of Kueue, and is compared with that one alone."""
+    same = [decisions(one, other) is None for one, other in zip(kueue, corral, strict=True)]
+    if len(same) > 1 and all(same[1:]):
+        return ONCE
+    if any(same):
+        return CHANCE
+    return APART if any(decisions(record, kueue[0]) for record in kueue) else DIFFERENT
+
+
 def _only(one: Rest, other: Rest) -> list[tuple[str, str, str]]:
     rest = list(other.evictions)
     return [entry for entry in one.evictions if not (entry in rest and rest.remove(entry) is None)]

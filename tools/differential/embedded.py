@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tools.differential import compare
@@ -19,13 +19,19 @@ from corral.runtime.virtual import run_virtual
 from corral.testing.cluster import VirtualCluster
 
 QUIET_S = 3.0
-UPSTREAM = {"requeueBatch": "1s", "waitForVictims": False, "victimsGiveWay": False}
+UPSTREAM = {
+    "requeueBatch": "1s",
+    "waitForVictims": False,
+    "victimsGiveWay": False,
+    "tellOtherCohorts": False,
+    "sampleStoppedQueues": False,
+}
 """Where Corral differs from Kueue on purpose and can be told not to."""
 
 
-def play_seed(seed: int, shuffle: int | None = None) -> Record:
-    """As it is compared with Kueue."""
-    return play(scenario(seed), shuffle, UPSTREAM)
+def play_seed(seed: int, shuffle: int | None = None, pace: Sequence[float] = ()) -> Record:
+    """As it is compared with Kueue, which took the times of `pace`."""
+    return play(scenario(seed), shuffle, UPSTREAM, pace)
 
 
 def first_variation(seed: int, times: int) -> str:
@@ -42,7 +48,7 @@ def first_variation(seed: int, times: int) -> str:
     return ""
 
 
-def play(played: Scenario, shuffle: int | None, own: Mapping[str, Any]) -> Record:
+def play(played: Scenario, shuffle: int | None, own: Mapping[str, Any], pace: Sequence[float] = ()) -> Record:
     """`own` are Corral's own settings."""
 
     async def main() -> Record:
@@ -51,7 +57,7 @@ def play(played: Scenario, shuffle: int | None, own: Mapping[str, Any]) -> Recor
             player = Player(cluster.client, cluster.clock, quiet_s=lambda: QUIET_S, poll_s=0.2)
             following = asyncio.create_task(player.follow())
             try:
-                return await player.play(played)
+                return await player.play(played, pace)
             finally:
                 following.cancel()
 

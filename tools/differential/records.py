@@ -6,14 +6,14 @@ import asyncio
 import json
 import multiprocessing
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
 from tools.differential import compare, embedded, kueue
 from tools.differential.player import Record, Rest
-from tools.differential.scenario import scenario
+from tools.differential.scenario import SETTINGS, scenario
 
 
 class Records:
@@ -31,10 +31,13 @@ class Records:
         todo = [(seed, turn) for seed in seeds for turn in turns]
         pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
         try:
-            ours = {(seed, turn): pool.submit(embedded.play_seed, seed, turn or None) for seed, turn in todo}
+            ours = {which: pool.submit(_ours, *which) for which in todo if not self._is_timed(which[0])}
             await self._play_kueue(todo)
-            for (seed, _), future in ours.items():
-                self._ours.setdefault(seed, []).append(await asyncio.wrap_future(future))
+            for seed, turn in todo:
+                if self._is_timed(seed):
+                    ours[seed, turn] = pool.submit(_ours, seed, turn, self._theirs[seed][turn].times)
+            for which in todo:
+                self._ours.setdefault(which[0], []).append(await asyncio.wrap_future(ours[which]))
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -58,6 +61,11 @@ class Records:
             self._theirs.setdefault(seed, []).append(found[seed, turn])
 
     @staticmethod
+    def _is_timed(seed: int) -> bool:
+        """Do decisions depend on how long things took? Then Corral takes the times that Kueue took."""
+        return "admissionFairSharing" in SETTINGS[scenario(seed).settings]
+
+    @staticmethod
     def _file(folder: Path, seed: int, turn: int) -> Path:
         return folder / f"{seed}.{turn}.json"
 
@@ -65,7 +73,8 @@ class Records:
         if self._keep is None or not self._file(self._keep, seed, turn).exists():
             return None
         read = json.loads(self._file(self._keep, seed, turn).read_text())
-        return Record(read["name"], [Rest.from_json(rest) for rest in read["rests"]], read["restless"])
+        rests = [Rest.from_json(rest) for rest in read["rests"]]
+        return Record(read["name"], rests, read["restless"], times=read.get("times", []))
 
     # Judging
 
@@ -74,6 +83,8 @@ class Records:
         return compare.decisions(self._theirs[seed][0], self._ours[seed][0])
 
     def verdict(self, seed: int) -> str:
+        if self._is_timed(seed):
+            return compare.timed_verdict(self._theirs[seed], self._ours[seed])
         return compare.verdict(self._theirs[seed], self._ours[seed])
 
     def is_chance(self, seed: int) -> bool:
@@ -87,3 +98,7 @@ class Records:
 
     def restless(self) -> int:
         return sum(bool(records[0].restless) for records in self._theirs.values())
+
+
+def _ours(seed: int, turn: int, pace: Sequence[float] = ()) -> Record:
+    return embedded.play_seed(seed, turn or None, pace)

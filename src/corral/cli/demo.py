@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -28,6 +28,9 @@ TIMEOUT_S = 50.0
 POLL_S = 0.1
 LOGS_S = 3.0
 """How long the logs of a finished job are waited for."""
+
+ROOM: Final = "1500m"
+"""A worker has room for one of the jobs at a time, so that they are seen to go to several, and to wait."""
 
 _STEPS = "for epoch in 1 2 3; do echo epoch $epoch of 3 on $(hostname); sleep 0.4; done"
 _RENDEZVOUS = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'meets at', os.environ['MASTER_ADDR'])"
@@ -84,7 +87,7 @@ def demo(workers: int) -> None:
     """Run a Job, a PyTorchJob and a TrainJob on a manager and two workers, and show where each went and why."""
     with tempfile.TemporaryDirectory(prefix="corral-demo-") as folder:
         state = Path(folder)
-        _corral(state, "up", "--workers", str(workers), "--cpu", "4", "--memory", "8Gi", "--overcommit")
+        _corral(state, "up", "--workers", str(workers), "--cpu", ROOM, "--memory", "8Gi", "--overcommit")
         try:
             failed = Demo(state, workers).run()
         finally:

@@ -118,6 +118,7 @@ def serve(
     import uvloop
 
     from corral.clusters.embedded_api import EmbeddedApi
+    from corral.clusters.fronts.pool import FrontsError
     from corral.configuration.fleet import NO_NETWORK, is_network, unknown_resource
     from corral.runtime.key_provider import ProviderError
     from corral.server.access.audit import AuditOptions, read_levels
@@ -150,7 +151,7 @@ def serve(
 
     try:
         uvloop.run(_serve(made, name, kubeconfig))
-    except (StoreError, ProviderError) as error:
+    except (StoreError, ProviderError, FrontsError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         if error.filename:

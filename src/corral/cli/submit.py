@@ -17,7 +17,7 @@ from corral.cli.completion import complete_kind, complete_queue
 from corral.cli.following import Follower
 from corral.cli.lookup import as_click_errors
 from corral.cli.options import client_of, cluster_options
-from corral.cli.output.interruptions import PutOff
+from corral.cli.output.interruptions import INTERRUPTED, PutOff
 from corral.client.sync import SyncClient
 from corral.core.meta import Obj, name_of
 from corral.core.text_files import read_text
@@ -46,6 +46,8 @@ def _job_options(command: F) -> F:
                      help="Folder that goes with the job (default: this one)."),
         click.option("--in-place", is_flag=True,
                      help="Run in the folder itself, not in a copy: what the program writes stays there."),
+        click.option("--fetch", multiple=True, metavar="PATH",
+                     help="File, folder or pattern that the program writes: brought back here when it has ended; repeatable."),
         click.option("--no-code", is_flag=True, help="Send no folder: the image has everything."),
         click.option("--image", default="", help="Container image; needed where pods are containers."),
         click.option("--name", default="", help="Name of the job (default: from the script, with a suffix)."),
@@ -126,7 +128,18 @@ def _submit(*, follow: bool, cancels: bool, dry_run: bool, output: str | None, *
             sys.exit(Follower(client, resource, made).cancel())
     click.echo(f"{resource.kind.lower()}/{name_of(made)}", err=follow)
     if follow:
-        sys.exit(Follower(client, resource, made).follow(cancels=cancels))
+        code = Follower(client, resource, made).follow(cancels=cancels)
+        if code != INTERRUPTED:
+            _tell_missing(request)
+        sys.exit(code)
+
+
+def _tell_missing(request: Request) -> None:
+    for path in request.fetch:
+        if Path(path).parts and not any(request.folder.glob(path)):
+            click.echo(
+                f"# {path} was not fetched: the program wrote no such thing into the folder it started in", err=True
+            )
 
 
 def _submit_many(each: Sequence[Sequence[str]], *, dry_run: bool, output: str | None, **options: Any) -> None:
@@ -204,7 +217,8 @@ def _show(job: Obj, archive: Archive | None, output: str | None) -> None:
     if archive is not None:
         pieces = archive.config_maps(job["metadata"]["namespace"])
         click.echo(f"# what goes with it: {len(archive.names)} files, packed, in {', '.join(map(name_of, pieces))}")
-    click.echo(yaml.safe_dump(job, sort_keys=False), nl=False)
+    apart = json.loads(json.dumps(job))  # what is there twice is written twice, and not as an anchor
+    click.echo(yaml.safe_dump(apart, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def _pair(text: str) -> tuple[str, str]:

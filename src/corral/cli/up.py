@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import gc
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -90,18 +93,30 @@ def up(
     _find_engines(spec)
     try:
         folder.create()
+        with Interruptions() as interruptions, locked(folder) as lock:
+            before = _last(folder)
+            try:
+                interruptions.check()
+                folder.write_spec(spec)
+                _start(spec, folder, lock, interruptions, foreground=foreground)
+            except NotStarted as error:
+                # The next `corral up` must not come back to what does not start.
+                with contextlib.suppress(OSError):  # what cannot be written is not what keeps it from starting
+                    folder.write_spec(before)
+                raise click.ClickException(str(error)) from error
     except config.FleetError as error:
         raise click.ClickException(str(error)) from error
-    with Interruptions() as interruptions, locked(folder) as lock:
-        before = _last(folder)
-        try:
-            interruptions.check()
-            folder.write_spec(spec)
-            _start(spec, folder, lock, interruptions, foreground=foreground)
-        except NotStarted as error:
-            # The next `corral up` must not come back to what does not start.
-            folder.write_spec(before)
-            raise click.ClickException(str(error)) from error
+    except BrokenPipeError:
+        raise  # nobody reads what is said of a fleet that is up
+    except OSError as error:
+        raise click.ClickException(_no_start(folder, error)) from error
+
+
+def _no_start(folder: FleetFolder, error: OSError) -> str:
+    said = f"the fleet did not start: {f'{error.filename}: {error.strerror}' if error.filename else error}"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        said += f"\nCorral keeps the fleet's state in {folder.root} and has to write there; name another folder with --state"
+    return said
 
 
 def locked(folder: FleetFolder) -> FolderLock:
@@ -128,19 +143,22 @@ def _start(
     if foreground:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         interruptions.check()
-        on_ready = functools.partial(_print_next_steps, spec, folder, started)
+
+        def on_ready(status: FleetStatus) -> None:
+            _print_next_steps(spec, folder, started, status)
+
         try:
             _supervise(spec, folder, lock, on_ready)
-        except OSError as error:
-            raise click.ClickException(f"the fleet did not start: {error}") from error
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return
     supervisor = spawn(folder, lambda: _supervise(spec, folder, lock))
     status = await_ready(folder, supervisor, interruptions)
-    _print_next_steps(spec, folder, started, status)
+    is_set_up = _print_next_steps(spec, folder, started, status)
     for sentence in not_ready(folder, status):  # a disk that was just large enough for the start is full now
         click.echo(f"Warning: {sentence}", err=True)
+    if not is_set_up:
+        sys.exit(1)
 
 
 def _last(folder: FleetFolder) -> config.FleetSpec | None:
@@ -257,13 +275,18 @@ def _supervise(
     supervisor.run()
 
 
-def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: float, status: FleetStatus) -> None:
+def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: float, status: FleetStatus) -> bool:
+    """What there is and what to type now; False where clusters run that could not be made a fleet."""
     seconds = time.monotonic() - started
     for cluster in status.clusters:
         described = spec.cluster(cluster.name)
         click.echo(f"{cluster.name:<12} {cluster.url:<28} {', '.join(described.roles) or 'cluster'}{_has(described)}")
     if status.problem:
-        click.echo(f"Warning: {status.problem}", err=True)
+        click.echo(
+            f"Error: {status.problem}; the clusters run, and jobs do not: `corral down{which_option(folder)}` stops them",
+            err=True,
+        )
+        return False
     click.echo(f"Ready in {seconds:.1f} s. State is in {folder.root}\n")
     click.echo(f"  export KUBECONFIG={folder.kubeconfig}")
     if spec.queues and (spec.with_role(config.MANAGER) or not spec.with_role(config.HUB)):
@@ -277,6 +300,7 @@ def _print_next_steps(spec: config.FleetSpec, folder: FleetFolder, started: floa
         click.echo("  corral fleet placements                 # what is placed where")
     click.echo(f"  corral status{which_option(folder)}")
     click.echo(f"  corral down{which_option(folder)}")
+    return True
 
 
 def _has(cluster: config.ClusterSpec) -> str:

@@ -45,6 +45,7 @@ _CONTENT_TYPES = {
     "apply": "application/apply-patch+yaml",
 }
 _encode = msgspec.json.encode
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 class HttpClient:
@@ -57,6 +58,7 @@ class HttpClient:
         self._wire = Wire(access.server, context, server_name=access.server_name)
         self._user_agent = user_agent
         self.streams_lists = True
+        self._watches = 0
 
     @classmethod
     def from_kubeconfig(cls, path: Path | None = None, context: str = "", *, allow_exec: bool = True) -> HttpClient:
@@ -68,6 +70,12 @@ class HttpClient:
 
     async def close(self) -> None:
         self._wire.close()
+
+    def _next_watch_s(self) -> float:
+        """How long the next watch lasts: watches that began together must not all come back together. Multiples of the golden ratio lie
+        as far from each other as they can."""
+        self._watches += 1
+        return limits.WATCH_S * (1.0 - limits.WATCH_SPREAD * (self._watches * _GOLDEN % 1.0))
 
     # The protocol
 
@@ -106,7 +114,7 @@ class HttpClient:
         timeout: float | None = None,
         initial: bool = False,
     ) -> AsyncIterator[WatchEvent]:
-        seconds = limits.WATCH_S if timeout is None else timeout
+        seconds = self._next_watch_s() if timeout is None else timeout
         query = _query(
             watch="true",
             allowWatchBookmarks="true",
@@ -348,12 +356,20 @@ async def _raise_for_status(response: Exchange, credentials: Credentials | None 
     status = answers.status(await response.read(at_most=limits.ERROR_BYTES), response.status, response.reason)
     if response.status == 401 and credentials is not None:
         credentials.expire()
+    if response.status == 429:
+        status = {**status, "details": {**_asked_for(response), **(status.get("details") or {})}}
     if response.status == 410:
         raise Expired(str(status.get("message")), details=status.get("details"))
     raise ApiError.from_status(status, response.status)
 
 
+def _asked_for(response: Exchange) -> Obj:
+    """The wait that a header asks for: a server that turns calls away before it looks at them says it there alone."""
+    text = next((value for name, value in response.headers if name == "retry-after"), "")
+    return {"retryAfterSeconds": int(text)} if text.isdecimal() and text.isascii() else {}
+
+
 def _wait(error: TooManyRequests) -> float:
-    """Seconds until a read that was put off is tried again: what the server asks for, within reason."""
-    asked = (error.details or {}).get("retryAfterSeconds")
-    return min(max(asked, 0.0), limits.RETRY_AFTER_S) if isinstance(asked, int | float) and asked else 1.0
+    """Seconds until a call that was put off is tried again: what the server asks for, within reason."""
+    asked = error.retry_after_s
+    return 1.0 if asked is None else min(asked, limits.RETRY_AFTER_S)

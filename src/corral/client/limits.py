@@ -43,6 +43,8 @@ CONNECT_S: Final = 10.0
 """Opening a connection, with its handshake; one that hangs is noticed by it where a call may take longer."""
 WATCH_S: Final = 290.0
 """One watch; it is taken up again where it stopped."""
+WATCH_SPREAD: Final = 0.3
+"""By what part of that watches may be shorter, so that those of one process end one after the other."""
 WATCH_GRACE_S: Final = 20.0
 """How much longer than it was asked for a watch may last."""
 READ_ATTEMPTS: Final = 3

@@ -35,6 +35,8 @@ class SyncClient:
     """One cluster's API, one call at a time."""
 
     def __init__(self, access: kubeconfig.Access, *, timeout: float = TIMEOUT_S) -> None:
+        self._kept: http.client.HTTPConnection | None = None
+        self._kept_since = 0.0
         self.access = access
         self.timeout = timeout
         """How long one call may take to be answered; streams may be silent for longer once they have begun."""
@@ -42,8 +44,6 @@ class SyncClient:
         self._host, self._port, self._prefix = parts.hostname or "", parts.port, parts.path.rstrip("/")
         self._ssl: ssl.SSLContext | None = access.ssl_context() if parts.scheme == "https" else None
         self._token = access.token
-        self._kept: http.client.HTTPConnection | None = None
-        self._kept_since = 0.0
 
     @classmethod
     def from_kubeconfig(cls, path: Path | None = None, context: str = "", *, timeout: float = TIMEOUT_S) -> SyncClient:
@@ -235,6 +235,10 @@ class SyncClient:
         if self._kept is not None:
             self._kept.close()
             self._kept = None
+
+    def __del__(self) -> None:
+        # Those of workers and members are made for one look, by who does not know which calls follow.
+        self.close()
 
     def _take(self, timeout: float | None) -> http.client.HTTPConnection | None:
         """The connection of the last call, for calls that follow closely; streams have their own."""

@@ -12,7 +12,7 @@ from corral.client.protocol import Client
 from corral.clusters.enforced_identities import EnforcedIdentities
 from corral.clusters.fronts.growth import part_of
 from corral.clusters.fronts.messages import Serve
-from corral.clusters.fronts.pool import Fronts
+from corral.clusters.fronts.pool import Fronts, FrontsError
 from corral.configuration.fleet import FleetSpec
 from corral.core.admission import AdmissionPlugin, UserInfo
 from corral.core.errors import AlreadyExists
@@ -139,7 +139,7 @@ class EmbeddedApi:
         return self.identities.act_as(user)
 
     async def start(self) -> None:
-        """Serve. What every cluster has is there when this returns."""
+        """Serve. What every cluster has is there when this returns. Raises FrontsError where its front processes do not start."""
         await self.identities.grant()
         await self.manager.start()
         for namespace in INITIAL_NAMESPACES:
@@ -147,7 +147,11 @@ class EmbeddedApi:
         await self.server.start()
         await self._ensure(SERVICES, self._kubernetes_service())
         await self._keep_current(CONFIG_MAPS, self.server.extension_authentication())
-        await self.fronts.start()
+        try:
+            await self.fronts.start()
+        except FrontsError:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         await self.fronts.stop()

@@ -73,7 +73,7 @@ def queueing(config: QueueingConfig) -> Identity:
     adapters = config.job_adapters()
     frameworks = with_implied(config.frameworks)
     jobs = [adapter.resource for adapter in adapters if adapter.framework != POD]
-    sets = [found.resource for found in queued_sets(frameworks)]
+    sets = [found.resource for found in queued_sets(frameworks) if found.holds_pods]
     pods = POD in frameworks or any(
         config.gates[gate] for gate in ("TopologyAwareScheduling", "ElasticJobsViaWorkloadSlices")
     )

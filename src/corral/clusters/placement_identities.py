@@ -23,6 +23,9 @@ PLACED: Sequence[Resource] = (Resource("*", "", "*", ""),)
 """What a hub may place where nobody says what: anything."""
 
 
+_READ_BY_A_HUB = (CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, ROLES, ROLE_BINDINGS, JOBS, CLUSTER_PROFILES)
+
+
 def hub(placed: Sequence[Resource] = PLACED) -> Identity:
     """The controllers of a hub. They read whatever may be placed, report the statuses of its copies, and grant members their part."""
     return Identity(
@@ -30,11 +33,10 @@ def hub(placed: Sequence[Resource] = PLACED) -> Identity:
         service_account("hub-agent-sa", FLEET_NAMESPACE),
         with_events(
             tuple(GRANTED_TO_MEMBERS),
-            rights("get list watch", *placed, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, ROLES, ROLE_BINDINGS, JOBS),
+            rights("get list watch", *placed, *_READ_BY_A_HUB),
             rights("update", *statuses(*placed)),
-            rights("create delete update", NAMESPACES),
-            rights("create get update", ROLES, ROLE_BINDINGS),
-            rights("create delete get list update watch", CLUSTER_PROFILES),
+            rights("create delete update", NAMESPACES, CLUSTER_PROFILES),
+            rights("create update", ROLES, ROLE_BINDINGS),
             rights("update", *statuses(CLUSTER_PROFILES)),
         ),
     )

@@ -63,6 +63,8 @@ class QueueingConfig:
     gates: FeatureGates = field(default_factory=FeatureGates)
     waits_for_victims: bool = True
     victims_give_way: bool = True
+    tells_other_cohorts: bool = True
+    samples_stopped_queues: bool = True
     requeue_batch_s: float = 0.0
 
     def job_adapters(self) -> list[JobAdapter]:
@@ -98,6 +100,8 @@ class QueueingConfig:
             block_on_pods_ready=ready is not None and ready.block_admission,
             waits_for_victims=self.waits_for_victims,
             victims_give_way=self.victims_give_way,
+            tells_other_cohorts=self.tells_other_cohorts,
+            samples_stopped_queues=self.samples_stopped_queues,
             requeue_batch_s=self.requeue_batch_s,
             features=Features(
                 partial_admission=gates["PartialAdmission"],
@@ -178,6 +182,8 @@ def load_config(configuration: Obj | Part) -> QueueingConfig:
         gates=gates,
         waits_for_victims=own.flag("waitForVictims", True),
         victims_give_way=own.flag("victimsGiveWay", True),
+        tells_other_cohorts=own.flag("tellOtherCohorts", True),
+        samples_stopped_queues=own.flag("sampleStoppedQueues", True),
         requeue_batch_s=own.seconds("requeueBatch", 10.0 if gates["SchedulerLongRequeueInterval"] else 0.0),
     )
 

@@ -125,6 +125,12 @@ class Invalid(ApiError):
 class TooManyRequests(ApiError):
     code, reason = 429, "TooManyRequests"
 
+    @property
+    def retry_after_s(self) -> float | None:
+        """How long the server asks to be left alone, where it says so."""
+        asked = (self.details or {}).get("retryAfterSeconds")
+        return max(float(asked), 0.0) if isinstance(asked, int | float) and asked else None
+
 
 class InternalError(ApiError):
     code, reason = 500, "InternalError"

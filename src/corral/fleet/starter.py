@@ -5,6 +5,7 @@ Ctrl-C and SIGTERM are noted instead of raised, so that they never come between 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -82,6 +83,15 @@ def spawn(folder: FleetFolder, supervise: Callable[[], None]) -> int:
 
 def await_ready(folder: FleetFolder, supervisor: int, interruptions: Interruptions) -> FleetStatus:
     """What the supervisor says of the fleet that is ready. Raises NotStarted when it is not going to be, and then nothing of it runs."""
+    try:
+        return _ready(folder, supervisor, interruptions)
+    except OSError as error:  # of the folder: nobody could say what is there
+        with contextlib.suppress(OSError):
+            _stop(supervisor)
+        raise NotStarted(f"the fleet did not start: {error}") from error
+
+
+def _ready(folder: FleetFolder, supervisor: int, interruptions: Interruptions) -> FleetStatus:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         status = folder.read_status()
@@ -101,12 +111,19 @@ def await_ready(folder: FleetFolder, supervisor: int, interruptions: Interruptio
             )
         ended, _ = os.waitpid(supervisor, os.WNOHANG)
         if ended:
-            is_full = shutil.disk_usage(folder.root).free < FULL_BYTES
-            fallback = f"no space is left in {folder.root}" if is_full else f"see {folder.root / 'logs'}"
-            raise NotStarted(f"the fleet did not start: {_last_line(folder.supervisor_log) or fallback}")
+            raise NotStarted(f"the fleet did not start: {_last_line(folder.supervisor_log) or _wordless(folder)}")
         time.sleep(0.02)
     _stop(supervisor)
     raise NotStarted(f"the fleet was not ready within {START_TIMEOUT_S:.0f} s; see {folder.root / 'logs'}")
+
+
+def _wordless(folder: FleetFolder) -> str:
+    """Why a supervisor ended that could not say so."""
+    if shutil.disk_usage(folder.root).free < FULL_BYTES:
+        return f"no space is left in {folder.root}"
+    if not os.access(folder.root, os.W_OK):
+        return f"nothing can be written in {folder.root}"
+    return f"see {folder.root / 'logs'}"
 
 
 def _stop(supervisor: int) -> None:

@@ -34,6 +34,8 @@ STEADY_AFTER_S = 60.0
 STOP_TIMEOUT_S = 20.0
 HEARD_S = 5.0
 """How long a cluster that is up has to hear that it shall stop; one that does not is hung, and ended by force."""
+AGAIN_S = 1.0
+"""After so long the status is written again that could not be."""
 STOPPING = b"stopping\n"
 """What a cluster that has heard it writes where it wrote its address."""
 
@@ -97,7 +99,11 @@ class Supervisor:
         self._children = self._placed()
         self._stopping = False
         self._ready = False
+        self._is_up = False
+        """Ready, and that was told: from here on nothing but a signal ends the fleet."""
         self._problem = ""
+        self._untold = False
+        """Whether what has changed could not be written: the disk was full, for one."""
 
     def run(self) -> None:
         """Start everything and keep it running until SIGTERM or SIGINT. One that came before, while they were blocked, counts."""
@@ -109,17 +115,25 @@ class Supervisor:
         os.set_blocking(wake_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        try:
+            self._run_all(wake_read)
+        finally:  # also where something went wrong: no cluster is left behind
+            self._stopping = True
+            self._stop_all()
+
+    def _run_all(self, wake: int) -> None:
         if not self._stopping:
             for child in self._children:
                 self._start(child)
             self._write_status()
         while not self._stopping:
-            self._wait(wake_read)
+            self._wait(wake)
             self._collect()
             self._restart_due()
             if not self._ready and all(child.url for child in self._children):
                 self._finish_setup()
-        self._stop_all()
+            if self._untold:
+                self._write_status()
 
     def _placed(self) -> list[_Child]:
         """The clusters where they were last time, as far as that is free."""
@@ -148,6 +162,7 @@ class Supervisor:
         pipes = [child.ready_pipe for child in self._children if child.ready_pipe >= 0]
         due = [child.restart_at for child in self._children if child.restart_at is not None]
         timeout = max(0.0, min(due) - time.monotonic()) if due else 60.0
+        timeout = min(timeout, AGAIN_S) if self._untold else timeout
         readable, _, _ = select.select([wake, *pipes], [], [], timeout)
         if wake in readable:
             os.read(wake, 4096)
@@ -253,12 +268,22 @@ class Supervisor:
             log.exception("setting up the fleet failed")
             self._problem = f"setting up the fleet failed: {error}"
         self._ready = True
-        self.on_ready(self._write_status())
+        status = self._write_status()
+        self._is_up = True
+        self.on_ready(status)
 
     def _write_status(self) -> FleetStatus:
         clusters = [child.status() for child in self._children]
         status = FleetStatus(os.getpid(), self._ready, self._problem, clusters)
-        self._folder.write_status(status)
+        try:
+            self._folder.write_status(status)
+            self._untold = False
+        except OSError as error:
+            if not self._is_up:
+                raise  # a fleet that starts is to be seen, or not to be there
+            if not self._untold:
+                log.warning("what runs cannot be written down, which is tried again", extra={"error": str(error)})
+            self._untold = True
         return status
 
     def _stop_all(self) -> None:

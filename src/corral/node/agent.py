@@ -233,7 +233,7 @@ class NodeAgent:
         delays = [] if retry_s is None else [retry_s]
         if final.wake_at is not None:
             delays.append(max(final.wake_at - self.clock.now(), 0.0))
-        if final.start and retry_s is None:
+        if (final.start and retry_s is None) or set(final.stop) - set(step.stop):
             delays.append(0.0)
         return written, Result(min(delays)) if delays else None
 

@@ -15,7 +15,16 @@ from typing import Protocol
 
 from corral.client import limits
 from corral.client.protocol import Client, ObjectList, WatchEvent, ends_initial
-from corral.core.errors import ApiError, BadRequest, ConnectionFailed, Expired, Invalid, LimitExceeded, NotFound
+from corral.core.errors import (
+    ApiError,
+    BadRequest,
+    ConnectionFailed,
+    Expired,
+    Invalid,
+    LimitExceeded,
+    NotFound,
+    TooManyRequests,
+)
 from corral.core.meta import Key, Obj, controller_of, key_of, resource_version_of, uid_of
 from corral.core.resource import Resource
 from corral.core.whole_numbers import whole_number
@@ -183,14 +192,14 @@ class Informer:
                 for handler in self._error_handlers:
                     handler(error)
                 log.debug("watch failed, listing again", extra={"resource": self.resource.plural, "error": str(error)})
-                delay = await self._pause(delay)
+                delay = await self._pause(delay, _asked_wait(error))
             except Exception:  # whatever it was, without this cache nobody would see anything new any more
                 log.exception("an informer failed, listing again", extra={"resource": self.resource.plural})
                 delay = await self._pause(delay)
 
-    async def _pause(self, delay: float) -> float:
+    async def _pause(self, delay: float, at_least: float = 0.0) -> float:
         """Wait before the next try; how long to wait before the one after that."""
-        await self._clock.sleep(delay * self._random.uniform(0.8, 1.2))
+        await self._clock.sleep(max(delay, at_least) * self._random.uniform(0.8, 1.2))
         return min(delay * 2, MAX_RETRY_S)
 
     async def _take_all(self) -> tuple[str, AsyncIterator[WatchEvent] | None]:
@@ -354,6 +363,12 @@ class Informer:
         """A handler failed over a change: it goes on without, and the log says which."""
         which = {"resource": self.resource.plural, "object": str(key_of(new or old or {}))}
         log.exception("a handler failed over an object, and goes on without it", extra=which)
+
+
+def _asked_wait(error: ApiError) -> float:
+    """How long a busy server asks to be left alone, within reason."""
+    asked = error.retry_after_s if isinstance(error, TooManyRequests) else None
+    return min(asked or 0.0, MAX_RETRY_S)
 
 
 def _owner_kinds(old: Obj | None, new: Obj | None) -> Iterable[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypedDict
@@ -46,6 +46,8 @@ class JobOptions(TypedDict, total=False):
     """Folder that goes with the job (default: this one; see [functions](#functions) for theirs)."""
     in_place: bool
     """True to run in the folder itself and not in a copy, so that what the program writes stays; for fleets of this machine."""
+    fetch: Sequence[str]
+    """What the program writes that is brought back into the folder when it has ended, such as `["model.pt", "plots"]`; for fleets of this machine."""
     send_folder: bool
     """False where the image has everything (default: True)."""
     retries: int
@@ -92,10 +94,14 @@ def request_for(
     environment = options.get("env") or {}
     if not isinstance(environment, Mapping):
         raise SubmitError(f"env is {environment!r}, and has to name values, such as {{'SEED': '1'}}")
+    fetch = options.get("fetch") or ()
+    if isinstance(fetch, str) or not all(isinstance(path, str) for path in fetch):
+        raise SubmitError(f"fetch is {fetch!r}, and has to be a list of files and folders, such as ['model.pt']")
     return Request(
         **{"namespace": namespace, **given},  # type: ignore[arg-type]  # the names and types are those of JobOptions
         program=program,
         files=files or {},
+        fetch=tuple(fetch),
         folder=Path(options.get("workdir") or Path()).absolute(),
         sends_folder=options.get("send_folder", True),
         cpus=_text(options.get("cpus")),

@@ -62,7 +62,7 @@ class LocalClient:
         continue_token: str = "",
         resource_version: str = "",
     ) -> ObjectList:
-        self._require("list", resource, namespace)
+        self._require("list", resource, namespace, _only_name(fields))
         options = ListOptions(
             namespace,
             _labels(labels),
@@ -85,7 +85,7 @@ class LocalClient:
         timeout: float | None = None,
         initial: bool = False,
     ) -> AsyncIterator[WatchEvent]:
-        self._require("watch", resource, namespace)
+        self._require("watch", resource, namespace, _only_name(fields))
         options = WatchOptions(
             namespace,
             _labels(labels),
@@ -169,7 +169,7 @@ class LocalClient:
     async def delete_collection(
         self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> None:
-        self._require("deletecollection", resource, namespace)
+        self._require("deletecollection", resource, namespace, _only_name(fields))
         options = ListOptions(namespace, _labels(labels), _fields(fields))
         await self._api.delete_collection(self._user, resource, options)
 
@@ -230,3 +230,9 @@ def _labels(text: str) -> Selector | None:
 
 def _fields(text: str) -> FieldSelector | None:
     return parse_field_selector(text) if text else None
+
+
+def _only_name(fields: str) -> str:
+    """The one object that is selected: whoever may read that by its name may list it."""
+    selected = _fields(fields)
+    return (selected.exact("metadata.name") or "") if selected is not None else ""

@@ -98,8 +98,8 @@ def _too_large(folder: Path | None, sizes: Mapping[str, int], size: int, limit: 
     return (
         f"{folder or 'this'} is too large to travel with a job: {_shown(size)}, and {_shown(limit)} are possible; "
         f"the largest files are {named}. {leave_out} the job needs all the same "
-        "it reads from a volume, from its image, or, where pods are processes of this machine, by its absolute path "
-        "(--no-code sends no folder at all)"
+        "it reads from a volume or from its image. Where pods are processes of this machine, --in-place runs it in the folder itself, "
+        "however large, and absolute paths are there for all; --no-code sends no folder at all"
     )
 
 

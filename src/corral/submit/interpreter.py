@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -39,6 +40,17 @@ def local_python(given: str, environment: Mapping[str, str], folder: Path) -> st
         if (python := Path(root) / "bin" / "python").exists():
             return str(python.absolute())
     return shutil.which("python3", path=environment.get("PATH")) or sys.executable
+
+
+def search_path(python: str, environment: Mapping[str, str]) -> str:
+    """Where programs are looked for: beside the interpreter, as where its environment is active; then as in the user's shell, and at
+    last beside Corral. A job that runs `python`, `torchrun` or a shell script means the same programs as its user."""
+    folders = (
+        str(Path(python).parent),
+        *environment.get("PATH", os.defpath).split(":"),
+        str(Path(sys.executable).parent),
+    )
+    return ":".join(dict.fromkeys(filter(None, folders)))
 
 
 def uses_python(script: str) -> bool:

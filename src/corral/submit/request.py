@@ -25,7 +25,7 @@ from corral.kinds.kueue import LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
 from corral.submit.archive import Archive, pack
 from corral.submit.errors import SubmitError
 from corral.submit.folder import IGNORE_FILES
-from corral.submit.interpreter import LOCAL_IMAGE, command_of, local_python, uses_python
+from corral.submit.interpreter import LOCAL_IMAGE, command_of, local_python, search_path, uses_python
 from corral.submit.share import USUAL, too_much, usual_cpus
 from corral.submit.values import check_values, slug
 
@@ -46,6 +46,8 @@ class Request:
     sends_folder: bool = True
     in_place: bool = False
     """Whether it runs in the folder itself and not in a copy: what it writes stays."""
+    fetch: tuple[str, ...] = ()
+    """What the program writes that is brought back into the folder when it has ended: files and folders, also as patterns."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """What goes with it beside the folder, by where it is in the job's own."""
     kind: str = "job"
@@ -84,10 +86,14 @@ class Request:
             )
         if not is_sent and not self.image:
             self._check_program(script)
+        if is_sent and not self.image and "/" not in script and not looks_like_file and shutil.which(script) is None:
+            raise SubmitError(f"{script} is a file of the folder, and no program is called that: ./{script} runs it")
         if len(words := script.split()) > 1 and not is_sent and not self.image:
             raise SubmitError(f"there is no program {script!r}; write the words of a command apart: {' '.join(words)}")
         if self.in_place:
             self._check_in_place()
+        for path in self.fetch:
+            self._check_fetched(path)
         if self.python and not self.requirements and not uses_python(script):
             raise SubmitError(
                 f"--python has no effect: {script} is no Python script, and no --requirements are installed"
@@ -120,6 +126,16 @@ class Request:
             raise SubmitError("running in place needs the folder, and sending none leaves it away: choose one")
         if self.files:
             raise SubmitError("functions cannot run in place: what they are made of travels with their job")
+
+    def _check_fetched(self, path: str) -> None:
+        if self.in_place:
+            raise SubmitError(f"{path} needs no fetching: in place, what the program writes is in the folder itself")
+        if not self.sends_folder and not self.files:
+            raise SubmitError(f"{path} is fetched from the folder that goes with the job, and no folder is sent")
+        if not path or Path(path).is_absolute() or ".." in Path(path).parts:
+            raise SubmitError(
+                f"{path or 'nothing'} cannot be fetched: name what the program writes by its place in the folder it starts in"
+            )
 
     def _check_requirements(self) -> None:
         if not self.sends_folder:
@@ -180,10 +196,18 @@ def submission_for(client: SyncClient, request: Request, archive: Archive | None
         raise SubmitError(
             "pods are containers on this cluster, which do not have your folder: nothing runs in place here"
         )
-    python = request.python or "python3"
+    if request.fetch and not is_embedded(client):
+        raise SubmitError(
+            "pods are containers on this cluster, which do not have your folder: nothing is fetched into it; let the program write to "
+            "a volume or to storage, or copy from it while it runs (`corral cp job/NAME:PATH .`)"
+        )
+    python, environment = request.python or "python3", dict(request.environment)
     if not request.image:
         python = local_python(request.python, os.environ, request.folder)
+        environment = {"PATH": search_path(python, os.environ), **environment}
     script, arguments = request.script, request.program[1:]
+    if not uses_python(script):  # which is told by its arguments; a program may be Python all the same, or start it
+        environment = {"PYTHONUNBUFFERED": "1", **environment}
     queue = queue_for(client, namespace, request.queue)
     _check_priority(client, request.priority)
     wanted = Submission(
@@ -198,8 +222,10 @@ def submission_for(client: SyncClient, request: Request, archive: Archive | None
         memory=request.memory,
         gpus=request.gpus,
         gpu_resource=request.gpu_resource,
-        environment=dict(request.environment),
+        environment=environment,
         folder=str(request.folder) if request.in_place else "",
+        home=str(request.folder) if request.fetch else "",
+        fetch=request.fetch,
         code=tuple(name_of(piece) for piece in archive.config_maps(namespace)) if archive else (),
         requirements=request.sent_requirements(),
         python=python,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Final
 
 from corral.core import names
@@ -44,8 +45,9 @@ def check_values(request: Request) -> None:
 
 
 def slug(word: str, length: int = MAX_NAME) -> str:
-    """The letters of a word that a name may have; empty where there are none."""
-    letters = "".join(c if c.isalnum() and c.isascii() else "-" for c in word.lower()).strip("-")
+    """The letters of a word that a name may have, without their accents; empty where there are none."""
+    plain = (c for c in unicodedata.normalize("NFKD", word.lower()) if not unicodedata.combining(c))
+    letters = "".join(c if c.isalnum() and c.isascii() else "-" for c in plain).strip("-")
     return re.sub("-{2,}", "-", letters)[:length].rstrip("-")
 
 

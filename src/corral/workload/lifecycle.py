@@ -52,6 +52,7 @@ def reserve(workload: Obj, admission: Obj, now: str) -> Obj:
             result = with_condition(
                 result, kind, False, "QuotaReserved", f"Previously: {entry.get('message', '')}", now
             )
+    result = end_backoff(result, now) if is_backing_off(result) else result
     return _without_fields(without_condition(result, names.PREEMPTING), "resourceRequests")
 
 
@@ -215,6 +216,23 @@ def release_evicted(workload: Obj, required: Sequence[str], now: str) -> Obj:
     result = release(workload, required, now, message=message)
     requeued = REQUEUE.get(str(evicted.get("reason"))) is Requeue.AT_ONCE and not wl.is_single_pod(workload)
     return with_condition(result, names.REQUEUED, requeued, str(evicted.get("reason", "")), message, now)
+
+
+def is_backing_off(workload: Obj) -> bool:
+    """Whether it was evicted to be tried again after a while, and nobody has said yet that the while is over."""
+    requeued = conditions.find(workload, names.REQUEUED) or {}
+    later = REQUEUE.get(str(requeued.get("reason"))) is Requeue.AFTER_BACKOFF
+    return requeued.get("status") == "False" and later and not wl.is_single_pod(workload)
+
+
+def end_backoff(workload: Obj, now: str) -> Obj:
+    """It may be tried again, and need not wait for any time."""
+    result = with_condition(workload, names.REQUEUED, True, "BackoffFinished", "The workload backoff was finished", now)
+    state = status_of(result).get("requeueState")
+    if not state:
+        return result
+    kept = {name: value for name, value in state.items() if name != "requeueAt"}
+    return with_status(result, {**status_of(result), "requeueState": kept})
 
 
 def pending(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from corral.configuration.queueing import QueueingConfig
 from corral.core.meta import Obj, status_of, with_status
+from corral.core.resource import Resource
 from corral.decide.queueing.model.settings import AdmissionFairSharing
-from corral.kinds.kueue import LOCAL_QUEUES
+from corral.kinds.kueue import CLUSTER_QUEUES, LOCAL_QUEUES
 from corral.runtime.virtual import run_virtual
 
 from .world import World, cluster_queue, fill, flavor, job, local_queue
@@ -63,6 +68,34 @@ def test_usage_grows_towards_what_runs_sample_by_sample() -> None:
             assert seen == sorted(seen)
             assert 1.8 < seen[0] < 2.3
             assert 3.6 < seen[-1] < 4.0
+
+    run_virtual(main)
+
+
+STOPPED_S = 60.0
+
+
+@pytest.mark.parametrize(
+    "samples", [True, False], ids=["is counted as unused", "as upstream is not counted before it is over"]
+)
+@pytest.mark.parametrize("stop", [LOCAL_QUEUES, CLUSTER_QUEUES], ids=["LocalQueue", "ClusterQueue"])
+def test_the_time_in_which_a_queue_was_stopped(stop: Resource, samples: bool) -> None:
+    name, within = ("lq", "default") if stop is LOCAL_QUEUES else ("cq", "")
+
+    async def main() -> None:
+        async with World(replace(SHARING, samples_stopped_queues=samples)) as world:
+            await fill(world, flavor(), cluster_queue(**USAGE_BASED), local_queue(), job(cpu="4"))
+            await world.client.patch(stop, name, within, {"spec": {"stopPolicy": "Hold"}})
+            await world.advance(1)
+            before = await history(world)
+            await world.advance(STOPPED_S)
+            meanwhile = await history(world)
+            assert (meanwhile == before) is not samples
+            await world.client.patch(stop, name, within, {"spec": {"stopPolicy": "None"}})
+            await world.advance(10)
+            after = await history(world)
+            assert after is not None
+            assert _cpu(after["consumedResources"]["cpu"]) > 1.8, "what ran all the time counts in either case"
 
     run_virtual(main)
 

@@ -17,7 +17,14 @@ from corral.core.resource import Resource
 from corral.jobs.framework.registry import adapter, shipped_frameworks
 from corral.jobs.trainjob.kind import CLUSTER_TRAINING_RUNTIMES
 from corral.kinds.fleet import CLUSTER_PROFILES
-from corral.kinds.kueue import ADMISSION_CHECKS, MULTI_KUEUE_CLUSTERS, PROVISIONING_REQUEST_CONFIGS, WORKLOADS, names
+from corral.kinds.kueue import (
+    ADMISSION_CHECKS,
+    MULTI_KUEUE_CLUSTERS,
+    PROVISIONING_REQUEST_CONFIGS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+    names,
+)
 from corral.kinds.kueue.provisioning import PROVISIONING_REQUESTS
 from corral.runtime.virtual import run_virtual
 from corral.simulate.cluster import SimulatedCluster
@@ -125,6 +132,33 @@ def test_what_a_queued_job_of_any_kind_makes_is_for_no_other_queue(framework: st
         assert not found["spec"].get("suspend")
 
     run(scenario)
+
+
+def test_what_a_queued_pod_makes_is_for_no_other_queue() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await set_up_check(cluster)
+        await cluster.client.create(*local_queue("default"))
+        owner = {"metadata": {"name": "p", "namespace": "default", "labels": QUEUE}, "spec": template("c")["spec"]}
+        made = await cluster.client.create(PODS, owner)
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid_of(made), "controller": True}
+        child: Obj = {"metadata": {"name": "child", "namespace": "default", "ownerReferences": [reference]}}
+        found = await cluster.client.create(PODS, {**child, "spec": template("c")["spec"]})
+        assert names.QUEUE_NAME not in labels_of(found)
+        assert not found["spec"].get("schedulingGates")
+
+    run(scenario)
+
+
+def test_a_job_that_names_no_priority_gets_the_default_class() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await set_up_check(cluster)
+        await cluster.client.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": "default"}, "value": 100})
+        metadata = {"name": "j", "namespace": "default", "labels": QUEUE}
+        batch = adapter("batch/job").resource
+        made = await cluster.client.create(batch, {"metadata": metadata, "spec": {"template": template("c")}})
+        assert labels_of(made)[names.PRIORITY_CLASS] == "default"
+
+    run(scenario, {"featureGates": {"WorkloadPriorityClassDefaulting": True}})
 
 
 def test_a_job_asks_an_autoscaler_for_its_nodes_and_takes_the_request_back() -> None:

@@ -38,6 +38,28 @@ def test_the_verdict_on_a_scenario_that(case: tuple[str, str, str]) -> None:
     assert compare.verdict([_decided(way) for way in kueue], [_decided(way) for way in corral]) == expected
 
 
+TIMED_VERDICTS = {
+    "differs each time, the same way": ("bb", "aa", compare.DIFFERENT),
+    "differs each time, in several ways": ("bc", "aa", compare.APART),
+    "differs the first time only": ("bac", "aac", compare.ONCE),
+    "differs one time, whatever the others have in common": ("bab", "aaa", compare.CHANCE),
+    "was played once": ("b", "a", compare.DIFFERENT),
+}
+
+
+@pytest.mark.parametrize("case", TIMED_VERDICTS.values(), ids=TIMED_VERDICTS)
+def test_the_verdict_where_each_play_has_times_of_its_own_on_a_scenario_that(case: tuple[str, str, str]) -> None:
+    kueue, corral, expected = case
+    assert compare.timed_verdict([_decided(way) for way in kueue], [_decided(way) for way in corral]) == expected
+
+
+def test_a_scenario_is_played_at_the_times_of_a_record() -> None:
+    own = embedded.play_seed(8)
+    slower = [time + 1.5 * number for number, time in enumerate(own.times)]
+    kept = embedded.play_seed(8, pace=slower).times[:10]
+    assert kept == [pytest.approx(time, abs=0.05) for time in slower[:10]]
+
+
 def _decided(way: str) -> Record:
     return Record("s0", [Rest("0 submit w00", {"w00": {"is": way}})])
 

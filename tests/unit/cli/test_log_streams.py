@@ -63,7 +63,7 @@ def test_lines_are_marked_where_there_are_several(capsys: pytest.CaptureFixture[
 
 
 def test_of_two_containers_the_first_is_shown_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    streams = Streams(LogWish(tail=5, since_s=0.2, previous=True), LiveLine(is_terminal=False))
+    streams = Streams(LogWish(tail=5, since_s=0.2, timestamps=True, previous=True), LiveLine(is_terminal=False))
     cluster = Cluster(main=[b"1\n"])
     streams.show(cast(SyncClient, cluster), POD)
     streams.show(cast(SyncClient, cluster), POD)
@@ -71,7 +71,7 @@ def test_of_two_containers_the_first_is_shown_and_that_is_said(capsys: pytest.Ca
     assert told.out == "1\n1\n"
     assert told.err.count("# container main of init, main, side; -c names another, --all-containers shows all") == 1
     assert {key: value for key, value in cluster.asked[0].items() if value} == {
-        "container": "main", "tailLines": "5", "sinceSeconds": "1", "previous": "true"
+        "container": "main", "tailLines": "5", "sinceSeconds": "1", "timestamps": "true", "previous": "true"
     }  # fmt: skip
 
 

@@ -20,14 +20,20 @@ from corral.store.errors import StoreError
 from corral.store.sqlite import SqliteJournal
 
 
-@pytest.mark.parametrize("command", [["up", "--workers", "1"], ["serve", "--kubeconfig", "admin"]])
-def test_a_folder_that_cannot_be_made(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [(["up", "--workers", "1"], "the fleet did not start: "), (["serve", "--kubeconfig", "admin"], "")],
+    ids=["up", "serve"],
+)
+def test_a_folder_that_cannot_be_made(
+    command: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as ended:
         main([*command, "--state", str(tmp_path / "file" / "state")])
     assert ended.value.code == 1
     told = capsys.readouterr().err
-    assert told.startswith(f"Error: {tmp_path / 'file'}")
+    assert told.startswith(f"Error: {why}{tmp_path / 'file'}")
     assert told.rstrip().endswith(": Not a directory")
 
 

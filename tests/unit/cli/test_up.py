@@ -25,8 +25,24 @@ def test_the_next_steps_are_those_of_the_fleet(
 ) -> None:
     spec = config.standard(workers=workers, members=members)
     status = FleetStatus(1, True, "", [ClusterStatus(cluster.name, url="https://here") for cluster in spec.clusters])
-    _print_next_steps(spec, FleetFolder(tmp_path), 0.0, status)
+    assert _print_next_steps(spec, FleetFolder(tmp_path), 0.0, status)
     printed = capsys.readouterr().out
     assert [text for text in told if text not in printed] == []
     assert [text for text in untold if text in printed] == []
     assert f"corral down --state {tmp_path}" in printed
+
+
+def test_a_fleet_that_could_not_be_set_up_is_an_error_and_not_called_ready(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = config.standard(workers=1)
+    status = FleetStatus(
+        1, True, "setting up the fleet failed: no queue", [ClusterStatus("manager", url="https://here")]
+    )
+    assert not _print_next_steps(spec, FleetFolder(tmp_path), 0.0, status)
+    printed = capsys.readouterr()
+    assert (
+        "Error: setting up the fleet failed: no queue; the clusters run, and jobs do not: `corral down" in printed.err
+    )
+    assert "Ready" not in printed.out
+    assert "corral run" not in printed.out

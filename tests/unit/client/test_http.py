@@ -1,4 +1,5 @@
-"""A server that is too busy says so before it does anything: reads and writes are sent again when it asks for them."""
+"""A server that is too busy says so before it does anything: reads and writes are sent again when it asks for them. Watches do not all end
+at once."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -47,11 +50,11 @@ class Busy:
 
 @asynccontextmanager
 async def busy(refusals: int) -> AsyncIterator[tuple[HttpClient, Busy]]:
-    answering = Busy(refusals)
-    server = await asyncio.start_server(answering.serve, "127.0.0.1", 0)
+    busy_one = Busy(refusals)
+    server = await asyncio.start_server(busy_one.serve, "127.0.0.1", 0)
     client = HttpClient(Access(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
     try:
-        yield client, answering
+        yield client, busy_one
     finally:
         await client.close()
         server.close()
@@ -77,21 +80,54 @@ async def test_an_eviction_that_a_budget_forbids_is_not_asked_for_again() -> Non
         assert server.asked == ["POST"]
 
 
-@pytest.mark.parametrize(
-    ("status", "offers"),
-    [("422 Unprocessable Entity", False), ("400 Bad Request", False), ("404 Not Found", True), ("500 Oops", True)],
-)
-async def test_a_server_that_does_not_stream_lists_is_remembered(status: str, offers: bool) -> None:
+@asynccontextmanager
+async def answering(*lines: str) -> AsyncIterator[tuple[HttpClient, list[str]]]:
+    """A server that answers everything with a head of these lines and nothing else; what it was asked for."""
     asked: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append((await reader.readuntil(b"\r\n\r\n")).decode().split(" ", 2)[1])
-        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        head = ("HTTP/1.1 " + lines[0], *lines[1:], "Content-Length: 0", "Connection: close")
+        writer.write("".join(f"{line}\r\n" for line in (*head, "")).encode())
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     client = HttpClient(Access(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
     try:
+        yield client, asked
+    finally:
+        await client.close()
+        server.close()
+
+
+@pytest.mark.parametrize(("header", "wait"), [("Retry-After: 7", 7.0), ("Retry-After: soon", None), ("A: b", None)])
+async def test_a_server_that_turns_calls_away_unread_says_in_a_header_for_how_long(
+    header: str, wait: float | None
+) -> None:
+    async with answering("429 Too Many Requests", header) as (client, _):
+        with pytest.raises(TooManyRequests) as raised:
+            await client.create_subresource(PODS, "a", "default", "eviction", {})
+        assert raised.value.retry_after_s == wait
+
+
+async def test_watches_that_begin_together_do_not_end_together() -> None:
+    async with answering("200 OK") as (client, asked):
+        for _ in range(20):
+            async for _event in client.watch(CONFIG_MAPS):
+                pass
+    lasting = sorted(int(parse_qs(urlsplit(path).query)["timeoutSeconds"][0]) for path in asked)
+    assert lasting[0] >= limits.WATCH_S * (1 - limits.WATCH_SPREAD) - 1
+    assert lasting[-1] <= limits.WATCH_S
+    assert all(later - earlier >= 2 for earlier, later in pairwise(lasting))
+    assert all("allowWatchBookmarks=true" in path for path in asked)
+
+
+@pytest.mark.parametrize(
+    ("status", "offers"),
+    [("422 Unprocessable Entity", False), ("400 Bad Request", False), ("404 Not Found", True), ("500 Oops", True)],
+)
+async def test_a_server_that_does_not_stream_lists_is_remembered(status: str, offers: bool) -> None:
+    async with answering(status) as (client, asked):
         for initial, still in ((False, True), (True, offers)):
             with pytest.raises(ApiError):
                 async for _ in client.watch(CONFIG_MAPS, initial=initial):
@@ -100,6 +136,3 @@ async def test_a_server_that_does_not_stream_lists_is_remembered(status: str, of
         assert "sendInitialEvents" not in asked[0]
         assert "sendInitialEvents=true&resourceVersionMatch=NotOlderThan" in asked[1]
         assert "allowWatchBookmarks=true" in asked[1]
-    finally:
-        await client.close()
-        server.close()

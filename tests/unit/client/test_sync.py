@@ -95,3 +95,13 @@ def test_a_connection_is_kept_for_the_next_call_and_closed_where_that_comes_late
     assert kept is not None
     assert kept.sock is None
     client.close()
+
+
+def test_a_client_that_nobody_holds_any_more_leaves_no_connection_open(client: SyncClient) -> None:
+    other = SyncClient(client.access)
+    other.call("GET", "/good")
+    kept = other._kept
+    assert kept is not None
+    assert kept.sock is not None
+    del other
+    assert kept.sock is None

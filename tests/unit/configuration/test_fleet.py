@@ -165,3 +165,16 @@ def test_one_worker_preempts_where_the_queues_are_the_fleets_and_copies_are_as_u
     fleet = config.FleetSpec(clusters=clusters, queues=queues)
     gates = config.configuration_of(fleet, clusters[0]).get("featureGates") or {}
     assert gates.get("MultiKueueOrchestratedPreemption") is expected
+
+
+def test_a_fleet_of_one_maker_sends_what_a_job_needs_and_keeps_no_quota_for_what_cannot_run(tmp_path: Path) -> None:
+    kueue = tmp_path / "kueue.yaml"
+    kueue.write_text("corral:\n  propagateDependencies: false\n")
+    manager, other = config.ClusterSpec(name="m", roles=["manager"]), config.ClusterSpec(name="w", roles=["worker"])
+    fleet = config.FleetSpec(clusters=[manager, other])
+    assert config.configuration_of(fleet, manager)["corral"] == {
+        "propagateDependencies": True, "handBackImpossible": True
+    }  # fmt: skip
+    asked = config.ClusterSpec(name="m", roles=["manager"], config=str(kueue))
+    assert config.configuration_of(fleet, asked)["corral"]["propagateDependencies"] is False
+    assert "corral" not in config.configuration_of(fleet, other)

@@ -24,9 +24,17 @@ def test_an_empty_file_means_upstreams_defaults() -> None:
 def test_upstreams_pace_and_its_way_with_victims_can_be_asked_for() -> None:
     shipped = load_config({}).settings()
     assert (shipped.requeue_batch_s, shipped.waits_for_victims, shipped.victims_give_way) == (0, True, True)
-    asked = {"requeueBatch": "1s", "waitForVictims": False, "victimsGiveWay": False}
+    asked = {
+        "requeueBatch": "1s",
+        "waitForVictims": False,
+        "victimsGiveWay": False,
+        "tellOtherCohorts": False,
+        "sampleStoppedQueues": False,
+    }
     upstream = load_config({"corral": asked}).settings()
     assert (upstream.requeue_batch_s, upstream.waits_for_victims, upstream.victims_give_way) == (1, False, False)
+    assert (shipped.tells_other_cohorts, upstream.tells_other_cohorts) == (True, False)
+    assert (shipped.samples_stopped_queues, upstream.samples_stopped_queues) == (True, False)
     gate = {"featureGates": {"SchedulerLongRequeueInterval": True}}
     assert load_config(gate).settings().requeue_batch_s == 10
     assert load_config({**gate, "corral": {"requeueBatch": "2s"}}).settings().requeue_batch_s == 2

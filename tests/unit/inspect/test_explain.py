@@ -191,7 +191,8 @@ FULL = WorkerAnswer("w2", "insufficient unused quota for cpu in flavor f, 1 more
         pytest.param(known(detail="ExceedsMaxQuota"), "ask for less", id="more than the queue can ever have"),
         pytest.param(
             known(detail="NoMatchingFlavor", unavailable=("nvidia.com/gpu",)),
-            "no quota for nvidia.com/gpu",
+            "no quota for nvidia.com/gpu: add it to a resource group, or do not ask for it. A fleet of `corral up` has what "
+            "the machine has, and what `corral up --gpu nvidia.com/gpu=COUNT` says.",
             id="a resource the queue does not have",
         ),
         pytest.param(known(detail="NamespaceNotSelected"), "open to this namespace", id="not for this namespace"),

@@ -49,8 +49,9 @@ def test_a_line_brings_back_what_usually_stays_at_home(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_too_large_is_refused_with_its_largest_files(tmp_path: Path) -> None:
     write(tmp_path, small="x", large="y" * 100_000)
-    with pytest.raises(PackingError, match=r"the largest files are large \(98 KiB\), small \(0 KiB\)"):
+    with pytest.raises(PackingError, match=r"the largest files are large \(98 KiB\), small \(0 KiB\)") as said:
         pack(tmp_path, limit=1000)
+    assert "--in-place runs it in the folder itself, however large" in str(said.value)
 
 
 def test_what_is_packed_is_unpacked_the_same_by_the_tar_of_any_machine(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.submit.errors import SubmitError
-from corral.submit.interpreter import command_of, local_python
+from corral.submit.interpreter import command_of, local_python, search_path
 
 
 def environment(folder: Path) -> str:
@@ -47,6 +47,14 @@ def test_the_base_environment_of_conda_is_meant_only_where_there_is_no_other(tmp
     own = environment(tmp_path / ".venv")
     assert local_python("", active, tmp_path) == own
     assert local_python("", {**active, "CONDA_DEFAULT_ENV": "torch"}, tmp_path) == base
+
+
+def test_programs_are_looked_for_beside_the_interpreter_then_as_in_the_users_shell(tmp_path: Path) -> None:
+    python = environment(tmp_path / ".venv")
+    beside = str(Path(python).parent)
+    path = search_path(python, {"PATH": f"/opt/mine:{beside}::/usr/bin"}).split(":")
+    assert path[:3] == [beside, "/opt/mine", "/usr/bin"]
+    assert path[3:] == [str(Path(sys.executable).parent)]
 
 
 def test_an_interpreter_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def test_an_absolute_path_into_the_folder_is_the_script_that_goes_with_it(projec
     [
         ("train", r"there is no program train; did you mean train\.py\?"),
         ("src", "src is a folder; name a script or a command"),
+        ("own-tool", r"own-tool is a file of the folder, and no program is called that: \./own-tool runs it"),
         ("package", "package is a package: `-m package` runs it"),
         ("look.ipynb", r"look\.ipynb is a notebook: `jupyter nbconvert --to script look\.ipynb` makes a script of it"),
     ],
@@ -63,6 +64,7 @@ def test_what_looks_like_a_program_is_answered_with_what_is_one(project: Path, w
     (project / "package").mkdir()
     (project / "package" / "__main__.py").touch()
     (project / "look.ipynb").touch()
+    (project / "own-tool").touch()
     with pytest.raises(SubmitError, match=says):
         Request(program=(word,), folder=project).check()
 

@@ -36,9 +36,18 @@ from corral.submit.request import Request, queue_for
         ({"queue": 5}, "queue is 5, and has to be a text"),
         ({"name": "Bad Name"}, "name 'Bad Name': a name has lower-case letters, .* did you mean bad-name?"),
         ({"name": "x" * 64}, "at most 63 of them; did you mean x{63}"),
-        ({"name": "ü"}, "at most 63 of them$"),
+        ({"name": "✓"}, "at most 63 of them$"),
+        ({"name": "Prüfe Modell"}, "did you mean prufe-modell?"),
         ({"environment": {"": "1"}}, "'' cannot be the name of an environment variable"),
         ({"environment": {"A=B": "1"}}, "'A=B' cannot be the name of an environment variable"),
+        ({"fetch": ("../up",)}, r"\.\./up cannot be fetched: name what the program writes by its place in the folder"),
+        ({"fetch": ("/etc",)}, "/etc cannot be fetched"),
+        ({"fetch": ("",)}, "nothing cannot be fetched"),
+        (
+            {"fetch": ("m.pt",), "in_place": True},
+            "m.pt needs no fetching: in place, what the program writes is in the folder",
+        ),
+        ({"fetch": ("m.pt",), "sends_folder": False}, "and no folder is sent"),
         ({"program": ("echo hi",)}, "there is no program 'echo hi'; write the words of a command apart: echo hi"),
     ],
 )
@@ -53,6 +62,14 @@ def test_what_people_ask_for_is_not_refused(tmp_path: Path) -> None:
         program=("my train.py",), folder=tmp_path, name="a.b-1", cpus="0.5", memory="4G", gpus=8, workers=2,
         environment={"A B": "1", "ä": "2"},
     ).check()  # fmt: skip
+
+
+def test_what_is_fetched_is_a_list() -> None:
+    assert request_for(("train",), {"fetch": ["a.pt", "plots"]}, "default").fetch == ("a.pt", "plots")
+    with pytest.raises(
+        SubmitError, match=r"fetch is 'a.pt', and has to be a list of files and folders, such as \['model.pt'\]"
+    ):
+        request_for(("train",), {"fetch": "a.pt"}, "default")
 
 
 def test_numbers_of_python_are_amounts() -> None:

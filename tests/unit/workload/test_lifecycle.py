@@ -125,3 +125,22 @@ def test_a_preemptor_is_known_by_a_condition_whatever_its_message_says() -> None
 def test_every_reason_of_an_eviction_says_when_the_workload_is_queued_again() -> None:
     reasons = {value for name, value in vars(names).items() if name.startswith("BY_")}
     assert set(lifecycle.REQUEUE) == reasons
+
+
+def test_a_reservation_ends_a_back_off() -> None:
+    state = {"count": 2, "requeueAt": NOW}
+    released = lifecycle.release_evicted(lifecycle.evict(admitted(), names.BY_ADMISSION_CHECK, "no", NOW), ["a"], NOW)
+    waiting = {**released, "status": {**released["status"], "requeueState": state}}
+    assert lifecycle.is_backing_off(waiting)
+    result = lifecycle.reserve(waiting, ADMISSION, LATER)
+    requeued = conditions.find(result, names.REQUEUED)
+    assert requeued is not None
+    assert (requeued["status"], requeued["reason"]) == ("True", "BackoffFinished")
+    assert result["status"]["requeueState"] == {"count": 2}
+
+
+def test_a_reservation_says_nothing_of_queueing_otherwise() -> None:
+    stopped = lifecycle.evict(admitted(), names.BY_CLUSTER_QUEUE_STOPPED, "stopped", NOW)
+    for workload_ in (fresh(), lifecycle.release_evicted(stopped, [], NOW)):
+        before = conditions.find(workload_, names.REQUEUED)
+        assert conditions.find(lifecycle.reserve(workload_, ADMISSION, LATER), names.REQUEUED) == before

@@ -72,7 +72,7 @@ def explanation_of(client: SyncClient, resource: Resource, obj: Obj) -> str:
 
 def print_description(client: SyncClient, obj: Obj, namespace: str, explanation: str = "") -> None:
     """An object as YAML without bookkeeping, then where it is, then its events."""
-    click.echo(yaml.safe_dump(without_bookkeeping(obj), sort_keys=False).rstrip())
+    click.echo(yaml.safe_dump(without_bookkeeping(obj), sort_keys=False, allow_unicode=True).rstrip())
     if explanation:
         click.echo(f"Explanation: {explanation}")
     try:

@@ -29,6 +29,10 @@ class Chosen:
     container: str
 
 
+class NothingRuns(click.ClickException):
+    """No pod of what was named runs, any more or yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chooser:
     """Finds pods with the options of one command."""
@@ -64,7 +68,7 @@ class Chooser:
         running = [(where, pod) for where, pod in places if status_of(pod).get("phase") == "Running"]
         if not running:
             phases = ", ".join(sorted({str(status_of(pod).get("phase")) for _, pod in places}))
-            raise click.ClickException(
+            raise NothingRuns(
                 f"no pod of {target} runs now ({phases}); `corral explain {target}` says why, and "
                 f"`corral logs {target}` shows what it wrote"
             )

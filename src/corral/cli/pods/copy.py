@@ -18,7 +18,7 @@ import click
 
 from corral.cli.options import cluster_options
 from corral.cli.output.interruptions import INTERRUPTED
-from corral.cli.pods.choosing import Chooser, Chosen
+from corral.cli.pods.choosing import Chooser, Chosen, NothingRuns
 from corral.client.sessions import STDERR, STDOUT, Outcome, Session, run
 from corral.inspect.placed_pods import KUEUE
 
@@ -80,7 +80,14 @@ def copy(
         )
     chooser = Chooser.of(kubeconfig_path, context, namespace, kueue_namespace)
     words = (remote.target,) if "/" in remote.target else ("pod", remote.target)
-    chosen = chooser.running(words, container, lambda sentence: click.echo(sentence, err=True))
+    try:
+        chosen = chooser.running(words, container, lambda sentence: click.echo(sentence, err=True))
+    except NothingRuns as error:
+        if not here.target:
+            raise
+        raise click.ClickException(
+            f"{error}; its files went with it: `corral run --fetch PATH` brings them back"
+        ) from error
     try:
         (_download if here.target else _upload)(chosen, remote.path, local)
     except KeyboardInterrupt:

@@ -18,11 +18,20 @@ LONG = 2
 """Looks for which the owner has to be busy before anybody is started."""
 PATIENCE = 60
 """Looks for which there has to be little to do before everybody is sent away."""
+ATTEMPTS = 3
+"""So many front processes in a row may end before they serve; then a start is given up."""
+SELDOM = 60
+"""Looks from one attempt to the next from then on."""
 
 
 def most(cores: int) -> int:
     """The most front processes that a machine is good for: as many again are for the owner, its clients and the pods."""
     return cores // 2 if cores >= FEWEST_CORES else 0
+
+
+def is_worth_trying(stillborn: int, look: int) -> bool:
+    """Whether to start one more after so many in a row ended before they served: each of them costs a core for a while."""
+    return stillborn < ATTEMPTS or look % SELDOM == 0
 
 
 def part_of(limits: Limits, fronts: int) -> Limits:

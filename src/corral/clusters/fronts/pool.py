@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from corral.clusters.fronts.growth import Growth, Look
+from corral.clusters.fronts.growth import ATTEMPTS, Growth, Look, is_worth_trying
 from corral.clusters.fronts.messages import (
     Audited,
     Beat,
@@ -55,6 +55,10 @@ LEAVING_S = 10.0
 UNSENT = 256 << 20
 """So many bytes may wait for a front to take them."""
 MODULE = "corral.clusters.fronts.process"
+
+
+class FrontsError(Exception):
+    """A cluster has no front processes, because they end before they serve."""
 
 
 class _Front:
@@ -118,6 +122,8 @@ class Fronts:
         self._replication: Replication | None = None
         self._fronts: list[_Front] = []
         self._numbers = itertools.count(1)
+        self._stillborn = 0
+        """How many ended before they served, since one did."""
         self._forwarded: Shared | None = None
         self._configuration: bytes | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -138,12 +144,19 @@ class Fronts:
         return [front.connections for front in self._fronts if front.is_ready]
 
     async def start(self) -> None:
-        """Those whose number somebody chose serve when this returns."""
-        for _ in range(self._fixed or 0):
-            await self._add()
+        """Those whose number somebody chose serve when this returns. Raises FrontsError when they are not going to."""
+        try:
+            for _ in range(self._fixed or 0):
+                await self._add()
+        except OSError as error:
+            raise FrontsError(f"no front process can be started: {error.strerror or error}") from error
         if self._fixed != 0:
             self._spawn(self._look_after(), "fronts")
         while self._fixed and len(self.processes) < self._fixed:
+            if self._stillborn >= ATTEMPTS:
+                raise FrontsError(
+                    f"{self._stillborn} front processes ended before they served; the last lines of the log say why"
+                )
             await self._clock.sleep(STARTED_S)
 
     async def stop(self) -> None:
@@ -185,7 +198,7 @@ class Fronts:
                 self._tell(front, encode(Ping(number, sum_of(each.beat.held for each in present if each is not front))))
             look = Look(busy.share(), [front.beat.busy for front in present], idle.count())
             wanted = self._growth.wanted(look)
-            for _ in range(wanted - len(present)):
+            for _ in range(wanted - len(present) if is_worth_trying(self._stillborn, number) else 0):
                 try:
                     await self._add()
                 except (
@@ -247,6 +260,7 @@ class Fronts:
                     self._server.audited(line)
             case Ready():
                 front.heard, front.is_ready = self._clock.monotonic(), True
+                self._stillborn = 0
                 self._spread()
 
     def _spread(self) -> None:
@@ -261,6 +275,7 @@ class Fronts:
         """Its process is gone, or about to be."""
         if not front.is_leaving:
             log.warning("a front process is gone pid=%s", front.process.pid)
+            self._stillborn += not front.is_ready
         front.is_leaving = True
         if front in self._fronts:
             self._fronts.remove(front)

@@ -190,7 +190,7 @@ class World:
 
     def _count(self, reservation: Reservation, by: int) -> None:
         if by > 0:
-            reservation.counted_admitted = reservation.info.admitted
+            reservation.counted_admitted = reservation.info.admitted or reservation.admits
         admitted = reservation.counted_admitted
         self.tally(reservation.queue.name).count(reservation.usage, admitted, by)
         self.tally(reservation.info.queue_key).count(reservation.usage, admitted, by)

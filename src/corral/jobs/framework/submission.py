@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from corral.core.meta import Obj
 from corral.kinds.kueue import names
@@ -22,6 +23,19 @@ _INSTALL = (
     'else echo "$0 has neither pip nor uv to install $2 with" >&2; exit 1; fi; exec "$@"'
 )
 """Installs into a folder, by what there is: environments made by uv have no pip."""
+_LISTENING, _UNCHANGED = f"{WORKSPACE}/.corral-fetching", f"{WORKSPACE}/.corral-unchanged"
+_COPY = 'for file; do to="$0/$file"; mkdir -p "${to%/*}" && cp -Pp "$file" "$to.corral-part" && mv -f "$to.corral-part" "$to"; done'
+_FETCH = (
+    'copy=$1; home=$2; shift 2; bring() { IFS=; for pattern; do for path in $pattern; do [ -e "$path" ] && '
+    f'find "$path" -name \'.corral-*\' -prune -o ! -type d -newer {_UNCHANGED} -exec sh -c "$copy" "$home" {{}} +; '
+    "done; done; }; "
+    f"touch -t 197002010000 {_UNCHANGED}; "
+    f"trap 'kill $!; bring \"$@\"; exit 0' TERM; : > {_LISTENING}; while :; do sleep 3600 & wait $!; done"
+)
+"""Waits for the end of the program, which the pod tells by SIGTERM, and copies what was asked for: into `$2`, by the patterns that follow.
+What was packed is as old as time itself, and stays at home where the program did not write it: its user may have changed it since."""
+FETCH_S: Final = 300
+"""How long copying may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +56,10 @@ class Submission:
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     """A folder of the machine to run in, where pods are its processes; empty is one of the pod's own."""
+    home: str = ""
+    """The folder of the machine that what it fetches is brought back to."""
+    fetch: tuple[str, ...] = ()
+    """What is brought back when the program has ended: files and folders by their place in the job's own, also as patterns."""
     code: tuple[str, ...] = ()
     """The ConfigMaps that hold a packed folder, in order."""
     requirements: str = ""
@@ -109,6 +127,10 @@ def _with_folders(wanted: Submission, pod: Obj, main: Obj) -> Obj:
         starts.append(_unpacking(wanted, mounts))
     if wanted.requirements:
         starts.append(_installation(wanted, mounts))
+    if wanted.fetch:
+        volumes.append({"name": "home", "hostPath": {"path": wanted.home, "type": "Directory"}})
+        starts.append(_fetching(wanted, mounts))
+        pod = {"terminationGracePeriodSeconds": FETCH_S, **pod}
     if mounts:
         main |= {"workingDir": wanted.folder or WORKSPACE, "volumeMounts": mounts}
     return {**pod, **({"initContainers": starts} if starts else {}), **({"volumes": volumes} if volumes else {})}
@@ -134,4 +156,22 @@ def _installation(wanted: Submission, mounts: list[Obj]) -> Obj:
         "workingDir": wanted.folder or WORKSPACE,
         "volumeMounts": mounts,
         "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _fetching(wanted: Submission, mounts: list[Obj]) -> Obj:
+    """Brings back what the program wrote, whoever looks on: a sidecar, which ends after the program and before the pod. The program starts
+    when it listens: a signal that comes earlier is lost."""
+    return {
+        "name": "fetch",
+        "image": wanted.image,
+        "restartPolicy": "Always",
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", _LISTENING]},
+            "periodSeconds": 1,
+            "failureThreshold": FETCH_S,
+        },
+        "command": ["sh", "-c", _FETCH, "fetch", _COPY, wanted.home, *(f"./{path}" for path in wanted.fetch)],
+        "workingDir": WORKSPACE,
+        "volumeMounts": [*mounts, {"name": "home", "mountPath": wanted.home}],
     }

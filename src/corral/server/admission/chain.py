@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 
 from corral.core.admission import AdmissionPlugin, AdmissionRequest
 from corral.core.meta import Obj
+
+
+class Holding(ABC):
+    """A plug-in for which a write needs something else to stay as it was, from the beginning until the write is stored."""
+
+    @abstractmethod
+    def handles(self, request: AdmissionRequest) -> bool:
+        """As of every plug-in."""
+
+    @abstractmethod
+    def ground(self, request: AdmissionRequest) -> str:
+        """The identity of what such a write stands on; empty when there is nothing."""
+
+    @abstractmethod
+    def hold(self, request: AdmissionRequest, before: str) -> None:
+        """Refuse the write when what it stands on is going, is gone, or is another one than `before`."""
 
 
 class Chain:
@@ -17,6 +34,7 @@ class Chain:
         self.plugins = list(plugins)
         self.last = list(last)
         self._asked: dict[tuple[str, str], tuple[int, list[AdmissionPlugin]]] = {}
+        self._holding: dict[tuple[str, str], tuple[int, list[Holding]]] = {}
 
     def _of(self, kind: tuple[str, str]) -> list[AdmissionPlugin]:
         """The plug-ins to be asked about a kind, remembered until one is added."""
@@ -38,12 +56,21 @@ class Chain:
                     foreign = foreign or not getattr(plugin, "canonical", False)
         return request.obj, foreign
 
-    def hold(self, request: AdmissionRequest) -> None:
-        """Refuse what was admitted when something that a plug-in holds on to has changed since. Nothing comes between this and the store."""
-        for plugin in self._of(request.kind):
-            hold: Callable[[AdmissionRequest], None] | None = getattr(plugin, "hold", None)
-            if hold is not None and plugin.handles(request):
-                hold(request)
+    def ground(self, request: AdmissionRequest) -> list[str]:
+        """What this write stands on as it begins, as the plug-ins name it that hold on to something."""
+        return [plugin.ground(request) for plugin in self._that_hold(request)]
+
+    def hold(self, request: AdmissionRequest, ground: Sequence[str]) -> None:
+        """Refuse what was admitted on a `ground` that has changed since. Nothing comes between this and the store."""
+        for plugin, before in zip(self._that_hold(request), ground, strict=True):
+            plugin.hold(request, before)
+
+    def _that_hold(self, request: AdmissionRequest) -> list[Holding]:
+        count, found = self._holding.get(request.kind, (-1, []))
+        if count != len(self.plugins):
+            found = [plugin for plugin in self._of(request.kind) if isinstance(plugin, Holding)]
+            self._holding[request.kind] = len(self.plugins), found
+        return [plugin for plugin in found if plugin.handles(request)]
 
     async def validate(self, request: AdmissionRequest) -> None:
         for plugin in (*self._of(request.kind), *self.last):

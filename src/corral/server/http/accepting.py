@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 HANDSHAKES = 256
 HANDSHAKE_S = 10.0
 EACH_TURN = 4
+STRANGER_RECEIVES = 16 * 1024
+"""So much of what a stranger sends at once is taken in by the system before we have looked at it: many who send a lot at the same moment
+are cut off before all of it is here."""
 PAUSE_S = 0.5
 
 HandOver = Callable[[socket.socket], bool]
@@ -92,6 +95,7 @@ class Accepting:
             accepted.close()
             return
         accepted.setblocking(False)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, STRANGER_RECEIVES)
         self._begin(accepted)
 
     def _begin(self, accepted: socket.socket) -> None:

@@ -76,6 +76,7 @@ class Connection(asyncio.Protocol):
         self.refused = False
         self.renewed = False
         self._can_write: asyncio.Future[None] | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         self._paused_reading = False
         self._noted = 0
         self._reset()
@@ -108,6 +109,8 @@ class Connection(asyncio.Protocol):
         self.shared.disconnected(self)
         self.waiting.clear()
         self.parser = None  # it and this connection hold each other, and with it everything that was read
+        if self._lingering is not None:
+            self._lingering.cancel()  # it holds the transport, with all the room that TLS has taken
         self._reset()
         self._wake_writer()
         if self.raw is not None:
@@ -120,7 +123,7 @@ class Connection(asyncio.Protocol):
             self._feed_raw(data)
             return
         if self.refused:
-            self.arrived = max(self.arrived, min(self.arrived + len(data), STREAM_BUFFER))
+            self.shared.came(self, len(data))
             self._note_held()
             return
         self.active_since = self.loop.time()
@@ -137,10 +140,13 @@ class Connection(asyncio.Protocol):
             self._refuse(400, "malformed HTTP request")
         if not self.head_done and self.arrived > 2 * MAX_HEAD:  # the parser keeps a header until it has all of it
             self._refuse(431, "request header fields too large")
+        if self.refused:
+            self.parser = None  # what it has of a header is nobody's any more
+        self.shared.came(self, len(data))  # only now it is known who that was
         self._note_held()
 
     def _note_held(self) -> None:
-        kept = min(self.arrived, STREAM_BUFFER) if self.refused else self.arrived  # by TLS, until the refusal is read
+        kept = 0 if self.refused else self.arrived
         if self.waiting:
             kept += sum(len(ready.target) + len(ready.body) for ready, _ in self.waiting if isinstance(ready, Request))
         if self._can_write is not None and self in self.shared.strangers:
@@ -153,6 +159,7 @@ class Connection(asyncio.Protocol):
     def _refuse_more(self, what: str) -> None:
         self.waiting.clear()
         self._end_with(self.shared.too_many(what))
+        self._note_held()
 
     def eof_received(self) -> bool:
         return False
@@ -210,8 +217,17 @@ class Connection(asyncio.Protocol):
         length = self.headers.get("content-length", "")
         if length.isdigit() and (len(length) > 15 or int(length) > MAX_BODY):
             self._refuse(413, f"Request entity too large: limit is {MAX_BODY}")
+        if not self.refused and (length or "transfer-encoding" in self.headers):
+            self._become_known(self._request())  # what follows is his, and not a stranger's, who may have little
         if not self.refused and self.headers.get("expect", "").lower() == "100-continue" and self._allow_body():
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _become_known(self, request: Request) -> bool:
+        """Note who asks, where that is not known; False when he may not stay."""
+        refusal = self.shared.known(self, request) if self in self.shared.strangers else None
+        if refusal is not None:
+            self._end_with(refusal)
+        return refusal is None
 
     def on_body(self, body: bytes) -> None:
         """Keep a little of anybody's body, and more of it only for those who may do what they ask for."""
@@ -279,11 +295,8 @@ class Connection(asyncio.Protocol):
     # answering
 
     def _begin(self, ready: Request | Response, keep_alive: bool) -> None:
-        if self in self.shared.strangers and isinstance(ready, Request):
-            refusal = self.shared.known(self, ready)
-            if refusal is not None:
-                self._end_with(refusal)
-                return
+        if isinstance(ready, Request) and not self._become_known(ready):
+            return
         answer = ready if isinstance(ready, Response) else self.shared.app.answer_now(ready)
         if answer is not None:
             self._send(answer, keep_alive, "" if isinstance(ready, Response) else ready.method)
@@ -380,7 +393,7 @@ class Connection(asyncio.Protocol):
         """The last bytes of an answer."""
         self.transport.write(data)
         if self.refused:  # more of it is on its way: closing at once would take the answer back
-            self.loop.call_later(LINGER_S, self.transport.close)
+            self._lingering = self.loop.call_later(LINGER_S, self.transport.close)
         elif not keep_alive:
             self.transport.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from typing import Any, Protocol
 
 from corral.core.admission import ANONYMOUS, UserInfo
@@ -19,6 +20,8 @@ HEAD_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 60.0
 IDLE_TIMEOUT_S = 90.0
 LINGER_S = 0.5
+USER_RECEIVES = 1 << 20
+"""How much of what a user sends the system takes in before we have looked at it; it allows itself less."""
 SLOWEST_RATE = 16 * 1024
 """So many bytes a second an answer must be taken with, on average, after the first IDLE_TIMEOUT_S."""
 STRANGERS_HOLD = 4 * 1024 * 1024
@@ -91,6 +94,8 @@ class Shared:
         self.connections: set[ServedConnection] = set()
         self.strangers: dict[ServedConnection, int] = {}
         """Connections that have shown no credentials yet, the oldest first, and how many bytes are kept for each."""
+        self._rooms: dict[ServedConnection, int] = {}
+        """Of strangers, how much came at once at most: TLS keeps the room for it as long as a connection lasts."""
         self._arriving = Pool(limits.bytes, limits.bytes_each)
         self._unsent = Pool(limits.answers, limits.answers_each)
         self.shares = Shares(limits)
@@ -128,7 +133,7 @@ class Shared:
     def disconnected(self, connection: ServedConnection) -> None:
         self.closed += connection in self.connections
         self.connections.discard(connection)
-        self._arriving.add(ANONYMOUS, -self.strangers.pop(connection, 0))
+        self._arriving.add(ANONYMOUS, -self.strangers.pop(connection, 0) - self._rooms.pop(connection, 0))
         place = self._known.pop(connection, None)
         if place is not None:
             self._arriving.add(place.share.user, -place.arrived)
@@ -148,7 +153,7 @@ class Shared:
         if user is None:
             return None
         held = self.strangers.pop(connection)
-        self._arriving.add(ANONYMOUS, -held)
+        self._arriving.add(ANONYMOUS, -held - self._rooms.pop(connection, 0))
         connection.transport.set_write_buffer_limits(high=STREAM_BUFFER)
         may_stay = self._belongs(connection, user)
         self._arriving.add(user, held)
@@ -156,6 +161,9 @@ class Shared:
         return None if may_stay else self.too_many("connections")
 
     def _belongs(self, connection: ServedConnection, user: UserInfo) -> bool:
+        accepted = connection.transport.get_extra_info("socket")
+        if accepted is not None:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, USER_RECEIVES)
         share = self.shares.join(user)
         self._known[connection] = _Place(share)
         return self.shares.may_connect(share)
@@ -188,9 +196,19 @@ class Shared:
         if connection in self.strangers:
             self._arriving.add(ANONYMOUS, size - self.strangers[connection])
             self.strangers[connection] = size
-            while self._arriving.held(ANONYMOUS) > STRANGERS_HOLD or not self._arriving.has_room(ANONYMOUS):
-                self._end(max(self.strangers, key=self.strangers.__getitem__))
+            self._bound_strangers()
         return True
+
+    def came(self, connection: ServedConnection, size: int) -> None:
+        """Note that so much came at once. What TLS keeps of it for a user is bounded by the number of his connections."""
+        if connection in self.strangers and size > (before := self._rooms.get(connection, 0)):
+            self._arriving.add(ANONYMOUS, size - before)
+            self._rooms[connection] = size
+            self._bound_strangers()
+
+    def _bound_strangers(self) -> None:
+        while self._arriving.held(ANONYMOUS) > STRANGERS_HOLD or not self._arriving.has_room(ANONYMOUS):
+            self._end(max(self.strangers, key=lambda each: self.strangers[each] + self._rooms.get(each, 0)))
 
     def may_send(self, connection: ServedConnection, size: int) -> bool:
         """Whether so much may wait for a client to take it, beside what waits already; it counts until `sent`. What strangers do

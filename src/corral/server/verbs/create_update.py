@@ -8,6 +8,7 @@ present, so an error or a no-op that was decided by one waits until that one is 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NoReturn
 
 from corral.core import errors, names, validation
@@ -59,6 +60,7 @@ class Writer:
         writing = writing._replace(
             namespace=intake.namespace_of_new(writing, metadata), name=metadata.get("name") or ""
         )
+        ground = self._chain.ground(writing.admission("CREATE", obj, None))
         versioned = bool(metadata.pop("resourceVersion", ""))
         now = self._clock.timestamp()
         intake.begin_life(writing, metadata, self._random.uid_at(self._clock.now()), now)
@@ -70,24 +72,25 @@ class Writer:
             metadata["name"] = names.generate_name(base, self._random.suffix())
         await do(writing, intake.prepare_new, writing, obj)
         if not base or versioned:
-            return await self._insert(writing, obj, versioned=versioned)
-        return await self._insert_generated(writing, obj, base)
+            return await self._insert(writing, obj, ground, versioned=versioned)
+        return await self._insert_generated(writing, obj, base, ground)
 
-    async def _insert_generated(self, writing: Writing, obj: Obj, base: str) -> Stored:
+    async def _insert_generated(self, writing: Writing, obj: Obj, base: str, ground: Sequence[str]) -> Stored:
         for _ in range(NAME_ATTEMPTS - 1):
             try:
-                return await self._insert(writing, obj)
+                return await self._insert(writing, obj, ground)
             except errors.AlreadyExists:
                 name = names.generate_name(base, self._random.suffix())
                 obj = {**obj, "metadata": {**obj["metadata"], "name": name}}
         try:
-            return await self._insert(writing, obj)
+            return await self._insert(writing, obj, ground)
         except errors.AlreadyExists as error:
             why = "the server was not able to generate a unique name for the object"
             raise errors.AlreadyExists(f"{error.message}, {why}", details=error.details) from None
 
-    async def _insert(self, writing: Writing, obj: Obj, *, versioned: bool = False) -> Stored:
-        """`versioned` is an object that was sent with a version, as if it were there already; other faults are told first."""
+    async def _insert(self, writing: Writing, obj: Obj, ground: Sequence[str], *, versioned: bool = False) -> Stored:
+        """`ground` is what the write stood on as it began. `versioned` is an object that was sent with a version, as if it were
+        there already; other faults are told first."""
         served, options = writing.served, writing.options
         name = obj["metadata"].get("name") or ""
         await self.steps.do(writing, _check_new, writing, obj)
@@ -101,7 +104,7 @@ class Writer:
         if options.dry_run:
             return await self._as_if_kept(writing, Stored(key, 0, obj=obj))
         stored = intake.in_order(await served.to_storage(obj))
-        self._chain.hold(writing.admission("CREATE", obj, None))
+        self._chain.hold(writing.admission("CREATE", obj, None), ground)
         try:
             kept = await self._store.put(key, stored, expected=0)
         except Stale as stale:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.core import conditions
-from corral.core.meta import Obj, owner_references_of, spec_of, status_of, with_spec, with_status
+from corral.core.meta import Obj, owner_references_of, spec_of, status_of, with_spec
 from corral.core.timestamps import parse_time
 from corral.kinds.kueue import names
 from corral.workload import lifecycle
@@ -72,18 +72,13 @@ def restart(workload: Obj, view: WorkloadView) -> Move | None:
 
 def end_backoff(workload: Obj, view: WorkloadView) -> Move | None:
     """Evicted Workloads that may be tried again, only later."""
-    reason = str(_not_requeued(workload).get("reason", ""))
-    if lifecycle.REQUEUE.get(reason) is not lifecycle.Requeue.AFTER_BACKOFF or wl.is_single_pod(workload):
+    if not lifecycle.is_backing_off(workload):
         return None
     state = status_of(workload).get("requeueState") or {}
     left = parse_time(state["requeueAt"]) - view.now if state.get("requeueAt") else 0.0
     if left > 0:
         return LookAgain(left)
-    new = requeued(workload, view, "BackoffFinished", "The workload backoff was finished")
-    if state:
-        kept = {name: value for name, value in state.items() if name != "requeueAt"}
-        new = with_status(new, {**status_of(new), "requeueState": kept})
-    return WriteWorkload(new)
+    return WriteWorkload(lifecycle.end_backoff(workload, view.stamp))
 
 
 def _not_requeued(workload: Obj) -> Obj:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from corral.clusters.fronts.growth import PATIENCE, Growth, Look, most, part_of
+from corral.clusters.fronts.growth import PATIENCE, Growth, Look, is_worth_trying, most, part_of
 from corral.core.server_limits import Limits
 
 
@@ -79,3 +79,8 @@ def test_all_of_them_together_hold_no_more_than_one_may() -> None:
     assert (part.bytes, part.bytes_each, part.answers, part.answers_each) == (25, 13, 23, 3)
     assert (part.requests, part.watches, part.connections) == (limits.requests, limits.watches, limits.connections)
     assert part_of(limits, 0) == limits
+
+
+def test_where_none_comes_to_serve_new_ones_are_tried_seldom() -> None:
+    assert [is_worth_trying(stillborn, 7) for stillborn in range(5)] == [True, True, True, False, False]
+    assert sum(is_worth_trying(3, look) for look in range(600)) == 10

@@ -201,6 +201,21 @@ async def test_logs_are_handed_on_without_the_users_credentials(world: World) ->
     assert set(headers) <= {"accept", "connection"}
 
 
+async def test_what_is_handed_on_is_what_was_allowed_however_it_was_spelt(world: World) -> None:
+    world.fake.put(pod("a"))
+    pods = "/api/v1/namespaces/default/pods"
+    for spelt in (
+        "a/log/../../../../secrets", "a/log/..%2f..%2f..%2f..%2fsecrets", "%61/l%6fg", "a/log/", "a//log", "a/log/%2e%2e/exec", "a/log;x",
+        "a/log?x=/../../secrets",
+    ):  # fmt: skip
+        asking = await world.client.forward("GET", f"{pods}/{spelt}", {})
+        async with asking as answer:
+            assert answer.status in (200, 400, 404, 405), spelt
+    asked = {target.partition("?")[0] for _, target, _ in world.fake.asked}
+    assert asked == {f"{pods}/a/log"}
+    assert len(world.fake.asked) >= 3
+
+
 async def test_what_an_own_pod_waits_for_elsewhere_answers_from_there(world: World) -> None:
     await world.client.create(PODS, own("gated"))
     world.fake.put(pod("gated"))

@@ -18,7 +18,7 @@ from corral.controllers.queueing.context import (
     QueueingContext,
 )
 from corral.controllers.queueing.metrics import QueueingMetrics, Series
-from corral.core.conditions import condition, conditions_of, set_condition
+from corral.core.conditions import condition, conditions_of, is_true, set_condition
 from corral.core.meta import (
     Key,
     Obj,
@@ -281,6 +281,10 @@ def _quota_gauges(queue: Obj, labels: tuple[str, ...]) -> Iterator[tuple[Series,
                     yield series, float("inf") if value is None else _number(value)
 
 
+RESTARTED_S = 0.1
+"""At upstream's wish usage is sampled again when a ClusterQueue has said that it is active, and then somebody may hold quota already."""
+
+
 class LocalQueueController:
     """Keeps statuses of LocalQueues, and samples their usage for admission fair sharing."""
 
@@ -294,11 +298,12 @@ class LocalQueueController:
         self.metrics = metrics
         self.caches = context.caches
         workers = context.config.workers.get("LocalQueue.kueue.x-k8s.io", 5)
+        delay = 0.0 if state.settings.samples_stopped_queues else RESTARTED_S
         controller = context.manager.add(
             self,
             watches=[
                 Watch(LOCAL_QUEUES, when=not_only_status),
-                Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_activity_changed),
+                Watch(CLUSTER_QUEUES, map=self._of_cluster_queue, when=_activity_changed, delay=delay),
             ],
             workers=workers,
         )
@@ -313,7 +318,7 @@ class LocalQueueController:
 
     async def reconcile(self, key: Key) -> Result | None:
         queue = self.caches.local_queues.get(key)
-        sampled = self._sample(key) if queue is not None else False
+        sampled = queue is not None and self._sample(queue, key)
         view = self.state.questions.local_queue(key) if queue is not None else None
         if queue is None or view is None:
             self._measure(key, {})
@@ -324,7 +329,7 @@ class LocalQueueController:
             await self.context.client.update(
                 LOCAL_QUEUES, with_status(queue, status), subresource="status", manager=FIELD_MANAGER
             )
-        if self.state.settings.admission_fair_sharing is None:
+        if not self._is_sampled(queue):
             return None
         return Result(requeue_after=self.state.questions.next_sample_in(key, self.context.clock.now()))
 
@@ -340,11 +345,19 @@ class LocalQueueController:
             self.metrics.forget(name=key.name, namespace=key.namespace)
         self.metrics.show((self.name, key), gauges)
 
-    def _sample(self, key: Key) -> bool:
+    def _sample(self, queue: Obj, key: Key) -> bool:
         """Age the usage history if it is time; True when there is a new one."""
-        if self.state.settings.admission_fair_sharing is None:
-            return False
-        return self.state.sample_local_queue(key, self.context.clock.now()) is not None
+        return self._is_sampled(queue) and self.state.sample_local_queue(key, self.context.clock.now()) is not None
+
+    def _is_sampled(self, queue: Obj) -> bool:
+        """At upstream's wish only where the queue is open and its ClusterQueue says that it is active."""
+        settings = self.state.settings
+        if settings.admission_fair_sharing is None or settings.samples_stopped_queues:
+            return settings.admission_fair_sharing is not None
+        spec = spec_of(queue)
+        cluster_queue = self.caches.cluster_queues.get(Key("", str(spec.get("clusterQueue") or "")))
+        is_open = (spec.get("stopPolicy") or "None") == "None"
+        return is_open and cluster_queue is not None and is_true(cluster_queue, names.ACTIVE)
 
     def _status(self, queue: Obj, key: Key, view: LocalQueueView, sampled: bool) -> Obj:
         status: Obj = {

@@ -260,7 +260,10 @@ class EntryProcessing:
         places = topology_usage(entry.nominated, entry.queue, entry.info, whole=True)
         info = as_reserving(entry.info)
         self._world.assumed += 1
-        self._world.reserve(Reservation(info, entry.queue, pod_sets, usage, places, assumed=self._world.assumed))
+        admits = not entry.info.reserving and not required_checks(entry.queue, pod_sets)
+        self._world.reserve(
+            Reservation(info, entry.queue, pod_sets, usage, places, assumed=self._world.assumed, admits=admits)
+        )
 
     def _leave_queue(self, entry: Entry) -> None:
         world, info = self._world, entry.info

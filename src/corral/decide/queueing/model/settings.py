@@ -99,6 +99,10 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     """Who fits only because another one's victims leave is admitted when they have left, not before."""
     victims_give_way: bool = True
     """Who was evicted to make room is not considered again before the one it made room for."""
+    tells_other_cohorts: bool = True
+    """Who waits in another cohort for places on the same nodes is looked at again when a workload leaves them."""
+    samples_stopped_queues: bool = True
+    """With admission fair sharing the usage of a LocalQueue is sampled also while it, or its ClusterQueue, is stopped."""
     requeue_batch_s: float = 0.0
     """How long news is collected before those who could not be admitted are looked at again; upstream waits a second."""
     max_rounds: int = 1000

@@ -25,6 +25,7 @@ from corral.decide.queueing.model.decode import created_at, version_of
 from corral.decide.queueing.model.podsets import PodSetReader
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import PodSetInfo, WorkloadInfo
+from corral.workload.lifecycle import is_backing_off
 
 PREFIX = "kueue.x-k8s.io/"
 GATES_ANNOTATION = PREFIX + "admission-gated-by"
@@ -126,7 +127,8 @@ class WorkloadDecoder:
             evicted=is_evicted,
             evicted_reason=evicted.get("reason", "") if is_evicted else "",
             reserved_at=_transition(reserved) if reserved.get("status") == "True" else None,
-            requeue_blocked=(found.get("Requeued") or {}).get("status") == "False",
+            # The end of a back-off is a matter of time: until somebody writes it down nobody must come first by chance.
+            requeue_blocked=(found.get("Requeued") or {}).get("status") == "False" and not is_backing_off(info.obj),
             on_hold=info.on_hold or ("OnHold" if is_held else ""),
             pods_ready=_is_true(found, "PodsReady"),
         )

@@ -44,6 +44,7 @@ class Reservation:
     """Quota held by one workload: reserved, admitted, or assumed until the write is seen."""
 
     __slots__ = (
+        "admits",
         "assumed",
         "counted_admitted",
         "counted_priority",
@@ -65,6 +66,7 @@ class Reservation:
         topology_usage: TopologyUsage,
         *,
         assumed: int = 0,
+        admits: bool = False,
     ) -> None:
         self.info = info
         self.queue = queue
@@ -73,6 +75,8 @@ class Reservation:
         self.topology_usage = topology_usage
         self.assumed = assumed
         """Not written yet, and the how many-th of these; times have whole seconds, in which many are admitted."""
+        self.admits = admits
+        """It will be admitted by the same write, and counts as running from now on."""
         self.leaving = False
         """Its eviction was planned in an earlier round and is not seen yet."""
         self.rank: Rank = eviction_rank(self)

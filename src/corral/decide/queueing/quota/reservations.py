@@ -48,8 +48,9 @@ class Reservations:
         if reservation is None:
             return
         self._requeue_triggers.retry(reservation.queue)
-        for flavor in self._world.topology.sharing_nodes(reservation.topology_usage):
-            self._requeue_triggers.retry_users_of(flavor)
+        if self._world.settings.tells_other_cohorts:
+            for flavor in self._world.topology.sharing_nodes(reservation.topology_usage):
+                self._requeue_triggers.retry_users_of(flavor)
         self._rebook_successor(reservation)
 
     def forget(self, info: WorkloadInfo) -> None:

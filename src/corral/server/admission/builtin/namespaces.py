@@ -5,15 +5,16 @@ from __future__ import annotations
 from corral.core import errors
 from corral.core.admission import AdmissionRequest
 from corral.core.errors import Forbidden
-from corral.core.meta import Obj, is_deleting
+from corral.core.meta import Obj, is_deleting, uid_of
 from corral.kinds.kubernetes.core.kinds import NAMESPACES
 from corral.server.admission.builtin.base import BuiltinPlugin
-from corral.store import ObjectKey, Store
+from corral.server.admission.chain import Holding
+from corral.store import ObjectKey, Store, Stored
 
 IMMORTAL = ("default", "kube-system", "kube-public")
 
 
-class NamespaceLifecycle(BuiltinPlugin):
+class NamespaceLifecycle(BuiltinPlugin, Holding):
     """The plug-in."""
 
     name = "NamespaceLifecycle"
@@ -31,18 +32,28 @@ class NamespaceLifecycle(BuiltinPlugin):
             if request.name in IMMORTAL:
                 raise errors.forbidden(request.resource, request.name, "this namespace may not be deleted")
             return request.obj
-        self.hold(request)
+        self._check(request)
         return request.obj
 
-    def hold(self, request: AdmissionRequest) -> None:
-        """Looked at again when it is stored: whatever would come into a namespace behind its end belonged to the next one of that name."""
-        if request.operation != "CREATE":
-            return
-        namespace = self._store.head(ObjectKey("namespaces", "", request.namespace))
+    def ground(self, request: AdmissionRequest) -> str:
+        namespace = self._namespace(request) if request.operation == "CREATE" else None
+        return uid_of(namespace.obj) if namespace is not None else ""
+
+    def hold(self, request: AdmissionRequest, before: str) -> None:
+        """Whatever would come into a namespace behind its end belonged to the next one of that name."""
+        if request.operation == "CREATE" and uid_of(self._check(request).obj) != before:
+            raise errors.not_found(NAMESPACES, request.namespace)  # that of this name is another one
+
+    def _check(self, request: AdmissionRequest) -> Stored:
+        namespace = self._namespace(request)
         if namespace is None:
             raise errors.not_found(NAMESPACES, request.namespace)
         if is_deleting(namespace.obj):
             raise _ending(request)
+        return namespace
+
+    def _namespace(self, request: AdmissionRequest) -> Stored | None:
+        return self._store.head(ObjectKey("namespaces", "", request.namespace))
 
 
 def _ending(request: AdmissionRequest) -> Forbidden:

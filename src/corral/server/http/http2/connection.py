@@ -95,6 +95,7 @@ class Http2Connection(asyncio.Protocol):
         self._paused = False
         self._over = False
         self._drained: asyncio.Future[None] | None = None
+        self._lingering: asyncio.TimerHandle | None = None
 
     # asyncio.Protocol
 
@@ -109,6 +110,8 @@ class Http2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.shared.disconnected(self)
         self._over = True
+        if self._lingering is not None:
+            self._lingering.cancel()  # it holds the transport, with all the room that TLS has taken
         for exchange in list(self._exchanges.values()):
             self._leave(exchange)
         self._ready.clear()
@@ -117,6 +120,7 @@ class Http2Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._over:
+            self.shared.came(self, len(data))
             return
         self._corked = True
         try:
@@ -130,6 +134,7 @@ class Http2Connection(asyncio.Protocol):
             self._corked = False
             self._pump()
             self._flush()
+            self.shared.came(self, len(data))  # only now it is known who that was
             self._note_held()
 
     def _note_held(self) -> None:
@@ -623,7 +628,7 @@ class Http2Connection(asyncio.Protocol):
         self._flush()
         for exchange in list(self._exchanges.values()):
             self._leave(exchange)
-        self.loop.call_later(LINGER_S, self.transport.close)
+        self._lingering = self.loop.call_later(LINGER_S, self.transport.close)
 
     def _settle(self) -> None:
         """After a GOAWAY of ours, the last answer ends the connection."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from corral.core.meta import Key, Obj
 from corral.decide.queueing.model.settings import QueueingSettings
 from corral.decide.queueing.model.values import FlavorResource
@@ -11,6 +13,9 @@ from corral.testing.queueing import (
     make_cluster_queue,
     make_flavor,
     make_local_queue,
+    make_node,
+    make_pod_set,
+    make_topology,
     make_workload,
     reserve,
 )
@@ -74,3 +79,46 @@ def test_a_reservation_stated_again_counts_once_and_as_it_is_stated_last() -> No
     world.finish("a")
     assert held(world) == {}
     assert Key("default", "a") not in world.state.world.reservations
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["told", "not told, as upstream"])
+def test_who_waits_in_another_cohort_for_places_on_the_same_nodes_is(tells: bool) -> None:
+    world = QueueingWorld(QueueingSettings(tells_other_cohorts=tells))
+    state = world.state
+    state.upsert_topology(make_topology("hosts", "kubernetes.io/hostname"))
+    state.upsert_flavor(make_flavor("default", nodeLabels={"pool": "a"}, topologyName="hosts"))
+    state.upsert_node(make_node("n0", {"pool": "a"}, cpu="2"))
+    for queue in ("cq", "other"):
+        state.upsert_cluster_queue(make_cluster_queue(queue, {"default": {"cpu": 4}}))
+        state.upsert_local_queue(make_local_queue(f"lq-{queue}", queue))
+    whole_node = make_pod_set(count=1, requests={"cpu": 2}, topology={"required": "kubernetes.io/hostname"})
+    world.put(make_workload("holder", "lq-cq", whole_node))
+    world.settle()
+    world.put(make_workload("parked", "lq-other", whole_node))
+    world.settle()
+    assert world.admitted() == {"cq": ["holder"]}
+    world.finish("holder")
+    world.settle()
+    assert world.admitted() == ({"other": ["parked"]} if tells else {})
+    state.flush_cluster_queue("other")
+    world.settle()
+    assert world.admitted() == {"other": ["parked"]}
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["runs from now on", "waits for its checks"])
+def test_who_is_being_admitted(checked: bool) -> None:
+    world = with_local_queue()
+    strategy = {"admissionChecksStrategy": {"admissionChecks": [{"name": "check"}]}} if checked else {}
+    world.state.upsert_admission_check(
+        {
+            "metadata": {"name": "check"},
+            "spec": {"controllerName": "somebody"},
+            "status": {"conditions": [{"type": "Active", "status": "True"}]},
+        }
+    )
+    world.state.upsert_cluster_queue(make_cluster_queue("cq", {"default": {"cpu": 4}}, **strategy))
+    world.put(make_workload("w", requests={"cpu": 3}))
+    assert any(True for _ in world.state.plan_cycle(world.now).admissions)
+    assert world.state.world.running("default/lq") == ({} if checked else {"cpu": 3000})
+    world.state.admission_failed(Key("default", "w"))
+    assert not any(world.state.world.running("default/lq").values())
