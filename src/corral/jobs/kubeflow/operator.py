@@ -10,6 +10,7 @@ from corral.core.meta import (
     Obj,
     annotations_of,
     is_deleting,
+    is_owned_by,
     name_of,
     namespace_of,
     owner_ref,
@@ -181,7 +182,11 @@ class TrainingController:
             return
         try:
             if run_policy_of(job).get("suspend"):
-                await self._client.delete(HORIZONTAL_POD_AUTOSCALERS, name_of(job), namespace_of(job))
+                held = await self._client.get(HORIZONTAL_POD_AUTOSCALERS, name_of(job), namespace_of(job))
+                if is_owned_by(held, uid_of(job)):
+                    await self._client.delete(
+                        HORIZONTAL_POD_AUTOSCALERS, name_of(held), namespace_of(held), uid=uid_of(held)
+                    )
             else:
                 await self._client.create(HORIZONTAL_POD_AUTOSCALERS, self._autoscaler(job, elastic), manager=MANAGER)
         except (AlreadyExists, NotFound):
