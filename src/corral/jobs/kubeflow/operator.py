@@ -20,6 +20,7 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
+from corral.core.whole_numbers import whole_number
 from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
@@ -123,7 +124,7 @@ class TrainingController:
         """Keep account of replaced replicas where a backoff limit asks for it; before they are gone."""
         if not count or run_policy_of(job).get("backoffLimit") is None:
             return job
-        total = int(annotations_of(job).get(RESTARTS) or 0) + count
+        total = (whole_number(annotations_of(job).get(RESTARTS, "")) or 0) + count
         patch = {
             "metadata": {
                 "resourceVersion": job["metadata"].get("resourceVersion"),
