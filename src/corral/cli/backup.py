@@ -15,7 +15,7 @@ from corral.fleet.backup import BackupError, read, write
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @state_option
 def backup(file: Path, state: Path | None) -> None:
-    """Write the fleet to FILE: every object, the keys and kubeconfigs. It may run meanwhile.
+    """Write the fleet to FILE: every object and the keys. It may run meanwhile.
 
     FILE holds private keys and Secrets; it is readable by you only. Files that pods have written are not in it.
 
@@ -33,9 +33,18 @@ def backup(file: Path, state: Path | None) -> None:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--replace", is_flag=True, help="Also where the folder has a fleet already, whose state is lost then.")
+@click.option(
+    "--allow",
+    metavar="WHAT",
+    multiple=True,
+    help="A program, file, address or network outside the folder that the fleet may use, as the refusal names it. May be repeated.",
+)
 @state_option
-def restore(file: Path, replace: bool, state: Path | None) -> None:
+def restore(file: Path, replace: bool, allow: tuple[str, ...], state: Path | None) -> None:
     """Bring the fleet of a backup back. No fleet may be running in its folder; `corral up` starts it afterwards.
+
+    With it start the jobs in it, as you, and whoever made the backup has its keys: bring back only what you would run.
+    A program, file or address outside the folder that the fleet uses has to be allowed by name.
 
     \b
     corral restore fleet.tar.gz
@@ -50,7 +59,7 @@ def restore(file: Path, replace: bool, state: Path | None) -> None:
                 raise click.ClickException(
                     f"{folder.root} has a fleet already; --replace puts that of {file} in its place, --state names another folder"
                 )
-            clusters = read(folder, file)
+            clusters = read(folder, file, allow)
     except (BackupError, FleetError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"Restored {', '.join(clusters)}; `corral up{which_option(folder)}` starts them.")

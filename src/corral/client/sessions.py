@@ -22,6 +22,7 @@ from websockets.utils import generate_key
 from corral.client.sync import SyncClient
 from corral.core.errors import ConnectionFailed
 from corral.core.meta import Obj, name_of, namespace_of
+from corral.core.whole_numbers import whole_number
 from corral.kinds.kubernetes.core.kinds import PODS
 
 STDIN: Final = 0
@@ -184,8 +185,9 @@ def outcome_of(text: bytes) -> Outcome:
         return Outcome(0)
     message = str(status.get("message") or "the program could not be run")
     for cause in (status.get("details") or {}).get("causes") or ():
-        if cause.get("reason") == "ExitCode" and str(cause.get("message")).isdigit():
-            return Outcome(int(cause["message"]), message)
+        code = whole_number(str(cause.get("message"))) if cause.get("reason") == "ExitCode" else None
+        if code is not None:
+            return Outcome(code, message)
     return Outcome(None, message)
 
 

@@ -22,6 +22,7 @@ from corral.client.kubeconfig import Access, KubeconfigError, by_server
 from corral.client.sync import SyncClient
 from corral.core.errors import ApiError
 from corral.core.meta import Obj
+from corral.core.whole_numbers import whole_number
 from corral.dashboard.actions import act
 from corral.dashboard.address import Address
 from corral.dashboard.details import details, document, events, logs, warnings
@@ -186,10 +187,10 @@ class Handler(BaseHTTPRequestHandler):
             return self._go_home("")
         if self.path not in ("/login", "/api/act"):
             return self._answer(404, "text/plain", b"there is no such page\n")
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MAX_FORM:
+        length = whole_number(self.headers.get("Content-Length", ""))
+        if length is None or length > MAX_FORM:
             return self._answer(413, "text/plain", b"this is a short form\n")
-        form = dict(parse_qsl(self.rfile.read(int(length)).decode("utf-8", "replace")))
+        form = dict(parse_qsl(self.rfile.read(length).decode("utf-8", "replace")))
         if self.path == "/api/act":
             return self._act(form)
         return self._log_in(form.get("token", "").strip(), by_address=False)

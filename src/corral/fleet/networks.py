@@ -28,9 +28,11 @@ class Claims:
         self._held: dict[str, socket.socket] = {}
 
     def claim(self, preferred: Iterable[str]) -> str:
-        """The first free one of `preferred`, else any. Raises OSError when there is none."""
-        for wanted in (*preferred, *map(network, range(COUNT))):
-            if wanted not in self._held and self._take(wanted):
+        """The first free one of `preferred`, else any; what is none of these networks is not preferred. Raises OSError when none is
+        free."""
+        all_of_them = [network(number) for number in range(COUNT)]
+        for wanted in (*preferred, *all_of_them):
+            if wanted in all_of_them and wanted not in self._held and self._take(wanted):
                 return wanted
         raise OSError(f"all {COUNT} pod networks of this machine are in use; `corral down` in another fleet frees some")
 

@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 
 from corral.store.encryption import SEALED, KeyFile, is_sealed
 from corral.store.errors import StoreError
-from corral.store.integrity import WAY_OUT, check
+from corral.store.integrity import SCHEMA, WAY_OUT, check
 from corral.store.journal import JournalWrite, Row
 from corral.store.stored import ObjectKey
 
@@ -38,12 +38,6 @@ WAL_BYTES = 64 << 20  # beyond this it is moved while others write
 WAL_LIMIT = 4 * WAL_BYTES  # beyond this, because nobody ever paused, it is moved before the next write
 PAGE = 4096  # what a commit adds to the WAL besides its values, roughly
 CACHE_KIB = 256  # reading happens once, when the store is loaded: pages kept after that are held for nobody
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS log (
-    revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    deleted INTEGER NOT NULL, value BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-"""
 
 
 class _Forget:
@@ -409,5 +403,5 @@ def _open(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA wal_autocheckpoint=0")
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-    connection.executescript(_SCHEMA)
+    connection.executescript(SCHEMA)
     return connection

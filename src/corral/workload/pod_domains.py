@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from corral.core.meta import Obj, annotations_of, labels_of, name_of, spec_of
+from corral.core.whole_numbers import whole_number
 from corral.kinds.kueue import names
 from corral.kinds.kueue.topology_assignment import Domain, domains_of
 
@@ -66,8 +67,7 @@ def _free_slots(levels: Sequence[str], domains: Sequence[Domain], placed: Sequen
 
 def _index_offset(pods: Sequence[Obj]) -> int:
     """All pods of a pod set carry the same one."""
-    said = annotations_of(pods[0]).get(names.POD_INDEX_OFFSET, "") if pods else ""
-    return int(said) if said.isdigit() else 0
+    return whole_number(annotations_of(pods[0]).get(names.POD_INDEX_OFFSET, "")) or 0 if pods else 0
 
 
 def _ranks(request: Obj, pods: Sequence[Obj], size: int, first: int) -> dict[str, int] | None:
@@ -91,7 +91,6 @@ def _group_size(request: Obj, size: int) -> int:
 
 
 def _rank(labels: Mapping[str, str], label: str, group_label: str, per_group: int) -> int | None:
-    index = labels.get(label, "")
-    if not index.isdigit() or (group_label and not labels.get(group_label, "").isdigit()):
-        return None
-    return int(index) + (int(labels[group_label]) * per_group if group_label else 0)
+    index = whole_number(labels.get(label, ""))
+    group = whole_number(labels.get(group_label, "")) if group_label else 0
+    return None if index is None or group is None else index + group * per_group

@@ -16,6 +16,7 @@ from typing import Any
 from corral.core.meta import Obj, annotations_of, labels_of, spec_of
 from corral.core.schema.structural import Schema, compile_schema
 from corral.core.schema.unique import without_repetitions
+from corral.core.whole_numbers import whole_number
 from corral.kinds.kueue import names
 from corral.kinds.machinery import schemas
 
@@ -174,9 +175,9 @@ def _slices(annotations: Mapping[str, str]) -> Obj:
             return {SLICE_LAYERS: [{"topology": topology, "size": size} for topology, size in layers]}
     if names.PODSET_SLICE_REQUIRED_TOPOLOGY not in annotations:
         return {}
-    size = annotations.get(names.PODSET_SLICE_SIZE, "")
+    size = whole_number(annotations.get(names.PODSET_SLICE_SIZE, ""))
     request: Obj = {"podSetSliceRequiredTopology": annotations[names.PODSET_SLICE_REQUIRED_TOPOLOGY]}
-    return {**request, "podSetSliceSize": int(size)} if size.isdigit() else request
+    return {**request, "podSetSliceSize": size} if size is not None else request
 
 
 def slice_layers(text: str) -> list[tuple[str, int]]:

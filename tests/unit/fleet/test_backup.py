@@ -13,6 +13,7 @@ import pytest
 from corral.configuration.fleet import ClusterSpec, FleetSpec
 from corral.fleet.backup import BackupError, read, write
 from corral.fleet.folder import FleetFolder
+from corral.store.integrity import SCHEMA
 
 
 def made(root: Path) -> FleetFolder:
@@ -22,7 +23,7 @@ def made(root: Path) -> FleetFolder:
     (folder.cluster("manager") / "pki").mkdir(parents=True)
     (folder.cluster("manager") / "pki" / "ca.key").write_text("key")
     with closing(sqlite3.connect(folder.cluster("manager") / "store.db")) as database:
-        database.execute("CREATE TABLE log (value)")
+        database.executescript(SCHEMA)
     return folder
 
 

@@ -8,10 +8,11 @@ from corral.controllers.placement.placement_kinds import CLUSTER, Records
 from corral.controllers.placement.writes import write_status
 from corral.core.conditions import conditions_of, set_condition
 from corral.core.errors import NotFound
-from corral.core.meta import Key, Obj, is_deleting, name_of, resource_version_of, spec_of, status_of
+from corral.core.meta import Key, Obj, is_deleting, labels_of, name_of, resource_version_of, spec_of, status_of
 from corral.decide.placement.bindings import binding_of
 from corral.decide.placement.eviction import is_over, judge
 from corral.kinds.fleet import CLUSTER_BINDINGS, DISRUPTION_BUDGETS, EVICTIONS
+from corral.kinds.fleet.names import PARENT_PLACEMENT
 from corral.runtime.controller import Manager, Watch
 
 
@@ -35,8 +36,9 @@ class EvictionController:
             return
         target = Key("", str(spec_of(eviction).get("placementName") or ""))
         # Bindings are read from the API itself: a budget counted on a cache could be spent twice.
-        found = await self._client.list(CLUSTER_BINDINGS, labels=f"kubernetes-fleet.io/parent-CRP={target.name}")
-        bindings = [binding_of(obj) for obj in found.items]
+        found = await self._client.list(CLUSTER_BINDINGS, labels=PARENT_PLACEMENT)
+        # Compared here: what an eviction names is any text, and in a selector it would be a part of that.
+        bindings = [binding_of(obj) for obj in found.items if labels_of(obj)[PARENT_PLACEMENT] == target.name]
         verdict = judge(eviction, self._records.placements.get(target), bindings, self._budgets.get(target))
         if verdict.evict is not None:
             await self._delete(verdict.evict.obj)

@@ -20,6 +20,7 @@ from corral.core.meta import (
     spec_of,
     status_of,
 )
+from corral.core.whole_numbers import whole_number
 from corral.decide.placement.bindings import COUNTED, Binding, Overrides, binding_of
 from corral.decide.placement.first_write import Release, released_binding
 from corral.decide.placement.rollout import BLOCKED, STARTED, Plan, plan, target_count
@@ -78,7 +79,9 @@ class RolloutController:
             overrides=overrides,
             strategy=strategy,
             target=target_count(
-                spec_of(policy).get("policy"), int(annotations_of(policy).get(NUMBER_OF_CLUSTERS) or 0), bindings
+                spec_of(policy).get("policy"),
+                whole_number(annotations_of(policy).get(NUMBER_OF_CLUSTERS, "")) or 0,
+                bindings,
             ),
             now=self._clock.now(),
         )

@@ -31,6 +31,7 @@ from corral.core.meta import (
     status_of,
     with_annotations,
 )
+from corral.core.whole_numbers import whole_number
 from corral.decide.placement.bindings import UNSCHEDULED, Binding, Overrides
 from corral.decide.placement.clusters import SchedulingError, concerns_scheduling
 from corral.decide.placement.delivery import pending_limit
@@ -259,7 +260,7 @@ class SchedulerController:
         # An old list that says the same keeps its order.
         decisions = before if same_decisions(before, cycle.decisions) and _says(old, entry, policy) else cycle.decisions
         status: Obj = {
-            "observedCRPGeneration": int(annotations_of(policy).get(PLACEMENT_GENERATION) or 0),
+            "observedCRPGeneration": whole_number(annotations_of(policy).get(PLACEMENT_GENERATION, "")) or 0,
             "conditions": set_condition(old.get("conditions") or [], entry, self._clock.timestamp()),
         }
         if decisions:
@@ -278,7 +279,7 @@ class SchedulerController:
 
 def _says(status: Obj, entry: Obj, policy: Obj) -> bool:
     old = find(status.get("conditions") or [], "Scheduled")
-    generation = int(annotations_of(policy).get(PLACEMENT_GENERATION) or 0)
+    generation = whole_number(annotations_of(policy).get(PLACEMENT_GENERATION, "")) or 0
     return (
         old is not None
         and all(old.get(part) == value for part, value in entry.items())

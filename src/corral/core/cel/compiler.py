@@ -69,9 +69,13 @@ class Program:
             return self._run(frame)
         except RecursionError:
             raise CelError("the value is nested too deeply") from None
+        except CelError:
+            raise
         except (TypeError, AttributeError):
             # Whatever a function failed to check: a bad rule must not become a bad server.
             raise no_overload() from None
+        except (ValueError, ArithmeticError):
+            raise CelError("a value is out of range") from None
 
 
 def compile_expression(text: str, variables: Mapping[str, Schema | None]) -> Program:

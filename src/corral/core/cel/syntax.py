@@ -253,11 +253,16 @@ class _Parser:
         return ("map", entries)
 
 
+_MOST_DIGITS: Final = 100  # more than a number has, and fewer than Python refuses to read
+
+
 def _number(text: str, kind: str) -> Any:
     if kind == "float":
         return float(text)
     unsigned = text[-1] in "uU"
     digits = text.rstrip("uU")
+    if len(digits) > _MOST_DIGITS:
+        raise CelError(f"invalid {'uint' if unsigned else 'int'} literal")
     value = int(digits, 16) if "x" in digits.lower() else int(digits)
     if unsigned:
         if not 0 <= value < 2**64:
@@ -295,12 +300,19 @@ def _string(text: str) -> str | bytes:
     return b"".join([*parts, body[end:].encode()])
 
 
+def _character(point: int, digits: str) -> str:
+    """Texts have no halves of surrogate pairs, which nobody could write down again."""
+    if point > 0x10FFFF or 0xD800 <= point < 0xE000:
+        raise CelError(f"Syntax error: no character has the number {digits}")
+    return chr(point)
+
+
 def _unescape(match: re.Match[str]) -> str:
     if match[1]:
         return _PLAIN_ESCAPES.get(match[1], match[1])
     digits = match[2] or match[3] or match[4] or match[5]
     if digits:
-        return chr(int(digits, 16))
+        return _character(int(digits, 16), digits)
     if match[6]:
         return chr(int(match[6], 8))
     raise CelError(f"Syntax error: invalid escape sequence \\{match[7]}")

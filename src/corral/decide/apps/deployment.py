@@ -303,7 +303,7 @@ def _is_sized(deployment: Obj, rs: Obj, size: int) -> bool:
 
 def _share(deployment: Obj, rs: Obj, wanted: int, surge: int) -> int:
     """How much of a change falls to `rs`: its share of the size the change started from."""
-    before = int(annotations_of(rs).get(MAXIMUM) or 0) or int(status_of(deployment).get("replicas") or 0) or 1
+    before = whole_number(annotations_of(rs).get(MAXIMUM, "")) or int(status_of(deployment).get("replicas") or 0) or 1
     return round(replicas_of(rs) * (wanted + surge) / before) - replicas_of(rs)
 
 

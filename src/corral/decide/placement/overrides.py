@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from corral.core.meta import Obj, labels_of, name_of, namespace_of, spec_of
 from corral.core.selectors import from_label_selector
+from corral.core.whole_numbers import whole_number
 from corral.decide.placement.bindings import Overrides
 from corral.decide.placement.selection import split_api_version
 
@@ -187,7 +188,8 @@ def _child(node: Any, part: str) -> Any:
 
 
 def _index(node: list[Any], part: str) -> int | None:
-    return int(part) if part.isdecimal() and int(part) < len(node) else None
+    index = whole_number(part)
+    return index if index is not None and index < len(node) else None
 
 
 def _with(node: Any, part: str, value: Any) -> Any:
@@ -199,8 +201,8 @@ def _with(node: Any, part: str, value: Any) -> Any:
 
 def _edit_list(node: list[Any], part: str, op: str, path: str, value: Any) -> list[Any]:
     if op == "add":
-        position = len(node) if part == "-" else int(part) if part.isdecimal() else -1
-        if not 0 <= position <= len(node):
+        position = len(node) if part == "-" else whole_number(part)
+        if position is None or position > len(node):
             raise OverrideError(
                 f"error in add for path: '{path}': Unable to access invalid index: {part}: invalid index referenced"
             )

@@ -95,7 +95,7 @@ def is_master(snapshot: Obj) -> bool:
 
 def is_whole(group: Sequence[Obj]) -> bool:
     """Whether a group of resource snapshots, master first, has as many as its master counts."""
-    return bool(group) and len(group) >= int(annotations_of(group[0]).get(SNAPSHOT_COUNT) or 1)
+    return bool(group) and len(group) >= (whole_number(annotations_of(group[0]).get(SNAPSHOT_COUNT, "")) or 1)
 
 
 def contents(group: Sequence[Obj]) -> list[Obj]:

@@ -8,6 +8,7 @@ from typing import Any
 from corral.core import validation as v
 from corral.core.errors import Cause
 from corral.core.meta import Obj, namespace_of, spec_of
+from corral.core.whole_numbers import whole_number
 from corral.jobs.kubeflow.kind import PYTORCH, replica_specs_of
 from corral.kinds.machinery import schemas as s
 from corral.kinds.machinery.definition import Column, KindDef, Schema, VersionDef, age_column
@@ -82,7 +83,8 @@ def _at(value: Any, path: str) -> Any:
     """The value at a dotted path with `[key]` and `.key` steps, or None."""
     for step in path.replace("[", ".").replace("]", "").split("."):
         if isinstance(value, list):
-            value = value[int(step)] if step.isdigit() and int(step) < len(value) else None
+            index = whole_number(step)
+            value = value[index] if index is not None and index < len(value) else None
         elif isinstance(value, Mapping):
             value = value.get(step)
         else:

@@ -22,6 +22,7 @@ from corral.core.meta import (
     status_of,
 )
 from corral.core.timestamps import format_time, parse_duration, parse_time
+from corral.core.whole_numbers import whole_number
 from corral.decide.pods.facts import container_statuses, is_ready, phase_of
 from corral.jobs.appwrapper.kind import CONTROLLER, LABEL, expected_pods, pod_sets_of
 
@@ -91,13 +92,13 @@ def period(app_wrapper: Obj, name: str) -> float:
 
 
 def retry_limit(app_wrapper: Obj) -> int:
-    text = annotations_of(app_wrapper).get(ANNOTATION + "retryLimit", "")
-    return int(text) if text.isdigit() else RETRY_LIMIT
+    said = whole_number(annotations_of(app_wrapper).get(ANNOTATION + "retryLimit", ""))
+    return RETRY_LIMIT if said is None else said
 
 
 def _codes(app_wrapper: Obj, name: str) -> list[int]:
     text = annotations_of(app_wrapper).get(ANNOTATION + name, "")
-    return [int(part) for part in text.split(",") if part.strip().isdigit()]
+    return [code for part in text.split(",") if (code := whole_number(part.strip())) is not None]
 
 
 def plan_app_wrapper(look: WrapperView) -> WrapperPlan:

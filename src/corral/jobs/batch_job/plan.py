@@ -280,11 +280,11 @@ def _index_verdict(view: SyncView, failed: Indexes, succeeded: int, completions:
 
 def index_failures(pod: Obj) -> int:
     """Failures of this index before this pod."""
-    return int(annotations_of(pod).get(INDEX_FAILURES) or 0)
+    return whole_number(annotations_of(pod).get(INDEX_FAILURES, "")) or 0
 
 
 def ignored_index_failures(pod: Obj) -> int:
-    return int(annotations_of(pod).get(INDEX_IGNORED) or 0)
+    return whole_number(annotations_of(pod).get(INDEX_IGNORED, "")) or 0
 
 
 def _held(view: SyncView, active: Sequence[Obj], done: Indexes, failed: Indexes) -> dict[int, Obj]:

@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from corral.core.errors import Cause
 from corral.core.meta import Key, Obj, annotations_of, labels_of, status_of
 from corral.core.resource import Resource
+from corral.core.whole_numbers import whole_number
 from corral.jobs.framework.paths import Path, get_in, set_in
 from corral.jobs.framework.remote_copy import bare_copy
 from corral.kinds.kueue import names
@@ -197,8 +198,7 @@ def prebuilt_workload(job: Obj) -> str:
 
 
 def maximum_execution_time(job: Obj) -> int | None:
-    text = labels_of(job).get(names.MAX_EXEC_TIME, "")
-    return int(text) if text.isdigit() and int(text) > 0 else None
+    return whole_number(labels_of(job).get(names.MAX_EXEC_TIME, "")) or None
 
 
 def managed_by(adapter: JobAdapter, job: Obj) -> str:

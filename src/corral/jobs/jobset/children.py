@@ -162,11 +162,8 @@ def _shared_volumes(job_set: Obj, pod_spec: Obj) -> list[Obj]:
     """The JobSet's claims that a container of these pods mounts."""
     containers = [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
     mounted = {mount.get("name") for container in containers for mount in container.get("volumeMounts") or ()}
-    names = [
-        template["metadata"]["name"]
-        for policy in spec_of(job_set).get("volumeClaimPolicies") or ()
-        for template in policy.get("templates") or ()
-    ]
+    policies = spec_of(job_set).get("volumeClaimPolicies") or ()
+    names = [name for policy in policies for name, _ in _claim_templates(policy)]
     return [
         {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{name_of(job_set)}"}}
         for name in names
@@ -174,15 +171,21 @@ def _shared_volumes(job_set: Obj, pod_spec: Obj) -> list[Obj]:
     ]
 
 
+def _claim_templates(policy: Obj) -> list[tuple[str, Obj]]:
+    """The templates of a policy, by name; the schema takes anything for one, and what has no name is none."""
+    found = [template for template in policy.get("templates") or () if isinstance(template, dict)]
+    return [(str(name), each) for each in found if (name := (each.get("metadata") or {}).get("name"))]
+
+
 def claims_of(job_set: Obj) -> list[Obj]:
     """The volume claims a JobSet shares among its Jobs; retained ones are owned by nobody."""
     result = []
     for policy in spec_of(job_set).get("volumeClaimPolicies") or ():
         retained = (policy.get("retentionPolicy") or {}).get("whenDeleted") == "Retain"
-        for template in policy.get("templates") or ():
+        for name, template in _claim_templates(policy):
             metadata = {
                 **(template.get("metadata") or {}),
-                "name": f"{template['metadata']['name']}-{name_of(job_set)}",
+                "name": f"{name}-{name_of(job_set)}",
                 "namespace": namespace_of(job_set),
             }
             metadata["labels"] = {**(metadata.get("labels") or {}), JOB_SET_NAME: name_of(job_set)}

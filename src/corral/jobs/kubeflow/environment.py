@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from corral.core.meta import Obj, name_of, namespace_of, spec_of
+from corral.core.whole_numbers import whole_number
 from corral.jobs.kubeflow.kind import JAX, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Framework
 
 Env = list[Obj]
@@ -114,7 +115,7 @@ def _pytorch(framework: Framework, job: Obj, specs: Mapping[str, Obj], kind: str
     if "Master" in specs:
         port, master = port_of(framework, specs["Master"]), replica_name(job, "Master", 0)
         rank = 0 if kind == "Master" else index + 1
-        processes = int(str(per_node)) if str(per_node).isdigit() else 1
+        processes = number if (number := whole_number(str(per_node))) is not None else 1
         values |= {
             "MASTER_PORT": port,
             "PET_MASTER_PORT": port,
@@ -156,7 +157,9 @@ def _elastic(framework: Framework, job: Obj, specs: Mapping[str, Obj], elastic: 
         if elastic.get(field) is not None:
             values[name] = elastic[field]
     if elastic.get("rdzvConf"):
-        values["PET_RDZV_CONF"] = ",".join(f"{entry['key']}={entry['value']}" for entry in elastic["rdzvConf"])
+        values["PET_RDZV_CONF"] = ",".join(
+            f"{entry.get('key') or ''}={entry.get('value') or ''}" for entry in elastic["rdzvConf"]
+        )
     if elastic.get("standalone"):
         values["PET_STANDALONE"] = ""
     return values

@@ -10,6 +10,7 @@ from corral.core.meta import (
     Obj,
     annotations_of,
     is_deleting,
+    is_owned_by,
     name_of,
     namespace_of,
     owner_ref,
@@ -19,6 +20,7 @@ from corral.core.meta import (
     with_status,
 )
 from corral.core.resource import Resource
+from corral.core.whole_numbers import whole_number
 from corral.jobs.framework.child_objects import typed
 from corral.jobs.framework.expectations import Expectations
 from corral.jobs.framework.gang_operator import GangGroups
@@ -122,7 +124,7 @@ class TrainingController:
         """Keep account of replaced replicas where a backoff limit asks for it; before they are gone."""
         if not count or run_policy_of(job).get("backoffLimit") is None:
             return job
-        total = int(annotations_of(job).get(RESTARTS) or 0) + count
+        total = (whole_number(annotations_of(job).get(RESTARTS, "")) or 0) + count
         patch = {
             "metadata": {
                 "resourceVersion": job["metadata"].get("resourceVersion"),
@@ -181,7 +183,11 @@ class TrainingController:
             return
         try:
             if run_policy_of(job).get("suspend"):
-                await self._client.delete(HORIZONTAL_POD_AUTOSCALERS, name_of(job), namespace_of(job))
+                held = await self._client.get(HORIZONTAL_POD_AUTOSCALERS, name_of(job), namespace_of(job))
+                if is_owned_by(held, uid_of(job)):
+                    await self._client.delete(
+                        HORIZONTAL_POD_AUTOSCALERS, name_of(held), namespace_of(held), uid=uid_of(held)
+                    )
             else:
                 await self._client.create(HORIZONTAL_POD_AUTOSCALERS, self._autoscaler(job, elastic), manager=MANAGER)
         except (AlreadyExists, NotFound):

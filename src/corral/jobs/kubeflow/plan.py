@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, name_of, namespace_of, spec_of, status_of
 from corral.core.timestamps import format_time, parse_time
+from corral.core.whole_numbers import whole_number
 from corral.decide.pods.facts import phase_of, restarts
 from corral.decide.pods.growth import at_once, first
 from corral.jobs.framework import gang
@@ -159,7 +160,7 @@ def _excess(look: TrainingView, status: Obj) -> str:
 
 def _restarts(look: TrainingView) -> int:
     """Replicas replaced so far plus containers restarted in place."""
-    total, specs = int(annotations_of(look.job).get(RESTARTS) or 0), look.specs
+    total, specs = whole_number(annotations_of(look.job).get(RESTARTS, "")) or 0, look.specs
     for kind, members in by_type(specs, look.pods).items():
         if (specs[kind].get("restartPolicy") or look.framework.restart_policy) in ("OnFailure", "Always"):
             total += sum(restarts(pod) for pod in members if phase_of(pod) == "Running")

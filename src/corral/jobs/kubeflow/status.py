@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from corral.core import conditions
 from corral.core.meta import Obj, is_deleting, labels_of, name_of, namespace_of, spec_of
 from corral.core.timestamps import format_time
+from corral.core.whole_numbers import whole_number
 from corral.decide.pods.facts import phase_of
 from corral.jobs.kubeflow.environment import replicas_of
 from corral.jobs.kubeflow.kind import MPI, PADDLE, PYTORCH, TENSORFLOW, XGBOOST, Framework
@@ -79,8 +80,7 @@ def type_labels(framework: Framework, job: Obj, kind: str) -> dict[str, str]:
 
 
 def index_of(pod: Obj) -> int | None:
-    text = labels_of(pod).get(REPLICA_INDEX, "")
-    return int(text) if text.isdigit() else None
+    return whole_number(labels_of(pod).get(REPLICA_INDEX, ""))
 
 
 def exit_code(framework: Framework, pod: Obj) -> int | None:

@@ -9,6 +9,7 @@ from corral.core.meta import (
     Obj,
     annotations_of,
     is_deleting,
+    is_owned_by,
     labels_of,
     name_of,
     namespace_of,
@@ -45,7 +46,7 @@ from corral.jobs.leader_worker_set.rollout import Groups, first_step, next_step
 from corral.jobs.stateful_set.plan import ordinal_of
 from corral.kinds.kubernetes.apps.kinds import DISPATCHED, STATEFUL_SETS
 from corral.kinds.kubernetes.core.kinds import PODS, SERVICES
-from corral.runtime.controller import Manager, Result, Watch, owner_key
+from corral.runtime.controller import Manager, PermanentError, Result, Watch, owner_key
 
 MANAGER = "lws"
 
@@ -85,6 +86,8 @@ class LeaderWorkerSetController:
             return None
         lws = typed(found, LEADER_WORKER_SETS.api_version, "LeaderWorkerSet")
         held = self._stateful.get(key)
+        if held is not None and not is_owned_by(held, uid_of(lws)):
+            self._refuse(lws, held)
         groups = max(replicas_of(lws), int(spec_of(held).get("replicas") or 0) if held is not None else 0)
         leaders = self._leaders(key, groups)
         # A group's service is there before its leader; of very many groups only the next ones come soon.
@@ -123,6 +126,12 @@ class LeaderWorkerSetController:
             await self._client.create(resource, body, manager=MANAGER)
         except AlreadyExists:
             return
+
+    def _refuse(self, lws: Obj, held: Obj) -> None:
+        """Who may create StatefulSets can be there first: theirs is neither used nor changed."""
+        text = f'StatefulSet "{name_of(held)}" already exists and belongs to somebody else'
+        self._recorder.event(lws, "Warning", "FailedCreate", text)
+        raise PermanentError(text)
 
     async def _ensure_leaders(self, lws: Obj, held: Obj | None, states: Groups) -> None:
         if held is None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from corral.core.meta import Obj, annotations_of, spec_of, status_of
+from corral.core.whole_numbers import whole_number
 from corral.jobs.leader_worker_set.kind import REPLICAS, replicas_of
 
 
@@ -59,11 +60,14 @@ class RolloutStep(NamedTuple):
 
 
 def scaled(value: object, total: int, *, up: bool) -> int:
-    """A number, or a percentage of `total`."""
+    """A number, or a percentage of `total`; none for what is neither."""
+    if isinstance(value, int):
+        return value
     text = str(value)
+    number = whole_number(text.removesuffix("%")) or 0
     if not text.endswith("%"):
-        return int(text)
-    share = int(text[:-1]) * total
+        return number
+    share = number * total
     return -(-share // 100) if up else share // 100
 
 

@@ -12,6 +12,7 @@ from corral.core.meta import (
     owner_ref,
     spec_of,
 )
+from corral.core.whole_numbers import whole_number
 from corral.decide.pods.facts import phase_of
 from corral.jobs.framework import gang
 from corral.jobs.kubeflow.kind import MPI, replica_specs_of, run_policy_of
@@ -53,8 +54,7 @@ def labels_for(job: Obj, role: str, index: int | None = None) -> dict[str, str]:
 
 
 def worker_index(job: Obj, pod: Obj) -> int:
-    text = labels_of(pod).get(REPLICA_INDEX, "")
-    number = int(text) if text.isdigit() else 0
+    number = whole_number(labels_of(pod).get(REPLICA_INDEX, "")) or 0
     return number - 1 if _runs_launcher_as_worker(job) else number
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from corral.core import conditions
 from corral.core.meta import Obj, annotations_of, is_deleting, labels_of, metadata_of, name_of, spec_of, status_of
+from corral.core.whole_numbers import whole_number
 from corral.jobs.framework.adapter import JobOutcome
 from corral.jobs.pod.adapter import is_gated, is_terminated, pod_set_of
 from corral.jobs.pod.role_hash import role_hash
@@ -29,8 +30,7 @@ def group_name(pod: Obj) -> str:
 
 def total_count(pod: Obj) -> int:
     """How many pods its group has; 0 when it does not say."""
-    text = annotations_of(pod).get(names.POD_GROUP_TOTAL_COUNT, "")
-    return int(text) if text.isdigit() else 0
+    return whole_number(annotations_of(pod).get(names.POD_GROUP_TOTAL_COUNT, "")) or 0
 
 
 def role_of(pod: Obj) -> str:

@@ -140,6 +140,8 @@ class RayJobController:
     async def _act(self, job: Obj, plan: RayJobPlan, cluster: Obj | None) -> None:
         namespace = namespace_of(job)
         await self._submit(job, plan, cluster)
+        if cluster is not None and not is_owned_by(cluster, uid_of(job)):
+            cluster = None  # jobs are sent to clusters of others; nothing else is done to those
         if plan.delete_cluster and cluster is not None and not is_deleting(cluster):
             await delete_if_held(self._client, RAY_CLUSTERS, name_of(cluster), namespace)
         if plan.suspend_workers and cluster is not None:

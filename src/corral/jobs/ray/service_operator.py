@@ -13,6 +13,7 @@ from corral.core.meta import (
     Obj,
     generation_of,
     is_deleting,
+    is_owned_by,
     labels_of,
     name_of,
     namespace_of,
@@ -81,7 +82,7 @@ class RayServiceController:
         active = fresh if serving.ready else _serving(service, clusters)
         if active is not None:
             for body in _traffic(service, name_of(active)):
-                await self._route(body)
+                await self._route(service, body)
         if serving.ready:
             for old in clusters:
                 if name_of(old) != name_of(wanted) and not is_deleting(old):
@@ -139,14 +140,17 @@ class RayServiceController:
         values.append(("Suspended", not clusters, "SuspendComplete"))
         await self._write(service, {"observedGeneration": generation_of(service)}, values)
 
-    async def _route(self, body: Obj) -> None:
-        """Point a service at the active cluster."""
+    async def _route(self, service: Obj, body: Obj) -> None:
+        """Point a service at the active cluster. Who may create one of that name can be there first: it is left as it is."""
         try:
             held = await self._client.get(SERVICES, name_of(body), namespace_of(body))
         except NotFound:
             await create_unless_held(self._client, SERVICES, body)
             return
-        if spec_of(held).get("selector") != spec_of(body)["selector"]:
+        if not is_owned_by(held, uid_of(service)):
+            text = f'Service "{name_of(held)}" already exists and belongs to somebody else'
+            self._recorder.event(service, "Warning", "FailedToCreateService", text)
+        elif spec_of(held).get("selector") != spec_of(body)["selector"]:
             changed = {**held, "spec": {**spec_of(held), "selector": spec_of(body)["selector"]}}
             await self._client.update(SERVICES, changed, manager=MANAGER)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from corral.core import validation as v
 from corral.core.errors import Cause
 from corral.core.meta import Obj, spec_of
+from corral.core.whole_numbers import whole_number
 
 ENTRYPOINT = ["tune", "run"]
 RUNTIME_SETTINGS = ("output_dir", "tokenizer.path", "checkpointer.checkpoint_dir", "tokenizer.merges_file")
@@ -66,7 +67,8 @@ def command_of(
 ) -> list[str]:
     """The whole command of a fine-tuning: `command` is the runtime's, whose settings are kept."""
     words = list(ENTRYPOINT)
-    many = int(processes) > 1 if processes.isdigit() else gpus > 1
+    asked = whole_number(processes)
+    many = (gpus if asked is None else asked) > 1
     if nodes > 1 or many:
         words.append(f"--rdzv_endpoint={endpoint}")
     recipe, config = recipe_of(train_job, nodes, processes, gpus)
