@@ -367,7 +367,7 @@ FAIR = {"fairSharing": {"enable": True}}
 
 
 @pytest.mark.parametrize("configuration", [{}, FAIR], ids=["priorities", "fair sharing"])
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", [*range(SEEDS), 87])  # in 87 two evicted each other for ever under fair sharing
 def test_quota_holds_and_everything_ends(seed: int, configuration: Obj) -> None:
     problems, reservations = run_virtual(lambda: live(seed, configuration))
     assert problems == []

@@ -176,6 +176,7 @@ class Nominator:
             requests=requests,
             now=self.now,
             timestamp_buffer=world.settings.features.timestamp_preemption_buffer,
+            left_for=world.gave_way.get(info.key),
             local_queue_usage=self._local_queue_usage if world.settings.admission_fair_sharing is not None else None,
         )
         if world.settings.fair_sharing:

@@ -457,9 +457,11 @@ class Http2Connection(asyncio.Protocol):
 
     def _answer_ended(self, exchange: Exchange) -> None:
         exchange.task = None
-        if exchange.closed:
+        if exchange.abandoned:
             self._abandoned -= 1
-        elif not exchange.ended:  # cancelled by a server that stops: the end of the connection is its end
+        elif (
+            not exchange.closed and not exchange.ended
+        ):  # cancelled by a server that stops: the end of the connection is its end
             self._close(exchange)
         self._settle()
 
@@ -613,9 +615,12 @@ class Http2Connection(asyncio.Protocol):
         exchange.wake()
         self._give_back_room(exchange)
         self._active_since = self.loop.time()
-        if exchange.task is not None:
+        if (
+            exchange.task is not None and not exchange.ended
+        ):  # answered streams are over for the client before their tasks are
+            exchange.abandoned = True
             self._abandoned += 1
-        else:
+        elif exchange.task is None:
             self._settle()
 
     def _fail(self, code: Code, reason: str) -> None:

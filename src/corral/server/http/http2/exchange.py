@@ -30,6 +30,7 @@ class Exchange:
     """The state of one stream; also the writer of a streamed answer."""
 
     __slots__ = (
+        "abandoned",
         "answered",
         "begun",
         "body",
@@ -76,6 +77,7 @@ class Exchange:
         self.queued = False
         self.answered = False
         self.ended = False
+        self.abandoned = False
         self.long_running = False
         self.moved = now
         self.until = 0.0

@@ -12,6 +12,7 @@ from enum import Enum
 from heapq import merge
 from typing import NamedTuple
 
+from corral.core.meta import Key
 from corral.decide.queueing.model.values import FlavorResource, Usage, WorkloadInfo
 from corral.decide.queueing.quota.cluster_queue import ClusterQueue, Rank, Reservation, eviction_rank
 from corral.decide.queueing.quota.tree import QuotaNode, fit_in_quota
@@ -65,6 +66,8 @@ class Preemptor(NamedTuple):
     timestamp_buffer: bool = False
     local_queue_usage: Callable[[WorkloadInfo], float] | None = None
     """Usage of a workload's LocalQueue, when there is admission fair sharing."""
+    left_for: Key | None = None
+    """For whom it was evicted itself, when it waits since then."""
 
 
 def satisfies_policy(preemptor: Preemptor, candidate: WorkloadInfo, policy: str) -> bool:

@@ -166,6 +166,8 @@ def _candidates(preemptor: Preemptor, queues: dict[QuotaNode, ClusterQueue]) -> 
         for node in queue.node.root().subtree_queues():
             if node is not queue.node and any(node.is_borrowing(column) for column in preemptor.columns):
                 found.extend(matching(preemptor, queues[node], policy.reclaim_within_cohort))
+    # Shares alone would have two evict each other for ever: one borrows what the other, then below its quota, takes back.
+    found = [each for each in found if each.info.key != preemptor.left_for]
     found.sort(key=candidate_order(preemptor))
     return found
 

@@ -83,6 +83,15 @@ def test_of_equals_the_newest_reservation_is_the_victim(
     assert victims(asking(queues), queues) == ["newest"]
 
 
+def test_by_shares_nobody_takes_the_place_of_whom_it_had_to_leave_for() -> None:
+    """Who was below its quota took it back from a borrower; by shares the borrower would evict it again, and so on for ever."""
+    queues = Queues(ANY, mine=0, theirs=0, third=3)
+    for name, reserved in (("older", 1.0), ("newer", 2.0)):
+        queues.book("theirs", workload(name, reserved=reserved))
+    assert fair(asking(queues), queues) == ["newer"]
+    assert fair(asking(queues, left_for=workload("newer").key), queues) == ["older"]
+
+
 @pytest.mark.parametrize("victims", [classical, fair])
 def test_a_less_important_one_is_the_victim_before_a_newer_one(
     victims: Callable[[Preemptor, Queues], list[str]],
