@@ -141,6 +141,30 @@ async def test_there_are_only_so_many_streams() -> None:
     await turns()
 
 
+async def test_a_client_that_goes_on_as_soon_as_it_is_answered_is_never_refused() -> None:
+    """It knows of no task of the server's that has yet to end after its answer."""
+    app = Slow()
+    peer = Peer(Shared(app))
+    for number in range(http2.MAX_STREAMS):
+        peer.ask(2 * number + 1)
+    await turns()
+    write, asked = peer.wire.write, http2.MAX_STREAMS
+
+    def taken(data: bytes) -> None:
+        nonlocal asked
+        write(data)
+        while asked < http2.MAX_STREAMS + len(peer.statuses()) and asked < 3 * http2.MAX_STREAMS:
+            asked += 1
+            peer.ask(2 * asked - 1)
+
+    peer.wire.write = taken  # type: ignore[method-assign]
+    app.go.set()
+    await turns(20)
+    assert asked == 3 * http2.MAX_STREAMS
+    assert len(peer.statuses()) == asked
+    assert not peer.resets()
+
+
 PING = frames.write(frames.PING, 0, 0, b"12345678")
 FLOODS = {
     "pings": PING,
