@@ -10,6 +10,7 @@ import pytest
 
 import corral
 from corral.core.cel import CelError, compile_expression
+from corral.core.errors import BadRequest
 from corral.core.meta import Obj
 from corral.decide.placement.overrides import OverrideError, _edit_list, _index
 from corral.jobs.appwrapper.plan import RETRY_LIMIT, retry_limit
@@ -18,6 +19,7 @@ from corral.jobs.framework.adapter import maximum_execution_time
 from corral.jobs.leader_worker_set.rollout import scaled
 from corral.jobs.pod.group import total_count
 from corral.kinds.kueue import names
+from corral.server.pods.streaming import _port
 
 DIGITS = "9" * 5000  # more than Python reads
 TEXTS = ("\N{SUPERSCRIPT TWO}", DIGITS, "", "x", "-1", "1e400", "* * * * *")
@@ -88,3 +90,9 @@ def test_nobody_asks_a_text_of_others_whether_it_is_digits() -> None:
         "jobs/batch_job/rules.py",  # says what is wrong with whatever cannot be read
         "jobs/framework/described.py",  # a path in the administrator's configuration
     }
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "0", "65536"])
+def test_a_port_to_forward_to_that_is_none_is_a_bad_request(text: str) -> None:
+    with pytest.raises(BadRequest, match="as a port"):
+        _port(text)

@@ -13,6 +13,7 @@ from corral.core.errors import BadRequest, NotFound
 from corral.core.meta import Obj, annotations_of, name_of, spec_of
 from corral.core.streams import ExecSession, LogOptions, PodStreams, PortStream
 from corral.core.timestamps import parse_time
+from corral.core.whole_numbers import whole_number
 from corral.kinds.kubernetes.core.kinds import PODS
 from corral.server.api import Api
 from corral.server.content import parameters
@@ -209,9 +210,10 @@ class PodStreaming:
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+    port = whole_number(text)
+    if port is None or not 0 < port < 65536:
         raise BadRequest(f'unable to parse "{text}" as a port')
-    return int(text)
+    return port
 
 
 async def _close(lines: AsyncIterator[bytes]) -> None:
